@@ -1,0 +1,2 @@
+def main() -> None:
+    """Placeholder while the skeleton is laid."""

@@ -1,0 +1,329 @@
+"""The record of what happened: immutable events, totally ordered, on one monotonic clock.
+
+Every event is a frozen dataclass with a `kind`. Whoever observes something (the fake proxy, the tap, the scripted EPP)
+hands events to a `Recorder`, which gives each its place `seq` and its time `t`. Order comes from the log,
+never from comparing times. Events carry bytes as they were on the wire; what they mean is derived when they are read.
+
+Authors are named by protocol role, `data-plane` or `epp`, never "sent" and "received": the same record can be made
+on either side of the wire, or in the middle.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import itertools
+import time
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+Headers = tuple[tuple[bytes, bytes], ...]
+"""Header list in wire order: (name, value) as bytes; repeated names stay separate entries."""
+
+
+class Author(StrEnum):
+    """The protocol role that produced a message."""
+
+    DATA_PLANE = "data-plane"
+    EPP = "epp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened. Subclasses add what; `kind` names the subclass in serialised form."""
+
+    kind: ClassVar[str]
+    registry: ClassVar[dict[str, type[Event]]] = {}
+
+    exchange: str | None = None
+    """The HTTP request this belongs to, unique in the log; None for events of the whole episode."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super(Event, cls).__init_subclass__(**kwargs)
+        if "kind" in cls.__dict__:
+            Event.registry[cls.kind] = cls
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event at its place in the log: `seq` orders, `t` is nanoseconds since the recorder started."""
+
+    seq: int
+    t: int
+    event: Event
+
+
+# -- the exchange and its ext_proc stream ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeOpened(Event):
+    """A client's HTTP request reached the data plane. `note` holds whatever the stimulus wants a reader to know."""
+
+    kind: ClassVar[str] = "exchange-opened"
+    method: str
+    path: str
+    http: Literal[1, 2] = 1
+    headers: Headers = ()
+    request_body_mode: str = "NONE"
+    response_body_mode: str = "NONE"
+    ending: str = "envoy"
+    note: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOpened(Event):
+    """An ext_proc `Process` stream was opened on HTTP/2 connection number `connection`."""
+
+    kind: ClassVar[str] = "stream-opened"
+    stream: str
+    connection: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Event):
+    """One gRPC message: a ProcessingRequest if the data plane is its author, a ProcessingResponse if the EPP is.
+
+    `raw` is the message without its gRPC prefix. Where a recorder keeps less than all of it (size limits of the tap),
+    `size` is the length on the wire and larger than `len(raw)`, and `sha256` is the digest of the whole.
+    """
+
+    kind: ClassVar[str] = "message"
+    stream: str
+    author: Author
+    raw: bytes
+    size: int | None = None
+    sha256: str | None = None
+
+    @property
+    def truncated(self) -> bool:
+        """True if `raw` is only the beginning of the message."""
+        return self.size is not None and self.size != len(self.raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malformed(Event):
+    """Bytes on the stream that are not a gRPC message (truncated, compressed without agreement, over the limit)."""
+
+    kind: ClassVar[str] = "malformed"
+    stream: str
+    author: Author
+    raw: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfClosed(Event):
+    """An author ended its side of the stream (END_STREAM) without resetting it."""
+
+    kind: ClassVar[str] = "half-closed"
+    stream: str
+    author: Author
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEnded(Event):
+    """The stream is over.
+
+    `how`: `status` (gRPC trailers arrived, `status` is the code), `reset` (RST_STREAM by `author`, `code` is the
+    HTTP/2 error code), `refused` (REFUSED_STREAM or above the last stream of a GOAWAY: not processed), `lost`
+    (the connection broke), `malformed` (HTTP answer that is not gRPC; see `headers`).
+    """
+
+    kind: ClassVar[str] = "stream-ended"
+    stream: str
+    author: Author | None
+    how: Literal["status", "reset", "refused", "lost", "malformed"]
+    status: int | None = None
+    message: str = ""
+    code: int | None = None
+    headers: Headers = ()
+    trailers: Headers = ()
+
+
+# -- the HTTP sides of the exchange ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamRequest(Event):
+    """The data plane sent attempt number `attempt` (from 1) to `endpoint` (`ip:port`)."""
+
+    kind: ClassVar[str] = "upstream-request"
+    attempt: int
+    endpoint: str
+    headers: Headers = ()
+    body: bytes = b""
+    trailers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamResponse(Event):
+    """How an attempt ended: `outcome` is `response`, `connect-failed` or `reset`."""
+
+    kind: ClassVar[str] = "upstream-response"
+    attempt: int
+    endpoint: str
+    outcome: Literal["response", "connect-failed", "reset"]
+    status: int | None = None
+    headers: Headers = ()
+    body: bytes = b""
+    trailers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientResponse(Event):
+    """What the HTTP client got. `complete` is False when the response was cut; `details` says why, in Envoy's words."""
+
+    kind: ClassVar[str] = "client-response"
+    status: int | None
+    headers: Headers = ()
+    body: bytes = b""
+    trailers: Headers = ()
+    complete: bool = True
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientAborted(Event):
+    """The HTTP client went away on purpose at `point` of the exchange."""
+
+    kind: ClassVar[str] = "client-aborted"
+    point: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Event):
+    """A wait with a name and its end: causality is in the log, not in timing."""
+
+    kind: ClassVar[str] = "wait"
+    what: str
+    outcome: Literal["met", "expired"]
+    seconds: float = 0.0
+
+
+# -- recording ---------------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Gives events their place. One recorder, one clock, one total order; not thread-safe (one event loop owns it).
+
+    Listeners are called with each entry as it is made, in order of registration.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock = clock
+        self._start = clock()
+        self._next = itertools.count(1)
+        self._listeners: list[Callable[[Entry], None]] = []
+
+    def listen(self, listener: Callable[[Entry], None]) -> Callable[[], None]:
+        """Call `listener` with every later entry; the returned function ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def emit(self, event: Event) -> Entry:
+        """Append `event` to the log now."""
+        entry = Entry(next(self._next), self._clock() - self._start, event)
+        for listener in tuple(self._listeners):
+            listener(entry)
+        return entry
+
+
+# -- serialisation -----------------------------------------------------------------------------------------------------
+
+
+def to_json(entry: Entry) -> dict[str, Any]:
+    """`entry` as a JSON object.
+
+    Bytes become `{"b64": …}` unless they are printable ASCII; fields at their default are left out.
+    """
+    body: dict[str, Any] = {"seq": entry.seq, "t": entry.t, "kind": entry.event.kind}
+    for field in dataclasses.fields(entry.event):
+        value = getattr(entry.event, field.name)
+        if _is_default(field, value):
+            continue
+        body[field.name] = _plain(value)
+    return body
+
+
+def from_json(body: Mapping[str, Any]) -> Entry:
+    """The entry that `to_json` wrote. Raises `ValueError` if it was not written by it."""
+    rest = dict(body)
+    try:
+        seq, t, kind = int(rest.pop("seq")), int(rest.pop("t")), rest.pop("kind")
+        cls = Event.registry[kind]
+        hints = _hints(cls)
+        return Entry(seq, t, cls(**{name: _rich(value, hints[name]) for name, value in rest.items()}))
+    except (KeyError, TypeError, ValueError) as problem:
+        raise ValueError(f"not an event of this record: {problem!r} in {str(body)[:200]}") from problem
+
+
+_HINTS: dict[type[Event], dict[str, Any]] = {}
+
+
+def _hints(cls: type[Event]) -> dict[str, Any]:
+    if cls not in _HINTS:
+        _HINTS[cls] = typing.get_type_hints(cls)
+    return _HINTS[cls]
+
+
+def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
+    if field.default is not dataclasses.MISSING:
+        return bool(value == field.default)
+    return field.default_factory is not dataclasses.MISSING and bool(value == field.default_factory())
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case bytes():
+            text = value.decode("ascii", "replace")
+            return text if text.isprintable() and "\ufffd" not in text else {"b64": base64.b64encode(value).decode()}
+        case StrEnum():
+            return value.value
+        case Mapping():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {
+                f.name: _plain(getattr(value, f.name))
+                for f in dataclasses.fields(value)
+                if not _is_default(f, getattr(value, f.name))
+            }
+        case _:
+            return value
+
+
+def _rich(value: Any, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        return _rich(value, next(item for item in arguments if item is not types.NoneType))
+    if hint is bytes:
+        return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value.encode("ascii")
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_rich(item, arguments[0]) for item in value)
+        return tuple(_rich(item, one) for item, one in zip(value, arguments, strict=True))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint(value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        inner = typing.get_type_hints(hint)
+        return hint(**{name: _rich(item, inner[name]) for name, item in value.items()})
+    return value
+
+
+def header(headers: Headers, name: bytes) -> bytes | None:
+    """The last value of `name` (lower case) in `headers`, or None."""
+    return next((value for key, value in reversed(headers) if key.lower() == name), None)
+
+
+def values(headers: Headers, name: bytes) -> Iterator[bytes]:
+    """Every value of `name` (lower case) in `headers`, in order."""
+    return (value for key, value in headers if key.lower() == name)
