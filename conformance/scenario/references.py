@@ -1,0 +1,69 @@
+"""References to endpoints in the strings of a scenario: `{a}`, `{a/1}`, `{a.ip}`, `{a.wrong-port}`, `{nobody}`.
+
+Other text in braces (JSON, say) is not a reference and stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+NOBODY = "nobody"
+REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port))?\}")
+
+
+def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every name that is referred to in the strings of a JSON-shaped value, with its place in it."""
+    for place, text in _strings(value, ()):
+        for match in REFERENCE.finditer(text):
+            yield place, match["name"]
+
+
+def resolve(value: Any, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
+    """`value` with every reference replaced. `endpoints` has each pod's endpoints (`ip:port`), one per port of the pool.
+
+    Raises `KeyError` with the name of a pod that there is not (scenario files are checked when they are loaded).
+    """
+    return substitute(value, lambda match: _endpoint(match, endpoints))
+
+
+def substitute(value: Any, replacement: Callable[[re.Match[str]], Any]) -> Any:
+    """`value` with each reference replaced; one that is a whole string may become any value, inside text it becomes text."""
+    match value:
+        case str():
+            whole = REFERENCE.fullmatch(value)
+            return replacement(whole) if whole else REFERENCE.sub(lambda found: str(replacement(found)), value)
+        case Mapping():
+            return {substitute(key, replacement): substitute(item, replacement) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(substitute(item, replacement) for item in value)
+        case _:
+            return value
+
+
+def _endpoint(match: re.Match[str], endpoints: Mapping[str, tuple[str, ...]]) -> str:
+    own = endpoints[match["name"]]
+    address, _, port = own[0].rpartition(":")
+    match match["port"], match["part"]:
+        case _, "ip":
+            return address
+        case _, "wrong-port":
+            taken = {int(endpoint.rpartition(":")[2]) for endpoint in own}
+            return f"{address}:{next(other for other in range(int(port) + 1, 65_000) if other not in taken)}"
+        case None, _:
+            return own[0]
+        case index, _:
+            return own[int(index)]
+
+
+def _strings(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    match value:
+        case str():
+            yield place, value
+        case Mapping():
+            for key, item in value.items():
+                yield from _strings(item, (*place, key))
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _strings(item, (*place, index))

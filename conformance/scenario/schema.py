@@ -1,0 +1,265 @@
+"""The schema of scenario files, published as JSON Schema (`epp-conformance list --schema`).
+
+A file is a `ScenarioFile`; its scenarios are data: a pool, steps from a closed set, a matrix of variants, no conditions
+and no loops. Strings may hold references in braces, resolved when a scenario is about to run:
+
+* `{name}`: a variable of the matrix; if its value names a pod, that pod's endpoint,
+* `{a}`: the first endpoint of pod `a` as `ip:port`; `{a/1}`: the one on its second port; `{a.ip}`: its address alone;
+  `{a.wrong-port}`: its address with a port that the pool does not have; `{nobody}`: an endpoint in no pool.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from conformance.strict_yaml import FileModel
+
+
+def _bare(name: str) -> str:
+    return name.strip("{}")
+
+
+Name = Annotated[str, Field(pattern=r"^\{?[a-z][a-z0-9-]*\}?$"), AfterValidator(_bare)]
+"""A pod's name; a variable of the matrix may stand for it."""
+
+BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
+
+
+# -- the pool ----------------------------------------------------------------------------------------------------------
+
+
+class Load(FileModel):
+    """What a pod's metrics show."""
+
+    queue: int | None = Field(None, ge=0, description="requests waiting")
+    running: int | None = Field(None, ge=0, description="requests running")
+    kv: float | None = Field(None, ge=0, le=1, description="share of the KV cache in use")
+    loras: tuple[str, ...] | None = Field(None, description="LoRA adapters loaded")
+    waiting_loras: tuple[str, ...] | None = Field(None, description="LoRA adapters waiting")
+    metrics: Literal["ok", "down", "slow", "garbage", "nan", "stale", "error", "empty"] | None = Field(
+        None, description="how its /metrics behaves"
+    )
+
+
+class PodState(Load):
+    """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
+
+    ready: bool | None = None
+    selected: bool | None = Field(None, description="carries the label that the pool selects")
+    terminating: bool | None = None
+    namespace: Literal["pool", "other"] | None = Field(None, description="the pool's namespace, or another")
+
+
+class Pod(PodState):
+    """A pod: a fake model server on an address of its own."""
+
+    name: Name
+    family: Literal["ipv4", "ipv6"] = "ipv4"
+    address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
+    shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
+    active_ports: tuple[int, ...] | None = Field(None, description="indexes of the pool's ports that it serves")
+
+
+STANDARD_PODS = (Pod(name="a"), Pod(name="b"), Pod(name="c"))
+
+
+class Pool(FileModel):
+    """The pool that a scenario starts from: three idle, ready pods on one port, unless said otherwise."""
+
+    pods: tuple[Pod, ...] = STANDARD_PODS
+    ports: int = Field(1, ge=1, le=8, description="how many target ports the pool has")
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> Pool:
+        names = [pod.name for pod in self.pods]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"two pods are named {', '.join(repeated)}")
+        return self
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+class BodySpec(FileModel):
+    """A request body that is not the ordinary completion request. Give one of `json`, `text`, `base64`, `size`."""
+
+    json_: Any = Field(None, alias="json", description="this JSON value")
+    fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
+    text: str | None = Field(None, description="these characters, UTF-8")
+    base64: str | None = Field(None, description="these bytes")
+    size: int | None = Field(None, gt=0, description="the ordinary JSON body, its prompt filled up to so many bytes")
+
+
+class Reply(FileModel):
+    """What the model server answers; ordinary JSON with usage unless said otherwise."""
+
+    source: Literal["model-server", "scripted", "local-reply", "never"] = Field(
+        "model-server",
+        description="the picked pod over HTTP; a scripted upstream; the data plane's own reply; nobody ever",
+    )
+    status: int = Field(200, ge=100, le=999)
+    headers: tuple[tuple[str, str], ...] = ()
+    kind: Literal["json", "sse", "text", "binary", "none"] = "json"
+    json_: Any = Field(None, alias="json", description="this JSON value as the body")
+    text: str | None = Field(None, description="this text as the body")
+    base64: str | None = Field(None, description="these bytes as the body")
+    size: int | None = Field(None, gt=0, description="a generated body of so many bytes")
+    events: int = Field(5, ge=0, description="how many SSE events")
+    split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
+    gzip: bool = False
+    trailers: tuple[tuple[str, str], ...] | None = None
+    early: bool = Field(False, description="the response begins before the request body is complete")
+    lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
+    gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
+
+
+Abort = Literal["request-headers", "request-body", "destination", "response"]
+Inject = Literal["duplicate-end", "unknown-field", "typed-metadata", "attributes", "repeat-headers", "unknown-message"]
+
+
+class Exchange(FileModel):
+    """One HTTP request through the data plane, or several alike."""
+
+    method: str = "POST"
+    path: str | None = Field(None, description="default: the profile's path")
+    headers: tuple[tuple[str, str], ...] = ()
+    filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
+    http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
+    model: str = Field("known", description="`known`, `unknown`, or a name")
+    prompt: str = Field("fresh", description="`fresh`: never used before; or the text")
+    sheddable: bool = Field(False, description="marked as the profile says that sheddable requests are")
+    body: Literal["default", "none", "empty"] | BodySpec = "default"
+    chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
+    end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
+    trailers: tuple[tuple[str, str], ...] = ()
+    content_length: bool = True
+    mode: BodyMode | None = Field(None, description="request body mode; default: the run's")
+    response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
+    subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
+    hint: Any = Field(None, description="the subset hint as any other JSON value")
+    hint_namespace: str | None = Field(None, description="another namespace for the hint")
+    hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
+    metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
+    metadata_context: Literal["default", "absent"] = "default"
+    protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = "default"
+    header_field: Literal["raw_value", "value", "mixed"] = "raw_value"
+    inject: tuple[Inject, ...] = ()
+    reply: Reply = Reply.model_construct()
+    served: Literal["default", "absent", "unknown", "other", "number", "list", "empty"] = "default"
+    abort: Abort | None = None
+    ending: Literal["envoy", "half-close", "drain", "rotate"] = Field(
+        "rotate", description="rotate: the first is drained, then half-close and Envoy's reset in turn"
+    )
+    connection: Literal["shared", "fresh"] = "shared"
+    repeat: int = Field(1, ge=1, le=1000)
+    concurrent: int = Field(1, ge=1, le=1000, description="so many of the repeats at a time")
+    fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
+
+
+class PoolStep(FileModel):
+    """A change of the pool, which settles before the next step (unless `settle` is false)."""
+
+    add: tuple[Pod, ...] = ()
+    remove: tuple[Name, ...] = ()
+    set: dict[Name, PodState] = {}
+    ports: int | None = Field(None, ge=1, le=8)
+    pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
+    settle: bool = True
+
+
+class HealthStep(FileModel):
+    """One gRPC health check; the answer is judged by the health rules and by `expect`."""
+
+    service: str
+
+
+class KubernetesStep(FileModel):
+    """Trouble with the Kubernetes API, until the end of the scenario."""
+
+    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"]
+
+
+class Expect(FileModel):
+    """What must come back from the step's exchanges, beyond the rules that hold for every exchange."""
+
+    answer: tuple[str, ...] | str | None = Field(
+        None, description="any of: endpoint, an HTTP status, 4xx, 5xx, grpc-error, any"
+    )
+    within: tuple[str, ...] | None = None
+    absent: tuple[str, ...] = ()
+    status: tuple[int, ...] | int | None = Field(None, description="what the HTTP client gets")
+    health: tuple[str, ...] | str | None = Field(None, description="statuses of the health check, or not-found")
+    requirement: str | None = Field(None, description="what is broken otherwise; default: the first requirement named")
+
+
+class Step(FileModel):
+    """One step: exactly one of the actions, and what is expected of it."""
+
+    exchange: Exchange | None = None
+    pool: PoolStep | None = None
+    gauges: dict[Name, Load] | None = None
+    health: HealthStep | None = None
+    kubernetes: KubernetesStep | None = None
+    restart: Literal["target"] | None = None
+    expect: Expect | None = None
+
+    @model_validator(mode="after")
+    def _one_action(self) -> Step:
+        actions = [
+            name
+            for name in ("exchange", "pool", "gauges", "health", "kubernetes", "restart")
+            if getattr(self, name) is not None
+        ]
+        if len(actions) != 1:
+            raise ValueError(f"a step has exactly one action, this one has {', '.join(actions) or 'none'}")
+        if self.expect is not None and actions[0] not in ("exchange", "health"):
+            raise ValueError(f"nothing comes back from a {actions[0]} step, so it can't have `expect`")
+        return self
+
+
+# -- scenarios ---------------------------------------------------------------------------------------------------------
+
+Need = Literal[
+    "ipv6",
+    "shedding",
+    "kubernetes",
+    "health",
+    "fallback-lists",
+    "models",
+    "reporter",
+    "full-duplex",
+    "buffered",
+    "streamed",
+]
+
+
+class Scenario(FileModel):
+    """A stimulus with expectations, naming the requirements that it exercises."""
+
+    id: str = Field(pattern=r"^[a-z0-9]+(\.[a-z0-9-]+)+$", description="area.situation-and-expectation")
+    aliases: tuple[str, ...] = ()
+    title: str
+    requirements: tuple[str, ...] = Field(min_length=1)
+    versions: tuple[str, ...] | None = Field(None, description="default: all versions that have the requirements")
+    stimulus: Literal["contract", "off-contract"] = "contract"
+    provisional: bool = False
+    isolated: bool = Field(False, description="runs alone")
+    smoke: bool = Field(False, description="part of the smoke set")
+    slow: bool = Field(False, description="runs only when asked for, and in `certify`")
+    needs: tuple[Need, ...] = ()
+    modes: tuple[BodyMode, ...] = Field(
+        (), description="request body modes in which it makes sense; default: all driven"
+    )
+    pool: Pool = Pool.model_construct()
+    matrix: dict[str, tuple[Any, ...]] = {}
+    steps: tuple[Step, ...] = Field(min_length=1)
+
+
+class ScenarioFile(FileModel):
+    """One file: the scenarios of one section of the protocol."""
+
+    section: str
+    scenarios: tuple[Scenario, ...]
