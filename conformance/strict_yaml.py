@@ -25,10 +25,8 @@ import pydantic
 import yaml
 from pydantic.alias_generators import to_camel
 
-from conformance.errors import UsageError, did_you_mean, nearest
-
-Loc = tuple[str | int, ...]
-"""A place in a document: keys and list indexes from the root."""
+from conformance.errors import UsageError
+from conformance.validation import Loc, explain
 
 MAX_DEPTH = 64
 
@@ -101,7 +99,8 @@ class Document:
         try:
             return model.model_validate_json(json.dumps(self.data), strict=True, by_alias=True, by_name=False)
         except pydantic.ValidationError as error:
-            raise FileError(_explain(self, model, error)) from None
+            complaints = explain(self.data, model, error)
+            raise FileError(self.problem(c.loc, c.message, c.hint, key=c.on_key) for c in complaints) from None
 
 
 def load(source: Traversable | str, model: type[Model], *, name: str | None = None) -> Model:
@@ -319,168 +318,6 @@ def _first_unprintable(text: str) -> tuple[int, int]:
     found = _UNPRINTABLE.search(text)
     before = text[: found.start()] if found else ""
     return before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
-
-
-# -- what pydantic says, in our words ----------------------------------------------------------------------------------
-
-_EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "none_required": "nothing",
-}
-
-
-def _explain(document: Document, model: type[pydantic.BaseModel], error: pydantic.ValidationError) -> list[Problem]:
-    schema = _Schema(model)
-    found: dict[tuple[Loc, bool], tuple[list[str], str]] = {}
-    for item in error.errors(include_url=False):
-        place, message, hint, on_key = _explain_one(document, schema, item)
-        messages, first_hint = found.setdefault((place, on_key), ([], hint))
-        if message not in messages:
-            messages.append(message)
-        found[place, on_key] = (messages, first_hint or hint)
-    return [
-        document.problem(place, "; or ".join(messages), hint, key=on_key)
-        for (place, on_key), (messages, hint) in found.items()
-    ]
-
-
-def _explain_one(document: Document, schema: _Schema, item: Any) -> tuple[Loc, str, str, bool]:
-    kind, given = item["type"], item["input"]
-    on_key = bool(item["loc"]) and item["loc"][-1] == "[key]"
-    loc: Loc = item["loc"][:-1] if on_key else item["loc"]
-    if kind == "missing":
-        place = _real(document.data, loc[:-1])
-        return (*place, loc[-1]), f"required key {loc[-1]!r} is missing", "", False
-    if kind == "extra_forbidden":
-        key = str(loc[-1])
-        place = (*_real(document.data, loc[:-1]), key)
-        return place, f"unknown key {key!r}", did_you_mean(key, schema.keys(loc[:-1], document.data)), True
-    place = _real(document.data, loc)
-    if kind in ("enum", "literal_error"):
-        choices = schema.key_choices(loc[:-1], document.data) if on_key else schema.choices(loc, document.data)
-        return place, f"{_shown(given)} is not one of the values allowed here", _one_of(given, choices), on_key
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        context = item["ctx"]
-        choices = re.findall(r"'([^']*)'", context.get("expected_tags", ""))
-        tag_key = context["discriminator"].strip("'")
-        if kind == "union_tag_not_found":
-            return place, f"required key {tag_key!r} is missing", _one_of("", choices), False
-        return (
-            (*place, tag_key),
-            f"{context['tag']!r} is not one of the values allowed here",
-            _one_of(context["tag"], choices),
-            False,
-        )
-    if kind in _EXPECTED:
-        if given is None and not place and document.data is None:
-            return place, "the file is empty", "", False
-        hint = f'in quotes it is text: "{given}"' if kind == "string_type" and isinstance(given, (int, float)) else ""
-        return place, f"expected {_EXPECTED[kind]}, got {_shown(given)}", hint, on_key
-    message = str(item["msg"]).removeprefix("Value error, ").replace("Input should", "the value should")
-    return place, message, "", on_key
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, dict)):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _one_of(given: Any, choices: Sequence[str]) -> str:
-    best = nearest(given, choices) if isinstance(given, str) and given else None
-    listed = f"one of: {', '.join(choices)}" if choices else ""
-    return f"did you mean {best!r}? {listed}" if best else listed
-
-
-def _real(data: Any, loc: Loc) -> Loc:
-    """`loc` without the labels that pydantic puts in for branches of a union."""
-    return tuple(part for part, is_place in _walk(data, loc) if is_place)
-
-
-def _walk(data: Any, loc: Loc) -> Iterator[tuple[str | int, bool]]:
-    """Each part of `loc`, and whether it is a place in the data (else it labels a branch of a union)."""
-    for part in loc:
-        is_place = (isinstance(data, dict) and part in data) or (
-            isinstance(data, list) and isinstance(part, int) and part < len(data)
-        )
-        if is_place:
-            data = data[part]
-        yield part, is_place
-
-
-class _Schema:
-    """The JSON Schema of a model, made when the first problem asks for it: which keys and values are valid where."""
-
-    def __init__(self, model: type[pydantic.BaseModel]) -> None:
-        self.root: dict[str, Any] = model.model_json_schema(by_alias=True)
-
-    def keys(self, loc: Loc, data: Any) -> list[str]:
-        return sorted({key for schema in self.at(loc, data) for key in schema.get("properties", ())})
-
-    def choices(self, loc: Loc, data: Any) -> list[str]:
-        found = [value for schema in self.at(loc, data) for value in _enumerated(schema)]
-        return [str(value) for value in dict.fromkeys(found) if value is not None]
-
-    def key_choices(self, loc: Loc, data: Any) -> list[str]:
-        names = [schema["propertyNames"] for schema in self.at(loc, data) if "propertyNames" in schema]
-        return [str(value) for schema in self.expand(names, None) for value in _enumerated(schema)]
-
-    def at(self, loc: Loc, data: Any) -> list[dict[str, Any]]:
-        """The schemas that may apply at `loc`."""
-        schemas = [self.root]
-        for part, is_place in _walk(data, loc):
-            if not is_place:
-                schemas = list(self.expand(schemas, str(part)))
-                continue
-            schemas = [child for schema in self.expand(schemas, None) if (child := _child(schema, part))]
-        return list(self.expand(schemas, None))
-
-    def expand(self, schemas: Iterable[dict[str, Any]], label: str | None) -> Iterator[dict[str, Any]]:
-        """The schemas with references and unions resolved; `label` chooses the branch of a tagged union."""
-        for schema in schemas:
-            if "$ref" in schema:
-                target = self.root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-                yield from self.expand([target], label)
-                continue
-            tagged = schema.get("discriminator", {}).get("mapping", {})
-            if label in tagged:
-                yield from self.expand([{"$ref": tagged[label]}], None)
-                continue
-            branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
-            if branches:
-                yield from self.expand(branches, label)
-            else:
-                yield schema
-
-
-def _child(schema: dict[str, Any], part: str | int) -> dict[str, Any] | None:
-    if isinstance(part, int):
-        prefix = schema.get("prefixItems", ())
-        found = prefix[part] if part < len(prefix) else schema.get("items")
-    else:
-        found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
-    return found if isinstance(found, dict) else None
-
-
-def _enumerated(schema: dict[str, Any]) -> list[Any]:
-    return list(schema.get("enum", ())) or ([schema["const"]] if "const" in schema else [])
 
 
 __all__ = [
