@@ -21,7 +21,7 @@ def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
 
 
 def resolve(value: Any, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
-    """`value` with every reference replaced. `endpoints` has each pod's endpoints (`ip:port`), one per port of the pool.
+    """`value` with every reference replaced. `endpoints` has each pod's endpoints (`ip:port`), one per pool port.
 
     Raises `KeyError` with the name of a pod that there is not (scenario files are checked when they are loaded).
     """
@@ -29,7 +29,7 @@ def resolve(value: Any, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
 
 
 def substitute(value: Any, replacement: Callable[[re.Match[str]], Any]) -> Any:
-    """`value` with each reference replaced; one that is a whole string may become any value, inside text it becomes text."""
+    """`value` with each reference replaced: by any value where it is a whole string, by text inside of text."""
     match value:
         case str():
             whole = REFERENCE.fullmatch(value)
