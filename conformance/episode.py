@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
+from conformance.strict_yaml import FileModel
 from ext_proc import record
 from ext_proc.record import Entry, Event
 
@@ -93,7 +94,7 @@ class ProcessStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExited(Event):
-    """The target's process ended, by us (`asked`) or by itself. `code` is negative for a signal; `output`: last lines."""
+    """The target's process ended, by us (`asked`) or by itself; `code` is negative for a signal."""
 
     kind: ClassVar[str] = "process-exited"
     pid: int
@@ -142,6 +143,8 @@ class Expectation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     """What a vendor says of the target (profile key `claims`), as far as a rule depends on it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = FileModel.model_config
 
     sheds: bool | None = None
     queues: bool = False

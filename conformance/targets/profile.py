@@ -56,7 +56,7 @@ class Variant(FileModel):
 
 
 class Ready(FileModel):
-    """When the target counts as ready. `answer`: a stream gets any legal answer; `health`: a health service is SERVING."""
+    """When the target is ready. `answer`: a stream gets any legal answer; `health`: a health service is SERVING."""
 
     rule: Literal["answer", "health"] = "answer"
     service: str = Field("", description="the health service asked, for the rule `health`")

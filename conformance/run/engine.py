@@ -1,0 +1,99 @@
+"""The engine: one thread that owns one event loop and everything async. Faces stay synchronous and wait for futures.
+
+A second job: it measures how late its own loop runs, because a late loop must never become a finding about the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+LAG_INTERVAL = 0.1
+LAG_KEPT = 600
+"""How many measurements are kept: the last minute."""
+
+
+class LagMeter:
+    """How late the loop was in waking up, lately. A deadline that expired while the loop lagged proves nothing."""
+
+    def __init__(self) -> None:
+        self._late: list[tuple[float, float]] = []
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_INTERVAL
+            await asyncio.sleep(LAG_INTERVAL)
+            self._late.append((due, loop.time() - due))
+            del self._late[:-LAG_KEPT]
+
+    def worst(self, since: float) -> float:
+        """The greatest lateness in seconds since loop time `since`."""
+        return max((late for due, late in self._late if due >= since), default=0.0)
+
+
+class Engine:
+    """Use as a context manager, or `start` and `stop`. Thread-safe where it is called from outside."""
+
+    def __init__(self) -> None:
+        self.lag = LagMeter()
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._main, name="epp-conformance-engine", daemon=True)
+
+    def __enter__(self) -> Engine:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run `work` on the engine's loop; the future can be waited for, or cancelled, from any other thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and wait for it. Ctrl-C cancels the work, waits until it has cleaned up, and is raised again."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            with contextlib.suppress(BaseException):
+                self.submit(_settled()).result(timeout=10)
+            raise
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        meter = self._loop.create_task(self.lag.run())
+        try:
+            self._loop.run_forever()
+        finally:
+            meter.cancel()
+            self._loop.run_until_complete(_settled())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+async def _settled() -> None:
+    """Returns when every other task that was cancelled has ended; cancels those that were not."""
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        if not task.cancelling():
+            task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # no uvloop on this platform: slower, and right
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
