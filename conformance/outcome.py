@@ -1,0 +1,200 @@
+"""What came out of a run, and the one place that counts it.
+
+The runner gives one `ScenarioResult` per scenario instance, with every finding of its episode. From these alone
+`requirement_results` and `version_outcome` are computed, so that a report can be checked by computing them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance.requirements.catalogue import Catalogue, Requirement
+from conformance.verdict import Finding, Kind, Result, Verdict, result, worst
+
+ROLE = "epp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioResult:
+    """One scenario instance as run. `findings` are all that its episode gave, also on requirements it does not name.
+
+    `evidence` is the id of the episode, None if nothing was sent. `reason` says why it was skipped, or what was unmet.
+    `reproduce` is the command line that runs just this again.
+    """
+
+    id: str
+    scenario: str
+    title: str
+    section: str
+    requirements: tuple[str, ...]
+    mode: str
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+    provisional: bool = False
+    smoke: bool = False
+    duration: float = 0.0
+    evidence: str | None = None
+    reproduce: str = ""
+    source: str = ""
+    """Where the scenario is written, `file:line`."""
+
+    @property
+    def decisive(self) -> Finding | None:
+        """The finding that gave the verdict, if one did."""
+        return decisive(self.findings, self.requirements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequirementResult:
+    """A catalogue entry with its verdict for one version, and the scenarios that say so."""
+
+    requirement: Requirement
+    verdict: Verdict
+    scenarios: tuple[str, ...] = ()
+    blamed: tuple[str, ...] = ()
+    """Ids of the results whose findings gave the verdict, when it is not `pass`."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionOutcome:
+    """Everything about one protocol version."""
+
+    version: str
+    results: tuple[ScenarioResult, ...]
+    requirements: tuple[RequirementResult, ...]
+    kinds: Mapping[Kind, Result]
+    result: Result
+    claimed: bool = True
+    complete: bool = True
+    """False when scenarios were left out by selection, or the run was interrupted."""
+
+    @property
+    def blockers(self) -> tuple[str, ...]:
+        """The requirements that stand between this version and `conformant`."""
+        return tuple(row.requirement.id for row in self.requirements if counts(row) and row.verdict in BLOCKING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anomaly:
+    """Something a reader of the report should know, that is no finding: a 429 while idle, a restart, a late loop."""
+
+    code: str
+    text: str
+    scenario: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """A whole run: one or several versions, and what happened besides."""
+
+    versions: tuple[VersionOutcome, ...]
+    seed: int
+    started_at: str
+    finished_at: str
+    duration: float
+    anomalies: tuple[Anomaly, ...] = ()
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+BLOCKING = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
+
+
+def decisive(findings: Iterable[Finding], requirements: Sequence[str]) -> Finding | None:
+    """The worst finding on `requirements`; the first of several."""
+    named = [finding for finding in findings if finding.requirement in requirements]
+    verdict = worst(finding.verdict for finding in named)
+    return next((finding for finding in named if finding.verdict is verdict), None)
+
+
+def scenario_verdict(findings: Iterable[Finding], requirements: Sequence[str]) -> Verdict:
+    """The verdict of a scenario: the worst finding on the requirements that it names, and on no other.
+
+    A scenario about whose requirements no judge had anything to say was not reached: `inconclusive`.
+    """
+    found = decisive(findings, requirements)
+    return found.verdict if found else Verdict.INCONCLUSIVE
+
+
+def counts(row: RequirementResult) -> bool:
+    """Whether a requirement has a say in the result: the role's own, with effect `fail`, that can be tested."""
+    return row.requirement.role == ROLE and row.verdict is not Verdict.UNTESTED
+
+
+def requirement_results(
+    catalogue: Catalogue, version: str, results: Sequence[ScenarioResult]
+) -> tuple[RequirementResult, ...]:
+    """Every entry of the catalogue that the version has, exactly once, in the catalogue's order."""
+    said: dict[str, list[tuple[Verdict, str]]] = {}
+    for one in results:
+        if one.provisional:
+            continue
+        spoken_of = {finding.requirement for finding in one.findings}
+        for finding in one.findings:
+            said.setdefault(finding.requirement, []).append((finding.verdict, one.id))
+        for requirement in one.requirements:
+            if requirement not in spoken_of:
+                said.setdefault(requirement, []).append((one.verdict, one.id))
+    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version))
+
+
+def _row(entry: Requirement, said: Sequence[tuple[Verdict, str]]) -> RequirementResult:
+    scenarios = tuple(dict.fromkeys(name for _, name in said))
+    if not said:
+        untested = Verdict.ATTESTED if entry.untestable else Verdict.UNTESTED
+        return RequirementResult(requirement=entry, verdict=untested, note=entry.untestable or entry.pending or "")
+    verdict = worst(verdict for verdict, _ in said)
+    blamed = tuple(dict.fromkeys(name for one, name in said if one is verdict and verdict is not Verdict.PASS))
+    return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed)
+
+
+def version_outcome(
+    catalogue: Catalogue,
+    version: str,
+    results: Sequence[ScenarioResult],
+    *,
+    claimed: bool = True,
+    complete: bool = True,
+) -> VersionOutcome:
+    """Roll the results of one version up."""
+    rows = requirement_results(catalogue, version, results)
+    kinds: dict[Kind, Result] = {}
+    for kind in ("protocol", "ext_proc"):
+        counted = [row for row in rows if counts(row) and row.requirement.kind == kind]
+        kinds[kind] = result(row.verdict for row in counted if catalogue.effect(row.requirement.id, version) == "fail")
+    overall = _both(kinds.values())
+    return VersionOutcome(
+        version=version,
+        results=tuple(results),
+        requirements=rows,
+        kinds=kinds,
+        result=overall if complete or overall is Result.NON_CONFORMANT else Result.INCOMPLETE,
+        claimed=claimed,
+        complete=complete,
+    )
+
+
+def _both(results: Iterable[Result]) -> Result:
+    seen = set(results)
+    for decisive_one in (Result.NON_CONFORMANT, Result.INCOMPLETE):
+        if decisive_one in seen:
+            return decisive_one
+    return Result.CONFORMANT
+
+
+def exit_code(outcome: RunOutcome) -> int:
+    """0 conformant, 1 non-conformant, 3 harness error, 4 incomplete, over the versions that the target claims.
+
+    A finding outweighs our own trouble: a run that found a violation is 1 even if parts of it erred.
+    """
+    counted = [version for version in outcome.versions if version.claimed] or list(outcome.versions)
+    if any(version.result is Result.NON_CONFORMANT for version in counted):
+        return 1
+    if any(one.verdict is Verdict.ERROR for version in counted for one in version.results):
+        return 3
+    if outcome.interrupted or any(version.result is Result.INCOMPLETE for version in counted):
+        return 4
+    return 0

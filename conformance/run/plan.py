@@ -1,0 +1,225 @@
+"""The plan: which scenario instances run against a target, in which body mode, in what order, and why others do not.
+
+Instances that start from the same pool and do not change it share a batch and run concurrently. Those that change the
+pool, the load or the target, and those marked `isolated`, are batches of one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.errors import UnknownNameError, UsageError
+from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import Instance
+from conformance.scenario.schema import BodyMode, Pod, Pool, Step
+from conformance.targets.profile import Profile
+from conformance.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One instance in one body mode: the unit that is run, judged and reported under `id`."""
+
+    id: str
+    instance: Instance
+    mode: BodyMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Work that can't be done on this target, with the verdict and the reason that its result will have."""
+
+    work: Work
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Work that starts from one pool; concurrent unless it is a single piece."""
+
+    pool: Pool
+    work: tuple[Work, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything about one protocol version."""
+
+    version: str
+    batches: tuple[Batch, ...]
+    skips: tuple[Skip, ...]
+    complete: bool
+    """False if a selection left scenarios out."""
+
+    @property
+    def total(self) -> int:
+        """How many results there will be."""
+        return sum(len(batch.work) for batch in self.batches) + len(self.skips)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the user asked for. Patterns are ids or globs of scenarios; empty tuples select everything."""
+
+    scenarios: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    smoke: bool = False
+    slow: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """True if nothing that belongs to a full verdict is left out."""
+        return not (self.scenarios or self.exclude or self.requirements or self.levels or self.sections or self.smoke)
+
+    def check(self, instances: Sequence[Instance], catalogue: Catalogue) -> None:
+        """Raises `UnknownNameError` or `UsageError` for anything that selects nothing, offering the nearest name."""
+        names = [name for one in instances for name in _names(one)]
+        for pattern in (*self.scenarios, *self.exclude):
+            if not any(_matches(name, pattern) for name in names):
+                raise UnknownNameError(
+                    "scenario", pattern, names, hint="" if "*" not in pattern else "`list` shows them"
+                )
+        for requirement in self.requirements:
+            catalogue.get(requirement)
+        for level in self.levels:
+            if level not in {entry.level for entry in catalogue}:
+                raise UnknownNameError("level", level, {entry.level for entry in catalogue})
+        for section in self.sections:
+            if section not in {one.section for one in instances}:
+                raise UnknownNameError("section", section, {one.section for one in instances})
+
+    def admits(self, instance: Instance, catalogue: Catalogue) -> bool:
+        """Whether an instance is selected."""
+        names = _names(instance)
+        levels = {catalogue.get(name).level for name in instance.scenario.requirements}
+        return (
+            (not self.scenarios or any(_matches(name, pattern) for name in names for pattern in self.scenarios))
+            and not any(_matches(name, pattern) for name in names for pattern in self.exclude)
+            and (not self.requirements or bool(set(self.requirements) & set(instance.scenario.requirements)))
+            and (not self.levels or bool(levels & set(self.levels)))
+            and (not self.sections or instance.section in self.sections)
+            and (not self.smoke or instance.scenario.smoke)
+        )
+
+
+def make_plan(
+    instances: Iterable[Instance],
+    catalogue: Catalogue,
+    version: str,
+    profile: Profile,
+    selection: Selection,
+    *,
+    ipv6: bool = True,
+) -> Plan:
+    """The plan for one version. Raises `UsageError` if the selection leaves nothing of this version."""
+    applicable = [one for one in instances if version in _versions(one, catalogue)]
+    chosen = [one for one in applicable if selection.admits(one, catalogue)]
+    if not selection.slow:
+        chosen = [one for one in chosen if not one.scenario.slow or one.id in selection.scenarios]
+    if not chosen:
+        raise UsageError(
+            f"the selection leaves no scenario of version {version}", hint="`epp-conformance list` shows them"
+        )
+    skips: list[Skip] = []
+    shared: dict[Pool, list[Work]] = {}
+    alone: list[Batch] = []
+    for instance in chosen:
+        modes = [mode for mode in profile.body_modes if not instance.scenario.modes or mode in instance.scenario.modes]
+        for mode in modes or instance.scenario.modes[:1]:
+            suffix = f"@{mode}" if len(profile.body_modes) > 1 and len(modes) > 1 else ""
+            work = Work(id=instance.id + suffix, instance=instance, mode=mode)
+            skip = None if modes else _not_driven(work)
+            skip = skip or _impossible(work, profile, ipv6=ipv6)
+            if skip:
+                skips.append(skip)
+            elif instance.scenario.isolated or any(_changes(step) for step in instance.scenario.steps):
+                alone.append(Batch(pool=instance.scenario.pool, work=(work,)))
+            else:
+                shared.setdefault(instance.scenario.pool, []).append(work)
+    batches = [Batch(pool=pool, work=tuple(work)) for pool, work in shared.items()]
+    batches += sorted(alone, key=lambda batch: batch.pool != Pool())
+    return Plan(version=version, batches=tuple(batches), skips=tuple(skips), complete=selection.everything)
+
+
+def _names(instance: Instance) -> tuple[str, ...]:
+    return (instance.id, instance.scenario.id, *instance.scenario.aliases)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))
+
+
+def _versions(instance: Instance, catalogue: Catalogue) -> set[str]:
+    if instance.scenario.versions is not None:
+        return set(instance.scenario.versions)
+    return {version for name in instance.scenario.requirements for version in catalogue.get(name).versions}
+
+
+def _changes(step: Step) -> bool:
+    return bool(step.pool or step.gauges or step.kubernetes or step.restart)
+
+
+def _not_driven(work: Work) -> Skip:
+    wanted = " or ".join(work.instance.scenario.modes)
+    reason = f"only meaningful in body mode {wanted}, which is not among the target's body modes"
+    return Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)
+
+
+def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
+    """Why this target, or this machine, can't run it; None if it can."""
+    scenario = work.instance.scenario
+    pods = (*scenario.pool.pods, *(pod for step in scenario.steps if step.pool for pod in step.pool.add))
+
+    def skip(verdict: Verdict, reason: str) -> Skip:
+        return Skip(work=work, verdict=verdict, reason=reason)
+
+    claims = profile.claims
+    unclaimed = {
+        "shedding": claims.sheds is not True,
+        "fallback-lists": claims.fallback_lists is not True,
+        "reporter": claims.reporter is not True,
+    }
+    for need in scenario.needs:
+        if unclaimed.get(need):
+            return skip(Verdict.NOT_APPLICABLE, f"the profile does not claim {need}")
+    if not ipv6 and any(pod.family == "ipv6" for pod in pods):
+        return skip(Verdict.SKIPPED, "this machine has no IPv6 loopback address")
+    discovery = profile.discovery
+    if discovery.kubernetes is None:
+        if "kubernetes" in scenario.needs or any(step.kubernetes for step in scenario.steps):
+            return skip(Verdict.NOT_APPLICABLE, "only meaningful for a target that watches the Kubernetes API")
+        if any(_only_in_kubernetes(pod) for pod in pods):
+            return skip(Verdict.NOT_APPLICABLE, "other namespaces and labels exist only in Kubernetes")
+    if discovery.fixed is not None:
+        return _not_with_fixed_endpoints(work, len(discovery.fixed.endpoints))
+    if any(step.restart for step in scenario.steps) and not profile.started_by_us:
+        return skip(Verdict.SKIPPED, "the suite did not start the target, so it can't restart it")
+    return None
+
+
+def _only_in_kubernetes(pod: Pod) -> bool:
+    return pod.namespace == "other" or pod.shares_name_with is not None or pod.active_ports is not None
+
+
+def _not_with_fixed_endpoints(work: Work, count: int) -> Skip | None:
+    scenario = work.instance.scenario
+    pool = scenario.pool
+    ordinary = all(_may_be_picked(pod) and pod.family == "ipv4" for pod in pool.pods)
+    changes = any(step.pool or step.restart for step in scenario.steps)
+    if ordinary and pool.pods and pool.ports == 1 and not changes:
+        if len(pool.pods) <= count:
+            return None
+        reason = f"needs {len(pool.pods)} endpoints, the target knows {count}"
+    else:
+        reason = "needs a pool that the suite can change; this target's endpoints are fixed"
+    return Skip(work=work, verdict=Verdict.SKIPPED, reason=reason)
+
+
+def _may_be_picked(pod: Pod) -> bool:
+    return pod.ready is not False and pod.selected is not False and not pod.terminating
