@@ -1,0 +1,50 @@
+"""A fleet of fake model servers in one process: every pod its own address, its gauges and faults set at run time.
+
+`Fleet` holds pods; a `PodSpec` says what a `Pod` is, `Gauges` what it reports, `MetricsFault` how its /metrics fails,
+and `Reply` what it answers to one request. Everything runs on the caller's event loop and imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from fake_modelserver.addresses import Address, Addresses, has_ipv6_loopback, has_loopback_block
+from fake_modelserver.errors import (
+    AddressTakenError,
+    AddressUnavailableError,
+    FleetError,
+    FleetStoppedError,
+    PodExistsError,
+    UnknownPodError,
+)
+from fake_modelserver.fleet import Fleet
+from fake_modelserver.gauges import Gauges, LoraSeries
+from fake_modelserver.metrics import Engine, FaultKind, MetricsFault
+from fake_modelserver.pod import Pod, PodSpec
+from fake_modelserver.record import ScrapeStarted, Served
+from fake_modelserver.reply import HEADER as REPLY_HEADER
+from fake_modelserver.reply import BadReplyError, Reply
+
+__all__ = [
+    "REPLY_HEADER",
+    "Address",
+    "AddressTakenError",
+    "AddressUnavailableError",
+    "Addresses",
+    "BadReplyError",
+    "Engine",
+    "FaultKind",
+    "Fleet",
+    "FleetError",
+    "FleetStoppedError",
+    "Gauges",
+    "LoraSeries",
+    "MetricsFault",
+    "Pod",
+    "PodExistsError",
+    "PodSpec",
+    "Reply",
+    "ScrapeStarted",
+    "Served",
+    "UnknownPodError",
+    "has_ipv6_loopback",
+    "has_loopback_block",
+]

@@ -1,0 +1,289 @@
+"""HTTP/1.1 server side of a pod: one asyncio protocol on httptools.
+
+Why our own and not an ASGI server: pods come and go at run time, connections are reset at a chosen byte, responses
+have trailers and header names in any case, and a scrape costs half as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import httptools
+
+from fake_modelserver.messages import Framing, Request, Response, error_response
+
+MAX_HEADERS = 1 << 20
+"""Bytes of request line and headers; more is answered 431."""
+
+MAX_BODY = 64 << 20
+"""Bytes of a request's body; more is answered 413."""
+
+_PIPELINED = 16
+_RST = struct.pack("ii", 1, 0)
+
+
+class Connection(asyncio.Protocol):
+    """One client connection. `answer` turns a request into a response; it is called when the request's turn comes.
+
+    `connections` holds every open connection of the pod; this one enters and leaves it by itself.
+    """
+
+    def __init__(self, answer: Callable[[Request], Response], connections: Connections) -> None:
+        self._answer = answer
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpRequestParser(self)
+        self._requests: deque[Request | Response] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._writable = True
+        self._refused = False
+        self._half_closed = False
+        self._transport: asyncio.Transport = cast("asyncio.Transport", None)
+        self._start_message()
+
+    # -- the transport's side ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._connections.add(self):
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        if self._task is not None:
+            self._task.cancel()
+        self._connections.discard(self)
+
+    def eof_received(self) -> bool:
+        # A client may half-close and wait for its answer.
+        self._half_closed = True
+        return self._task is not None
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # We offer no other protocol; what follows is plain HTTP/1.1 still.
+            self._parser = httptools.HttpRequestParser(self)
+            self._start_message()
+            if rest := data[upgrade.args[0] :]:
+                self.data_received(rest)
+                return
+        except httptools.HttpParserError as problem:
+            if not self._refused:
+                self._refuse(400, f"not an HTTP/1.1 request: {problem}")
+        self._advance()
+
+    def abort(self) -> None:
+        """Drop the connection now, whatever it is doing."""
+        self._transport.abort()
+
+    def reset(self) -> None:
+        """Send RST: what a crashed server's kernel does."""
+        sock = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+        self._transport.abort()
+
+    # -- the parser's side ---------------------------------------------------------------------------------------------
+
+    def _start_message(self) -> None:
+        self._url = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._trailers: list[tuple[bytes, bytes]] = []
+        self._head = True
+        self._head_size = 0
+        self._body: list[bytes] = []
+        self._body_size = 0
+
+    def on_message_begin(self) -> None:
+        self._start_message()
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        (self._fields if self._head else self._trailers).append((name, value))
+        self._count_head(len(name) + len(value) + 4)
+
+    def on_headers_complete(self) -> None:
+        self._head = False
+        for name, value in self._fields:
+            if name.lower() == b"expect" and value.lower() == b"100-continue" and self._task is None:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, body: bytes) -> None:
+        if self._refused:
+            return
+        self._body_size += len(body)
+        if self._body_size > MAX_BODY:
+            self._refuse(413, f"the body is over {MAX_BODY} bytes")
+            return
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self._refused:
+            return
+        version = self._parser.get_http_version()
+        self._requests.append(
+            Request(
+                method=self._parser.get_method().decode("latin-1"),
+                target=self._url.decode("latin-1"),
+                headers=tuple(self._fields),
+                body=b"".join(self._body),
+                trailers=tuple(self._trailers),
+                keep_alive=self._parser.should_keep_alive(),
+                http_1_0=version == "1.0",
+            )
+        )
+        if len(self._requests) > _PIPELINED:
+            self._transport.pause_reading()
+
+    def _count_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > MAX_HEADERS and not self._refused:
+            self._refuse(431, f"request line and headers are over {MAX_HEADERS} bytes")
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answer in our own name, after the requests before it, and close: the rest of the input has no meaning."""
+        self._refused = True
+        self._requests.append(error_response(status, message))
+
+    # -- answering -----------------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Answer what can be answered at once; leave the rest to a task."""
+        while self._requests and self._task is None and not self._transport.is_closing():
+            if not self._writable:
+                self._task = self._loop.create_task(self._play_all())
+                return
+            request, response = self._next()
+            if response.plain and request.keep_alive and not request.http_1_0 and request.method != "HEAD":
+                self._transport.write(response.wire)
+            else:
+                self._task = self._loop.create_task(self._play_all((request, response)))
+
+    def _next(self) -> tuple[Request, Response]:
+        item = self._requests.popleft()
+        if isinstance(item, Response):
+            return Request(method="", target="", headers=(), keep_alive=False), item
+        try:
+            return item, self._answer(item)
+        except Exception as problem:  # noqa: BLE001 - a fault of ours or of a listener; the client gets an answer, the loop's handler the error
+            self._loop.call_exception_handler(
+                {"message": f"answering {item.method} {item.target} failed", "exception": problem, "protocol": self}
+            )
+            return item, error_response(500, f"the fake model server failed: {problem!r}")
+
+    async def _play_all(self, first: tuple[Request, Response] | None = None) -> None:
+        pending = first
+        while pending is not None or self._requests:
+            if not self._writable:
+                await self._drain()
+            request, response = pending or self._next()
+            pending = None
+            if not await self._play(request, response):
+                return
+            if len(self._requests) <= _PIPELINED:
+                self._transport.resume_reading()
+        self._task = None
+        if self._half_closed:
+            self._transport.close()
+
+    async def _play(self, request: Request, response: Response) -> bool:
+        """Send `response`; False if the connection ended with it."""
+        if response.delay:
+            await asyncio.sleep(response.delay)
+        if response.reset:
+            self.reset()
+            return False
+        framing = Framing.of(response, keep_alive=request.keep_alive, http_1_0=request.http_1_0)
+        bodiless = response.bodiless or request.method == "HEAD"
+        if response.chunks is None and not (response.trailers or response.reset_after is not None):
+            self._transport.write(response.head(framing) + (b"" if bodiless else response.body))
+        else:
+            self._transport.write(response.head(framing))
+            chunks = () if bodiless else (response.body,) if response.chunks is None else response.chunks
+            if not await self._play_chunks(response, chunks, chunked=framing.chunked):
+                return False
+            if framing.chunked and not bodiless:
+                trailers = b"".join([b"%s: %s\r\n" % pair for pair in response.trailers])
+                self._transport.write(b"0\r\n" + trailers + b"\r\n")
+        if framing.close:
+            self._transport.close()
+            return False
+        return True
+
+    async def _play_chunks(self, response: Response, chunks: Iterable[bytes], *, chunked: bool) -> bool:
+        if response.reset_after == 0:
+            return await self._flush_and_reset()
+        for sent, chunk in enumerate(chunks, 1):
+            if sent > 1:
+                # Also without a gap, each chunk is a write of its own, and other connections get their turn.
+                await asyncio.sleep(response.gap)
+            if not self._writable:
+                await self._drain()
+            if chunk:
+                self._transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
+            if sent == response.reset_after:
+                return await self._flush_and_reset()
+        return True
+
+    async def _flush_and_reset(self) -> bool:
+        """RST once all that was written is in the kernel's hands. Returns False: the connection is over."""
+        self._transport.set_write_buffer_limits(high=0)
+        if not self._writable:
+            await self._drain()
+        self.reset()
+        return False
+
+    async def _drain(self) -> None:
+        self._drained = self._loop.create_future()
+        await self._drained
+
+
+class Connections:
+    """The open connections of a pod. `welcome` is False while the pod refuses: an accept in flight is dropped."""
+
+    def __init__(self) -> None:
+        self.welcome = True
+        self._open: set[Connection] = set()
+        self._none_left: asyncio.Event = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: Connection) -> bool:
+        """`connection` was made; False if it must go."""
+        self._open.add(connection)
+        return self.welcome
+
+    def discard(self, connection: Connection) -> None:
+        """`connection` is lost."""
+        self._open.discard(connection)
+        if not self._open:
+            self._none_left.set()
+
+    async def abort(self) -> None:
+        """Drop every connection; returns when all are gone."""
+        while self._open:
+            self._none_left.clear()
+            for connection in tuple(self._open):
+                connection.abort()
+            await self._none_left.wait()
+        await asyncio.sleep(0)  # the cancelled tasks of those connections end in this turn of the loop

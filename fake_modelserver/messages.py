@@ -1,0 +1,130 @@
+"""Requests and responses of a pod, as values."""
+
+from __future__ import annotations
+
+import http
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fake_modelserver.record import Headers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A whole request. `target` is the request target as sent, `path` the part before any `?`."""
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes = b""
+    trailers: Headers = ()
+    keep_alive: bool = True
+    http_1_0: bool = False
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @cached_property
+    def json(self) -> Any:
+        """The body as a JSON value. Raises `ValueError` if it is none."""
+        try:
+            return json.loads(self.body)
+        except RecursionError as problem:
+            raise ValueError("nested too deeply") from problem
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of `name` (lower case), or None."""
+        return next((value for key, value in self.headers if key.lower() == name), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What to answer, and how: a value that the connection plays.
+
+    `chunks` are sent one by one, each a chunk of the chunked coding, unless `headers` has a content-length: then they
+    are pieces of that body. `body` (when `chunks` is None) is sent with its length, or chunked if there are
+    `trailers`. `delay` seconds pass before the head, `gap` seconds between chunks. The connection is reset after
+    `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent.
+    """
+
+    status: int = 200
+    headers: Headers = ()
+    body: bytes = b""
+    chunks: Iterable[bytes] | None = None
+    trailers: Headers = ()
+    delay: float = 0.0
+    gap: float = 0.0
+    reset_after: int | None = None
+    reset: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """True if the answer is one write, at once."""
+        return self.chunks is None and not (self.trailers or self.delay or self.reset or self.reset_after is not None)
+
+    @property
+    def bodiless(self) -> bool:
+        """True if HTTP gives this status no body."""
+        return self.status in (204, 304)
+
+    @cached_property
+    def wire(self) -> bytes:
+        """Head and body of a `plain` response on a connection that stays open; made once."""
+        framing = Framing.of(self, keep_alive=True, http_1_0=False)
+        return self.head(framing) + (b"" if self.bodiless else self.body)
+
+    def head(self, framing: Framing) -> bytes:
+        """Status line and headers."""
+        lines = [_STATUS_LINES.get(self.status) or b"HTTP/1.1 %d Unknown" % self.status]
+        lines += [b"%s: %s" % pair for pair in self.headers]
+        lines += [b"%s: %s" % pair for pair in framing.headers]
+        return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How a body is delimited: what we add to the headers, and what follows from it."""
+
+    headers: Headers
+    chunked: bool
+    close: bool
+
+    @classmethod
+    def of(cls, response: Response, *, keep_alive: bool, http_1_0: bool) -> Framing:
+        names = {name.lower() for name, _ in response.headers}
+        headers: list[tuple[bytes, bytes]] = []
+        chunked = False
+        close = not keep_alive
+        if not response.bodiless and not names & {b"content-length", b"transfer-encoding"}:
+            if response.chunks is None and not response.trailers:
+                headers.append((b"content-length", b"%d" % len(response.body)))
+            elif http_1_0:
+                close = True
+            else:
+                chunked = True
+                headers.append((b"transfer-encoding", b"chunked"))
+        if close and b"connection" not in names:
+            headers.append((b"connection", b"close"))
+        return cls(tuple(headers), chunked, close)
+
+
+def json_response(status: int, value: Any, headers: Headers = ()) -> Response:
+    """`value` as an application/json response."""
+    body = json.dumps(value, separators=(",", ":")).encode()
+    return Response(status=status, headers=((b"content-type", b"application/json"), *headers), body=body)
+
+
+def error_response(
+    status: int, message: str, *, kind: str = "BadRequestError", param: str | None = None, headers: Headers = ()
+) -> Response:
+    """An error in the OpenAI API's form."""
+    error = {"message": message, "type": kind, "param": param, "code": status}
+    return json_response(status, {"error": error}, headers)
+
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in http.HTTPStatus}
