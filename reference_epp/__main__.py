@@ -1,2 +1,52 @@
+"""The command `reference-epp`, also `python -m reference_epp`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from reference_epp.settings import Listing, Settings, parse
+
+
 def main() -> None:
-    """Placeholder while the skeleton is laid."""
+    """Run the command line and exit: 0 after a stop signal, 1 if the EPP can't serve, 2 for wrong arguments."""
+    wanted = parse()
+    if isinstance(wanted, Listing):
+        from reference_epp.deviations import describe_all
+
+        print(json.dumps(describe_all(wanted.what), indent=2))  # noqa: T201
+        return
+    sys.exit(_run(wanted))
+
+
+def _run(settings: Settings) -> int:
+    from reference_epp import logs
+    from reference_epp.server import Parts, serve
+
+    logs.configure(settings.log_level)
+    parts = Parts()
+    if settings.fault or settings.variant:
+        from reference_epp.deviations import UnknownDeviationError, find
+
+        try:
+            parts = parts.exchange(*find(settings.fault, settings.variant).classes)
+        except UnknownDeviationError as problem:
+            print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
+            return 2
+    try:
+        import uvloop
+
+        run = uvloop.run
+    except ImportError:  # no wheel for this platform
+        run = asyncio.run
+    try:
+        run(serve(settings, parts))
+    except (OSError, RuntimeError) as problem:
+        print(f"reference-epp: can't serve: {problem}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()

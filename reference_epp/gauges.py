@@ -1,0 +1,114 @@
+"""What model servers say about their load: the gauges of the Model Server Protocol, parsed from Prometheus' text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+QUEUED = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting")
+RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running")
+KV_CACHE = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",  # what vLLM called it before
+    "sglang:token_usage",
+    "trtllm_kv_cache_utilization",
+)
+LORA = "vllm:lora_requests_info"
+
+Sample = tuple[str, Mapping[str, str], float]
+"""Name, labels and value of one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """One reading of a model server. `queued` and `running` count requests, `kv_cache` is a share from 0 to 1."""
+
+    queued: float
+    running: float
+    kv_cache: float
+    running_adapters: frozenset[str] = frozenset()
+    waiting_adapters: frozenset[str] = frozenset()
+    max_adapters: int = 0
+    """How many LoRA adapters fit at once; 0 if the server does not say."""
+
+
+def parse_gauges(text: str) -> Gauges:
+    """Read the gauges that matter out of a /metrics page.
+
+    Raises `ValueError` if there is neither a queue nor a KV-cache gauge with a usable value: then nothing is known
+    about the server. One that is missing beside the other counts as 0, as does a server without LoRA adapters.
+    """
+    samples: dict[str, list[Sample]] = {}
+    for sample in parse_samples(text):
+        samples.setdefault(sample[0], []).append(sample)
+    queued, running, kv_cache = (_first(samples, names) for names in (QUEUED, RUNNING, KV_CACHE))
+    if queued is None and kv_cache is None:
+        raise ValueError(f"none of {', '.join(QUEUED + KV_CACHE)} has a usable value")
+    lora = max(samples.get(LORA, ()), key=lambda sample: sample[2], default=None)  # the value says when it was updated
+    labels = lora[1] if lora else {}
+    max_adapters = labels.get("max_lora", "")
+    return Gauges(
+        queued=queued or 0.0,
+        running=running or 0.0,
+        kv_cache=kv_cache or 0.0,
+        running_adapters=_adapters(labels.get("running_lora_adapters", "")),
+        waiting_adapters=_adapters(labels.get("waiting_lora_adapters", "")),
+        max_adapters=int(max_adapters) if max_adapters.isascii() and max_adapters.isdigit() else 0,
+    )
+
+
+def parse_samples(text: str) -> Iterator[Sample]:
+    """The samples in Prometheus' text format; comments, lines that are no samples and values without meaning are left out.
+
+    A value without meaning is one that is not a finite number: no gauge of load can be NaN or infinite.
+    """
+    for line in text.splitlines():
+        if not line or line[0] == "#":
+            continue
+        try:
+            sample = _sample(line)
+        except (ValueError, IndexError):
+            continue
+        if math.isfinite(sample[2]):
+            yield sample
+
+
+def _sample(line: str) -> Sample:
+    brace = line.find("{")
+    if brace < 0:
+        name, value = line.split()[:2]
+        return name, {}, float(value)
+    labels, end = _labels(line, brace + 1)
+    return line[:brace].strip(), labels, float(line[end:].split()[0])
+
+
+def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
+    """The labels that begin at index `at` of `line`, and the index after the closing brace."""
+    labels: dict[str, str] = {}
+    while True:
+        while line[at] in ", \t":
+            at += 1
+        if line[at] == "}":
+            return labels, at + 1
+        equals = line.index("=", at)
+        start = end = line.index('"', equals) + 1
+        while line[end] != '"':
+            end += 2 if line[end] == "\\" else 1
+        value = line[start:end]
+        if "\\" in value:
+            value = value.replace("\\\\", "\0").replace('\\"', '"').replace("\\n", "\n").replace("\0", "\\")
+        labels[line[at:equals].strip()] = value
+        at = end + 1
+
+
+def _first(samples: Mapping[str, list[Sample]], names: tuple[str, ...]) -> float | None:
+    """The value under the first of `names` that is there; several series (one per engine) are averaged."""
+    for name in names:
+        if found := samples.get(name):
+            return sum(sample[2] for sample in found) / len(found)
+    return None
+
+
+def _adapters(text: str) -> frozenset[str]:
+    return frozenset(name for item in text.split(",") if (name := item.strip()))

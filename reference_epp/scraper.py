@@ -1,0 +1,92 @@
+"""Keep the gauges of every endpoint fresh: GET /metrics over a connection that stays open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from reference_epp.endpoints import Endpoint, Pool
+from reference_epp.gauges import Gauges, parse_gauges
+from reference_epp.metrics_client import MetricsConnection
+
+LOG = logging.getLogger(__name__)
+
+SCRAPE_TIMEOUT = 1.0
+"""Seconds that one scrape may take."""
+
+
+class Readings:
+    """The last reading of each endpoint; readings that are too old are as good as none."""
+
+    def __init__(self, staleness: float) -> None:
+        self._staleness = staleness
+        self._readings: dict[Endpoint, tuple[float, Gauges]] = {}
+
+    def put(self, endpoint: Endpoint, gauges: Gauges) -> None:
+        """Remember that `endpoint` said `gauges` just now."""
+        self._readings[endpoint] = (time.monotonic(), gauges)
+
+    def get(self, endpoint: Endpoint) -> Gauges | None:
+        """What `endpoint` said last, or None if that is unknown or too long ago."""
+        reading = self._readings.get(endpoint)
+        if reading is None or time.monotonic() - reading[0] > self._staleness:
+            return None
+        return reading[1]
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Drop the reading of an endpoint that left the pool."""
+        self._readings.pop(endpoint, None)
+
+
+class Scraper:
+    """One task per endpoint of the pool, each scraping its endpoint every `interval` seconds, one scrape at a time."""
+
+    def __init__(self, pool: Pool, readings: Readings, interval: float) -> None:
+        self._pool = pool
+        self._readings = readings
+        self._interval = interval
+        self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
+        pool.listen(self.follow)
+
+    def follow(self) -> None:
+        """Scrape what is in the pool, and nothing else."""
+        wanted = set(self._pool.endpoints)
+        for endpoint in self._tasks.keys() - wanted:
+            self._tasks.pop(endpoint).cancel()
+            self._readings.forget(endpoint)
+        for endpoint in wanted - self._tasks.keys():
+            self._tasks[endpoint] = asyncio.get_running_loop().create_task(self._scrape(endpoint))
+
+    async def stop(self) -> None:
+        """End all scraping."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _scrape(self, endpoint: Endpoint) -> None:
+        connection: MetricsConnection | None = None
+        failing = False
+        try:
+            while True:
+                started = time.monotonic()
+                try:
+                    async with asyncio.timeout(SCRAPE_TIMEOUT):
+                        if connection is None or connection.closed:
+                            connection = await MetricsConnection.open(endpoint)
+                        page = await connection.fetch()
+                    self._readings.put(endpoint, parse_gauges(page.decode("utf-8", "replace")))
+                except (OSError, ValueError) as problem:
+                    if connection is not None:
+                        connection.close()
+                    if not failing:
+                        LOG.warning("no metrics from %s: %s", endpoint, problem or type(problem).__name__)
+                    failing = True
+                else:
+                    failing = False
+                await asyncio.sleep(max(self._interval - (time.monotonic() - started), 0))
+        finally:
+            if connection is not None:
+                connection.close()
