@@ -127,7 +127,7 @@ def counts(row: RequirementResult) -> bool:
 def requirement_results(
     catalogue: Catalogue, version: str, results: Sequence[ScenarioResult]
 ) -> tuple[RequirementResult, ...]:
-    """Every entry of the catalogue that the version has, exactly once, in the catalogue's order."""
+    """Every entry of the catalogue that the version has, of every role, exactly once, in the catalogue's order."""
     said: dict[str, list[tuple[Verdict, str]]] = {}
     for one in results:
         if one.provisional:
@@ -138,7 +138,7 @@ def requirement_results(
         for requirement in one.requirements:
             if requirement not in spoken_of:
                 said.setdefault(requirement, []).append((one.verdict, one.id))
-    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version))
+    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version, role=None))
 
 
 def _row(entry: Requirement, said: Sequence[tuple[Verdict, str]]) -> RequirementResult:

@@ -158,7 +158,7 @@ def _matches(name: str, pattern: str) -> bool:
 def _versions(instance: Instance, catalogue: Catalogue) -> set[str]:
     if instance.scenario.versions is not None:
         return set(instance.scenario.versions)
-    return {version for name in instance.scenario.requirements for version in catalogue.get(name).versions}
+    return {version for name in instance.scenario.requirements for version in catalogue.get(name).effects}
 
 
 def _changes(step: Step) -> bool:

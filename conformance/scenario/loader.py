@@ -19,6 +19,7 @@ from typing import Any
 
 from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
+from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
 from conformance.scenario.schema import STANDARD_PODS, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, Loc, Problem, parse
@@ -164,12 +165,12 @@ def _semantic(part: Document, found: list[Instance], catalogue: Catalogue, seen:
     scenario = found[0].scenario
     for number, requirement in enumerate(scenario.requirements):
         if requirement not in catalogue:
-            hint = did_you_mean(requirement, catalogue.ids)
+            hint = did_you_mean(requirement, catalogue.requirements)
             yield part.problem(("requirements", number), f"there is no requirement {requirement!r}", hint)
     for number, version in enumerate(scenario.versions or ()):
-        if version not in catalogue.versions:
+        if version not in VERSIONS:
             yield part.problem(
-                ("versions", number), f"there is no version {version!r}", did_you_mean(version, catalogue.versions)
+                ("versions", number), f"there is no version {version!r}", did_you_mean(version, VERSIONS)
             )
     for name in (scenario.id, *scenario.aliases):
         if name in seen:
