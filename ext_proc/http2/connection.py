@@ -1,0 +1,523 @@
+"""One HTTP/2 connection without I/O: bytes in, calls to sinks out, bytes to send on request (RFC 9113).
+
+Both roles are here; they differ in who opens streams. Protocol errors of the peer end the connection with a reason,
+they are never exceptions for the caller. Three habits are Envoy's: its opening bytes, streams that survive a graceful
+GOAWAY, and no answer to frames that arrive after our own reset, which are still decoded, counted and handed on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from ext_proc.http2 import frames as f
+from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder, FieldEncoder
+from ext_proc.http2.frames import ErrorCode, ProtocolError, Setting
+from ext_proc.record import Headers
+
+ENVOY_SETTINGS: f.Settings = (
+    (Setting.ENABLE_PUSH, 0),
+    (Setting.HEADER_TABLE_SIZE, 4096),
+    (Setting.ENABLE_CONNECT_PROTOCOL, 0),
+    (Setting.MAX_CONCURRENT_STREAMS, 1024),
+    (Setting.INITIAL_WINDOW_SIZE, 16 * 1024 * 1024),
+)
+"""What Envoy 1.40 sends to an upstream, in its order."""
+
+ENVOY_CONNECTION_WINDOW = f.DEFAULT_WINDOW + 25_100_289
+
+SERVER_SETTINGS: f.Settings = (
+    (Setting.MAX_CONCURRENT_STREAMS, 1024),
+    (Setting.INITIAL_WINDOW_SIZE, 16 * 1024 * 1024),
+)
+
+_QUIET_FRAMES = 10_000
+"""Frames that carry nothing (PING, SETTINGS, RST_STREAM, …) a peer may send in a row before we call it a flood."""
+
+_LATE_STREAMS = 1024
+"""Streams we reset that are remembered for the frames that were already on their way."""
+
+CloseKind = Literal["end", "reset", "refused", "lost"]
+
+
+class Sink(Protocol):
+    """Who owns a stream, and is told what the peer does with it."""
+
+    def on_headers(self, headers: Headers, end: bool) -> None:
+        """A header list arrived: the first is the head, later ones are trailers. `end`: the peer has ended its side."""
+
+    def on_data(self, data: bytes, end: bool) -> None:
+        """Data arrived."""
+
+    def on_closed(self, kind: CloseKind, code: int, reason: str) -> None:
+        """The stream is over, said at most once, and never for a reset of our own.
+
+        `end`: both sides ended; `reset`: the peer sent RST_STREAM with `code`; `refused`: the peer did not process it;
+        `lost`: the connection broke, `reason` says how. After a reset of ours, late frames still come to the sink.
+        """
+
+
+class _Stream:
+    __slots__ = ("finish", "id", "local_end", "pending", "received", "remote_end", "sink", "window")
+
+    def __init__(self, stream: int, sink: Sink, window: int) -> None:
+        self.id = stream
+        self.sink = sink
+        self.window = window
+        self.received = 0  # bytes that the peer has not been given credit for
+        self.pending: deque[memoryview] = deque()
+        self.finish: bytes | None = None  # frames that end our side, sent after `pending`; b"" rides on the last DATA
+        self.local_end = False
+        self.remote_end = False
+
+
+class Connection:
+    """The state of one connection. `accept(stream, headers, end)` makes the sink of a new stream (server role only)."""
+
+    def __init__(
+        self,
+        *,
+        settings: f.Settings = ENVOY_SETTINGS,
+        window: int = ENVOY_CONNECTION_WINDOW,
+        accept: Callable[[int, Headers, bool], Sink | None] | None = None,
+    ) -> None:
+        self.failure: str | None = None
+        """Why the connection broke, if it did."""
+        self.going_away = False
+        """The peer sent GOAWAY: open streams go on, new ones are for another connection."""
+        self.ready = False
+        """The peer's SETTINGS arrived: it speaks HTTP/2."""
+        self.stray = 0
+        """DATA and HEADERS that came for streams that were over, or that we had reset."""
+        self.max_streams = f.MAX_STREAM_ID
+        """How many streams the peer lets us have open."""
+        self._accept = accept
+        self._awaits_preface = b"" if accept is None else f.PREFACE
+        self._streams: dict[int, _Stream] = {}
+        self._late: dict[int, _Stream] = {}
+        self._closing = False  # we take no new streams, of our own or of the peer above _accept_up_to
+        self._accept_up_to = f.MAX_STREAM_ID
+        self._next_id = 1
+        self._last_seen = 0  # the highest stream of the peer (server role)
+        self._reader = f.FrameReader(dict(settings).get(Setting.MAX_FRAME_SIZE, f.DEFAULT_FRAME_SIZE))
+        self._encoder, self._decoder = FieldEncoder(), FieldDecoder()
+        self._block: tuple[int, int, bytearray] | None = None  # stream, flags, fragments: an unfinished header block
+        self._quiet = 0
+        self._ready: deque[_Stream] = deque()  # streams with something to send and window for it, round robin
+        self._window = f.DEFAULT_WINDOW
+        self._stream_window = f.DEFAULT_WINDOW
+        self._frame_size = f.DEFAULT_FRAME_SIZE
+        self._grants_stream = dict(settings).get(Setting.INITIAL_WINDOW_SIZE, f.DEFAULT_WINDOW)
+        self._grants = window
+        self._grants_streams = dict(settings).get(Setting.MAX_CONCURRENT_STREAMS, f.MAX_STREAM_ID)
+        self._received = 0
+        self._out: list[bytes] = [f.settings(settings)]
+        if accept is None:
+            self._out.insert(0, f.PREFACE)
+        if window > f.DEFAULT_WINDOW:
+            self._out.append(f.window_update(0, window - f.DEFAULT_WINDOW))
+        self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
+            f.DATA: self._on_data,
+            f.HEADERS: self._on_headers,
+            f.RST_STREAM: self._on_rst_stream,
+            f.SETTINGS: self._on_settings,
+            f.PUSH_PROMISE: self._on_push_promise,
+            f.PING: self._on_ping,
+            f.GOAWAY: self._on_goaway,
+            f.WINDOW_UPDATE: self._on_window_update,
+            f.CONTINUATION: self._on_continuation,
+        }
+
+    # -- what the owner does -------------------------------------------------------------------------------------------
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that are not over on both sides."""
+        return len(self._streams)
+
+    def can_open(self) -> bool:
+        """True if a stream may be opened now."""
+        return (
+            not (self.going_away or self._closing)
+            and self.failure is None
+            and len(self._streams) < self.max_streams
+            and self._next_id <= f.MAX_STREAM_ID
+        )
+
+    def open(self, headers: Headers, sink: Sink, *, end: bool = False) -> int:
+        """Open a stream (client role) and return its number. Raises `RuntimeError` unless `can_open()`."""
+        if not self.can_open():
+            raise RuntimeError("this connection takes no new stream; ask can_open() first")
+        stream = _Stream(self._next_id, sink, self._stream_window)
+        self._next_id += 2
+        self._streams[stream.id] = stream
+        stream.local_end = end
+        self._out.append(f.headers(stream.id, self._encoder.encode(headers), end=end, size=self._frame_size))
+        return stream.id
+
+    def send(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
+        """Queue `data`; what does not fit the windows waits. Silently nothing if the stream is over meanwhile."""
+        stream = self._writable(stream_id)
+        if stream is None:
+            return
+        size = len(data)
+        fits = size <= self._window and size <= stream.window and size <= self._frame_size
+        if not stream.pending and (fits or not size):
+            stream.window -= size
+            self._window -= size
+            self._quiet = 0
+            self._out.append(size.to_bytes(3) + (b"\x00\x01" if end else b"\x00\x00") + stream_id.to_bytes(4) + data)
+            if end:
+                self._end_local(stream)
+            return
+        if size:
+            stream.pending.append(memoryview(data))
+        if end:
+            stream.local_end, stream.finish = True, b""
+        if stream not in self._ready:
+            self._ready.append(stream)
+
+    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+        """Send a header list (server role: head or trailers); with `end` it waits for queued data."""
+        stream = self._writable(stream_id)
+        if stream is None:
+            return
+        encoded = f.headers(stream_id, self._encoder.encode(headers), end=end, size=self._frame_size)
+        if end and stream.pending:
+            stream.local_end, stream.finish = True, encoded
+            return
+        self._out.append(encoded)
+        if end:
+            self._end_local(stream)
+
+    def reset(self, stream_id: int, code: int = ErrorCode.CANCEL) -> None:
+        """End a stream with RST_STREAM, dropping what is queued. Nothing if it is over already."""
+        stream = self._streams.pop(stream_id, None)
+        if stream is None:
+            return
+        self._out.append(f.rst_stream(stream_id, code))
+        self._unqueue(stream)
+        if not stream.remote_end:
+            self._late[stream_id] = stream
+            if len(self._late) > _LATE_STREAMS:
+                del self._late[next(iter(self._late))]
+
+    def goaway(self, code: int = ErrorCode.NO_ERROR, last_stream: int | None = None, debug: bytes = b"") -> None:
+        """Say GOAWAY; `last_stream` defaults to the highest stream of the peer. Streams up to it go on."""
+        self._closing = True
+        self._accept_up_to = self._last_seen if last_stream is None else last_stream
+        self._out.append(f.goaway(self._accept_up_to, code, debug))
+
+    def write_raw(self, data: bytes) -> None:
+        """Put `data` on the wire as it is: for frames that are wrong on purpose. Opens no new streams afterwards."""
+        self._closing = True
+        self._out.append(data)
+
+    def queued(self, stream_id: int) -> int:
+        """Bytes of a stream that wait for window or for their turn."""
+        stream = self._streams.get(stream_id)
+        return 0 if stream is None else sum(len(part) for part in stream.pending)
+
+    def has_output(self) -> bool:
+        """True if `output` would give something."""
+        return bool(self._out) or (bool(self._ready) and self._window > 0)
+
+    def output(self, budget: int = 65_536) -> bytes:
+        """What to write now: all control frames, and up to about `budget` bytes of queued data, fairly shared."""
+        self._pump(budget)
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def output_size(self) -> int:
+        """Bytes of frames that wait to be fetched, without queued data."""
+        return sum(map(len, self._out))
+
+    # -- what the peer does --------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the peer; sinks are called from here. Afterwards look at `failure`."""
+        if self.failure is not None:
+            return
+        try:
+            if self._awaits_preface:
+                data = self._preface(data)
+            for kind, flags, stream, payload in self._reader.feed(data):
+                if not self.ready and kind != f.SETTINGS:
+                    raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer's first frame was not SETTINGS")
+                if self._block is not None and kind != f.CONTINUATION:
+                    raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer interrupted a header block")
+                handler = self._handlers.get(kind)
+                self._quiet += 1
+                if handler is not None:
+                    handler(flags, stream, payload)
+                if self._quiet > _QUIET_FRAMES:
+                    raise ProtocolError(
+                        ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent {self._quiet} empty frames in a row"
+                    )
+                if self.failure is not None:
+                    return
+        except ProtocolError as problem:
+            self._out.append(f.goaway(self._last_seen, problem.code))
+            self.lost(str(problem))
+
+    def lost(self, reason: str) -> None:
+        """The connection is gone: every open stream ends as `lost`. Idempotent."""
+        if self.failure is not None:
+            return
+        self.failure = reason
+        self._ready.clear()
+        self._late.clear()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.sink.on_closed("lost", ErrorCode.INTERNAL_ERROR, reason)
+
+    def _preface(self, data: bytes) -> bytes:
+        """Strip the client preface from the front of `data`; raises `ProtocolError` if it is something else."""
+        expected = self._awaits_preface[: len(data)]
+        if not data.startswith(expected):
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer did not send the HTTP/2 preface")
+        self._awaits_preface = self._awaits_preface[len(expected) :]
+        return data[len(expected) :]
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        size = len(payload)
+        stream = self._known(stream_id, "DATA")
+        self._received += size
+        if self._received > self._grants:
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer sent more than the connection's window")
+        if self._received * 2 > self._grants:
+            self._out.append(f.window_update(0, self._received))
+            self._received = 0
+        end = bool(flags & f.END_STREAM)
+        if size or end:
+            self._quiet = 0
+        data = f.unpad(flags & f.PADDED, payload)
+        late = stream_id not in self._streams
+        self.stray += late
+        if stream is None or stream.remote_end:
+            return
+        if not end and size and not late:
+            stream.received += size
+            if stream.received > self._grants_stream:
+                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer overran the window of stream {stream_id}")
+            if stream.received * 2 > self._grants_stream:
+                self._out.append(f.window_update(stream_id, stream.received))
+                stream.received = 0
+        stream.remote_end = end
+        stream.sink.on_data(data, end)
+        if end:
+            self._end_remote(stream)
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        self._block = (stream_id, flags, bytearray(f.unpad(flags, payload)))
+        self._finish_block(flags)
+
+    def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if self._block is None or self._block[0] != stream_id:
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent CONTINUATION without a header block")
+        self._block[2].extend(payload)
+        self._finish_block(flags)
+
+    def _finish_block(self, flags: int) -> None:
+        assert self._block is not None
+        stream_id, first_flags, block = self._block
+        if len(block) > HEADER_LIST_LIMIT:
+            raise ProtocolError(
+                ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent more than {HEADER_LIST_LIMIT} bytes of headers"
+            )
+        if not flags & f.END_HEADERS:
+            return
+        self._block = None
+        self._quiet = 0
+        headers, end = self._decoder.decode(bytes(block)), bool(first_flags & f.END_STREAM)
+        if self._accept is not None and stream_id > self._last_seen and stream_id % 2:
+            self._open_remote(stream_id, headers, end)
+            return
+        stream = self._known(stream_id, "HEADERS")
+        self.stray += stream_id not in self._streams
+        if stream is None or stream.remote_end:
+            return
+        stream.remote_end = end
+        stream.sink.on_headers(headers, end)
+        if end:
+            self._end_remote(stream)
+
+    def _open_remote(self, stream_id: int, headers: Headers, end: bool) -> None:
+        assert self._accept is not None
+        self._last_seen = stream_id
+        full = len(self._streams) >= self._grants_streams
+        # The sink may answer at once, so the stream must be there before its sink is.
+        stream = _Stream(stream_id, _NOBODY, self._stream_window)
+        stream.remote_end = end
+        if stream_id > self._accept_up_to:
+            self._late[stream_id] = stream
+            return
+        self._streams[stream_id] = stream
+        sink = None if full else self._accept(stream_id, headers, end)
+        if sink is None:
+            self.reset(stream_id, ErrorCode.REFUSED_STREAM)
+        else:
+            stream.sink = sink
+
+    def _on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a RST_STREAM of a wrong size")
+        self._known(stream_id, "RST_STREAM")
+        stream = self._streams.pop(stream_id, None)
+        self._late.pop(stream_id, None)
+        if stream is None:
+            return
+        self._unqueue(stream)
+        code = int.from_bytes(payload)
+        kind: CloseKind = "refused" if code == ErrorCode.REFUSED_STREAM else "reset"
+        stream.sink.on_closed(kind, code, f"RST_STREAM {f.code_name(code)}")
+
+    def _on_settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id or len(payload) % 6 or (flags & f.ACK and payload):
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a malformed SETTINGS frame")
+        if flags & f.ACK:
+            return
+        for at in range(0, len(payload), 6):
+            self._on_setting(int.from_bytes(payload[at : at + 2]), int.from_bytes(payload[at + 2 : at + 6]))
+        self.ready = True
+        self._out.append(f.frame(f.SETTINGS, f.ACK, 0))
+
+    def _on_setting(self, name: int, value: int) -> None:
+        if name == Setting.MAX_CONCURRENT_STREAMS:
+            self.max_streams = value
+        elif name == Setting.MAX_FRAME_SIZE:
+            if not f.DEFAULT_FRAME_SIZE <= value < 2**24:
+                raise ProtocolError(ErrorCode.PROTOCOL_ERROR, f"the peer set MAX_FRAME_SIZE to {value}")
+            self._frame_size = value
+        elif name == Setting.INITIAL_WINDOW_SIZE:
+            if value > f.MAX_WINDOW:
+                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer set INITIAL_WINDOW_SIZE to {value}")
+            # Applies to open streams too, and may make a window negative (section 6.9.2).
+            change, self._stream_window = value - self._stream_window, value
+            for stream in self._streams.values():
+                self._widen(stream, change)
+
+    def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
+        raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent PUSH_PROMISE")
+
+    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id or len(payload) != 8:
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a malformed PING")
+        if not flags & f.ACK:
+            self._out.append(f.frame(f.PING, f.ACK, 0, payload))
+
+    def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id or len(payload) < 8:
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a malformed GOAWAY")
+        self.going_away = True
+        if self._accept is not None:
+            return
+        last, code = int.from_bytes(payload[:4]) & f.MAX_STREAM_ID, int.from_bytes(payload[4:8])
+        for stream in [one for one in self._streams.values() if one.id > last]:
+            del self._streams[stream.id]
+            self._unqueue(stream)
+            stream.sink.on_closed("refused", code, f"GOAWAY {f.code_name(code)}, last stream {last}")
+
+    def _on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a WINDOW_UPDATE of a wrong size")
+        increment = int.from_bytes(payload) & f.MAX_WINDOW
+        if increment == 0:
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent a WINDOW_UPDATE of 0")
+        if stream_id == 0:
+            self._window += increment
+            if self._window > f.MAX_WINDOW:
+                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer widened the connection's window too far")
+        else:
+            self._known(stream_id, "WINDOW_UPDATE")
+            stream = self._streams.get(stream_id)
+            if stream is not None:
+                self._widen(stream, increment)
+
+    # -- bookkeeping ---------------------------------------------------------------------------------------------------
+
+    def _known(self, stream_id: int, what: str) -> _Stream | None:
+        """The stream, open or reset by us; None if it is over. Raises `ProtocolError` if it never was."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            return stream
+        if self._accept is None:
+            idle = stream_id % 2 == 0 or stream_id >= self._next_id
+        else:
+            idle = stream_id % 2 == 0 or stream_id > self._last_seen
+        if idle:
+            raise ProtocolError(
+                ErrorCode.PROTOCOL_ERROR, f"the peer sent {what} on stream {stream_id}, which is not open"
+            )
+        return self._late.get(stream_id)
+
+    def _writable(self, stream_id: int) -> _Stream | None:
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.local_end:
+            raise RuntimeError(f"our side of stream {stream_id} is closed already")
+        return stream
+
+    def _end_local(self, stream: _Stream) -> None:
+        stream.local_end = True
+        if stream.remote_end and self._streams.pop(stream.id, None) is not None:
+            stream.sink.on_closed("end", 0, "")
+
+    def _end_remote(self, stream: _Stream) -> None:
+        self._late.pop(stream.id, None)
+        if stream.local_end and not stream.pending and self._streams.pop(stream.id, None) is not None:
+            stream.sink.on_closed("end", 0, "")
+
+    def _unqueue(self, stream: _Stream) -> None:
+        stream.pending.clear()
+        stream.finish = None
+        if stream in self._ready:
+            self._ready.remove(stream)
+
+    def _widen(self, stream: _Stream, change: int) -> None:
+        stream.window += change
+        if stream.window > f.MAX_WINDOW:
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer widened stream {stream.id}'s window too far")
+        if stream.window > 0 and stream.pending and stream not in self._ready:
+            self._ready.append(stream)
+
+    def _pump(self, budget: int) -> None:
+        """Move queued data into frames, one frame per stream and turn, until budget, windows or data run out."""
+        while self._ready and budget > 0 and self._window > 0:
+            stream = self._ready.popleft()
+            if stream.pending:
+                part = stream.pending[0]
+                size = min(len(part), self._frame_size, stream.window, self._window)
+                if size <= 0:
+                    continue  # WINDOW_UPDATE puts it back
+                if size == len(part):
+                    stream.pending.popleft()
+                else:
+                    stream.pending[0] = part[size:]
+                stream.window -= size
+                self._window -= size
+                self._quiet = 0
+                budget -= size
+                rides = stream.finish == b"" and not stream.pending
+                self._out.append(f.frame(f.DATA, f.END_STREAM if rides else 0, stream.id, bytes(part[:size])))
+            if stream.pending:
+                self._ready.append(stream)
+            elif stream.finish is not None:
+                if stream.finish:
+                    self._out.append(stream.finish)
+                stream.finish = None
+                self._end_local(stream)
+
+
+class _Nobody:
+    """The sink of a stream that nobody wanted."""
+
+    def on_headers(self, headers: Headers, end: bool) -> None: ...
+
+    def on_data(self, data: bytes, end: bool) -> None: ...
+
+    def on_closed(self, kind: CloseKind, code: int, reason: str) -> None: ...
+
+
+_NOBODY = _Nobody()
