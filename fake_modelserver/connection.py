@@ -10,7 +10,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import httptools
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
             return False
         return True
 
-    async def _play_chunks(self, response: Response, chunks: Iterable[bytes], *, chunked: bool) -> bool:
+    async def _play_chunks(self, response: Response, chunks: Sequence[bytes], *, chunked: bool) -> bool:
         if response.reset_after == 0:
             return await self._flush_and_reset()
         for sent, chunk in enumerate(chunks, 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -49,23 +49,27 @@ class Response:
     `chunks` are sent one by one, each a chunk of the chunked coding, unless `headers` has a content-length: then they
     are pieces of that body. `body` (when `chunks` is None) is sent with its length, or chunked if there are
     `trailers`. `delay` seconds pass before the head, `gap` seconds between chunks. The connection is reset after
-    `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent.
+    `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent. Framing headers that
+    are given are sent as they are; where the body does not fit them, the connection is closed after it.
     """
 
     status: int = 200
     headers: Headers = ()
     body: bytes = b""
-    chunks: Iterable[bytes] | None = None
+    chunks: Sequence[bytes] | None = None
     trailers: Headers = ()
     delay: float = 0.0
     gap: float = 0.0
     reset_after: int | None = None
     reset: bool = False
 
-    @property
+    @cached_property
     def plain(self) -> bool:
-        """True if the answer is one write, at once."""
-        return self.chunks is None and not (self.trailers or self.delay or self.reset or self.reset_after is not None)
+        """True if the answer is one write, at once, to a client that keeps the connection open."""
+        if self.chunks is not None or self.trailers or self.delay or self.reset or self.reset_after is not None:
+            return False
+        framing = Framing.of(self, keep_alive=True, http_1_0=False)
+        return not framing.close and not framing.chunked
 
     @property
     def bodiless(self) -> bool:
@@ -77,6 +81,10 @@ class Response:
         """Head and body of a `plain` response on a connection that stays open; made once."""
         framing = Framing.of(self, keep_alive=True, http_1_0=False)
         return self.head(framing) + (b"" if self.bodiless else self.body)
+
+    def length(self) -> int:
+        """Bytes of the body."""
+        return len(self.body) if self.chunks is None else sum(len(chunk) for chunk in self.chunks)
 
     def head(self, framing: Framing) -> bytes:
         """Status line and headers."""
@@ -96,21 +104,24 @@ class Framing:
 
     @classmethod
     def of(cls, response: Response, *, keep_alive: bool, http_1_0: bool) -> Framing:
-        names = {name.lower() for name, _ in response.headers}
-        headers: list[tuple[bytes, bytes]] = []
-        chunked = False
-        close = not keep_alive
-        if not response.bodiless and not names & {b"content-length", b"transfer-encoding"}:
+        """The framing of `response` for a client of that HTTP version that does or does not keep the connection."""
+        given = {name.lower(): value.lower() for name, value in response.headers}
+        added: list[tuple[bytes, bytes]] = []
+        close = not keep_alive or given.get(b"connection") == b"close"
+        chunked = b"chunked" in given.get(b"transfer-encoding", b"")
+        if b"content-length" in given:
+            close = close or given[b"content-length"] != b"%d" % response.length()
+        elif not response.bodiless and b"transfer-encoding" not in given:
             if response.chunks is None and not response.trailers:
-                headers.append((b"content-length", b"%d" % len(response.body)))
+                added.append((b"content-length", b"%d" % len(response.body)))
             elif http_1_0:
                 close = True
             else:
                 chunked = True
-                headers.append((b"transfer-encoding", b"chunked"))
-        if close and b"connection" not in names:
-            headers.append((b"connection", b"close"))
-        return cls(tuple(headers), chunked, close)
+                added.append((b"transfer-encoding", b"chunked"))
+        if close and b"connection" not in given:
+            added.append((b"connection", b"close"))
+        return cls(tuple(added), chunked, close)
 
 
 def json_response(status: int, value: Any, headers: Headers = ()) -> Response:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,7 +189,7 @@ class _Answer:
         choice |= {"logprobs": None, "finish_reason": self.finish}
         return self._object([choice], streamed=False) | {"usage": self._usage()}
 
-    def events(self) -> Iterable[bytes]:
+    def events(self) -> Sequence[bytes]:
         """The server-sent events of the streamed form, the last one `[DONE]`."""
         deltas: list[dict[str, Any]] = []
         if self.chat:

@@ -13,7 +13,7 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class Reply:
             **manner,  # type: ignore[arg-type]  # the values are this class's own fields
         )
 
-    def _content(self, request: Request, pod: str) -> tuple[bytes, Iterable[bytes] | None, bytes]:
+    def _content(self, request: Request, pod: str) -> tuple[bytes, Sequence[bytes] | None, bytes]:
         if self.chunks is not None:
             if self.sse:
                 return b"", [event(chunk) for chunk in self.chunks], b"text/event-stream"
@@ -175,20 +175,17 @@ def as_seen(request: Request, pod: str) -> dict[str, Any]:
     }
 
 
-def _generated(size: int) -> Iterator[bytes]:
-    for at in range(0, size, _PIECE):
-        yield _PATTERN[: min(_PIECE, size - at)]
+def _generated(size: int) -> Sequence[bytes]:
+    whole, rest = divmod(size, len(_PATTERN))
+    return [_PATTERN] * whole + ([_PATTERN[:rest]] if rest else [])
 
 
-def _gzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _gzip(chunks: Sequence[bytes]) -> Sequence[bytes]:
     packer = zlib.compressobj(wbits=31)
-    held: bytes | None = None
-    for chunk in chunks:
-        if held is not None:
-            yield held
-        held = packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH)
+    packed = [packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH) for chunk in chunks] or [b""]
     # The end of the stream belongs to the last chunk: compression does not change how many there are.
-    yield (held or b"") + packer.flush()
+    packed[-1] += packer.flush()
+    return packed
 
 
 def _base64(value: bytes) -> str:
