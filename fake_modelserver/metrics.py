@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from functools import cache
+from typing import Literal, get_args
 
 from fake_modelserver.gauges import Gauges
 
@@ -63,6 +64,9 @@ class MetricsFault:
             raise ValueError(f"delay is {self.delay!r}; it is a number of seconds, from 0 to 3600")
         if not 400 <= self.status <= 599:
             raise ValueError(f"status is {self.status!r}; the fault `status` is an error, from 400 to 599")
+        if unknown := set(self.families) - _known_families():
+            known = ", ".join(sorted(_known_families()))
+            raise ValueError(f"families are {self.families!r}; {min(unknown)!r} is not one of {known}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +183,13 @@ def _lora_series(gauges: Gauges, updated: float) -> Iterator[tuple[dict[str, str
     for stale in gauges.stale_loras:
         if stale.place == "after":
             yield series(stale.running, stale.waiting, stale.max_lora), updated - stale.age
+
+
+@cache
+def _known_families() -> frozenset[str]:
+    gauges = Gauges(max_lora=1)
+    samples = [sample for engine in Engine for sample in _SAMPLES[engine](Identity(engine=engine), gauges, 0.0)]
+    return frozenset(get_args(Family)).union(name for _, name, *_ in samples)
 
 
 def _escape(value: str) -> str:
