@@ -141,6 +141,7 @@ class Exchange(FileModel):
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="another namespace for the hint")
+    hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
     metadata_context: Literal["default", "absent"] = "default"
