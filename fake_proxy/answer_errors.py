@@ -1,0 +1,22 @@
+"""How Envoy objects to an answer of the EPP. Raised and caught inside the machine, never seen by its callers."""
+
+from __future__ import annotations
+
+
+class AnswerError(Exception):
+    """The EPP's answer is not acceptable; `details` in Envoy's words, with blanks."""
+
+    def __init__(self, details: str) -> None:
+        super().__init__(details)
+        self.details = details
+
+
+class SpuriousError(AnswerError):
+    """A message that is out of order or of the wrong kind. `failure_mode_allow` forgives it."""
+
+    def __init__(self, details: str = "spurious message") -> None:
+        super().__init__(details)
+
+
+class RejectedError(AnswerError):
+    """A message in its place with a mutation that can't be applied. Nothing forgives it."""

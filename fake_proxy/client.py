@@ -1,0 +1,161 @@
+"""The HTTP client of an exchange: what it asks, how its bytes arrive at the filter, and when it goes away.
+
+Envoy's codecs leave marks on the messages to an EPP. HTTP/1.1: a body is read in pieces of up to 1 MiB and its end is
+an empty piece of its own. HTTP/2: pieces are DATA frames of 16 KiB, and the last one carries the end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+from ext_proc.record import Headers
+from fake_proxy.actions import HeaderList
+
+_HTTP1_FIRST_READ = 1_048_285
+"""What fits Envoy's first read of 1 MiB beside the request's own headers, as recorded."""
+_HTTP1_READ = 1024 * 1024
+_HTTP2_FRAME = 16 * 1024
+_REMOVED = frozenset({b"connection", b"expect", b"host", b"keep-alive", b"transfer-encoding", b"upgrade"})
+
+AbortPoint: TypeAlias = Literal[
+    "request-headers", "request-body", "request", "destination", "response-headers", "response-body"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Bytes that the client flushes at once; then it may wait until all sent so far have passed the EPP."""
+
+    data: bytes
+    await_echo: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """The client goes away right after `at`: its request headers, its `after`th body chunk, its whole request, the
+    choice of an endpoint, the response headers, or the `after`th piece of response body it got."""
+
+    at: AbortPoint
+    after: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """One request. `headers` come without pseudo-headers and, unless you mean it, without content-length."""
+
+    method: str = "POST"
+    path: str = "/v1/chat/completions"
+    authority: str = "gateway.example"
+    scheme: str = "http"
+    headers: Headers = ()
+    body: bytes | tuple[Chunk, ...] = b""
+    trailers: Headers = ()
+    http: Literal[1, 2] = 1
+    chunked: bool = False
+    """Send the body without announcing its length; implied by trailers under HTTP/1.1."""
+    request_id: str | None = None
+    """The `x-request-id` that the data plane adds (default: a new UUID); `""` adds none."""
+    source: str = "192.0.2.1:50000"
+    abort: Abort | None = None
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The body as flushed pieces."""
+        if isinstance(self.body, bytes):
+            return (Chunk(data=self.body),) if self.body else ()
+        return self.body
+
+
+class HeadersArrive(NamedTuple):
+    """The request begins."""
+
+    headers: HeaderList
+    end: bool
+
+
+class DataArrives(NamedTuple):
+    """A piece of body; `chunk` counts the client's finished chunks from 1, 0 inside of one."""
+
+    data: bytes
+    end: bool
+    chunk: int
+
+
+class TrailersArrive(NamedTuple):
+    """The request ends."""
+
+    trailers: HeaderList
+
+
+class EchoAwaited(NamedTuple):
+    """Go on only when `through` bytes of body have passed the EPP."""
+
+    through: int
+
+
+Arrival: TypeAlias = HeadersArrive | DataArrives | TrailersArrive | EchoAwaited
+
+
+def arrivals(request: HttpRequest) -> Iterator[Arrival]:
+    """`request` as the ext_proc filter gets it, piece by piece."""
+    chunks, trailers = request.chunks, _lower(request.trailers)
+    unannounced = request.chunked or (bool(trailers) and request.http == 1)
+    bodyless = not chunks and not unannounced and not trailers
+    yield HeadersArrive(_header_list(request, announce=not unannounced), bodyless)
+    if bodyless:
+        return
+    end_on_data = request.http == 2 and not trailers
+    sent = 0
+    for index, chunk in enumerate(chunks):
+        pieces = list(_pieces(chunk.data, request.http, first=index == 0))
+        for number, piece in enumerate(pieces, 1):
+            finished = number == len(pieces)
+            last = finished and index == len(chunks) - 1
+            yield DataArrives(piece, last and end_on_data, index + 1 if finished else 0)
+        sent += len(chunk.data)
+        if chunk.await_echo:
+            yield EchoAwaited(sent)
+    if trailers:
+        yield TrailersArrive(trailers)
+    elif not chunks or not end_on_data:
+        yield DataArrives(b"", True, 0)
+
+
+def _header_list(request: HttpRequest, *, announce: bool) -> HeaderList:
+    """The headers as Envoy's connection manager hands them to its filters."""
+    names = {
+        b":authority": request.authority,
+        b":path": request.path,
+        b":method": request.method,
+        b":scheme": request.scheme,
+    }
+    order = (b":authority", b":path", b":method", b":scheme")
+    if request.http == 2:
+        order = (b":method", b":path", b":scheme", b":authority")
+    headers = [(name, names[name].encode()) for name in order]
+    headers += [entry for entry in _lower(request.headers) if entry[0] not in _REMOVED]
+    present = {name for name, _ in headers}
+    body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
+    if announce and body and b"content-length" not in present:
+        headers.append((b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
+    if b"x-forwarded-proto" not in present:
+        headers.append((b"x-forwarded-proto", request.scheme.encode()))
+    if b"x-request-id" not in present and request.request_id != "":
+        headers.append((b"x-request-id", (request.request_id or str(uuid.uuid4())).encode()))
+    return headers
+
+
+def _pieces(data: bytes, http: Literal[1, 2], *, first: bool) -> Iterator[bytes]:
+    size = _HTTP2_FRAME if http == 2 else _HTTP1_READ
+    at = _HTTP1_FIRST_READ if first and http == 1 else size
+    yield data[:at]
+    while at < len(data):
+        yield data[at : at + size]
+        at += size
+
+
+def _lower(headers: Headers) -> HeaderList:
+    return [(name.lower(), value) for name, value in headers]

@@ -1,0 +1,107 @@
+"""How the data plane is configured: the parts of Envoy's ext_proc filter, router and cluster that an EPP can notice.
+
+Defaults are those of an inference gateway: full duplex in both directions with trailers, destination in `envoy.lb` and
+in a header, the served endpoint reported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Literal
+
+from ext_proc.messages import ProcessingMode
+
+
+class BodyMode(IntEnum):
+    """Envoy's `ProcessingMode.BodySendMode`, as far as data planes use it towards an EPP."""
+
+    NONE = ProcessingMode.NONE
+    STREAMED = ProcessingMode.STREAMED
+    BUFFERED = ProcessingMode.BUFFERED
+    FULL_DUPLEX_STREAMED = ProcessingMode.FULL_DUPLEX_STREAMED
+
+
+class Ending(StrEnum):
+    """How the data plane ends a stream that it is done with.
+
+    `ENVOY`: RST_STREAM at once. `HALF_CLOSE`: END_STREAM, then the EPP's status is awaited (Envoy's graceful close).
+    `DRAIN`: END_STREAM, then everything is read until the EPP ends the stream or is quiet for `quiet_window`.
+    """
+
+    ENVOY = "envoy"
+    HALF_CLOSE = "half-close"
+    DRAIN = "drain"
+
+
+class ProtocolConfigForm(StrEnum):
+    """What the first message says in `protocol_config`: the modes in use, an empty one, or (older Envoy) nothing."""
+
+    MODES = "modes"
+    EMPTY = "empty"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyConfig:
+    """One data plane. Times are seconds, sizes bytes. Raises `ValueError` for what Envoy would refuse to load."""
+
+    request_body_mode: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
+    response_body_mode: BodyMode = BodyMode.FULL_DUPLEX_STREAMED
+    send_request_headers: bool = True
+    send_response_headers: bool = True
+    send_request_trailers: bool = True
+    send_response_trailers: bool = True
+    send_body_without_waiting: bool = False
+    """Envoy's `send_body_without_waiting_for_header_response`; matters to STREAMED only."""
+
+    failure_mode_allow: bool = False
+    message_timeout: float = 1.0
+    """Per awaited answer; never runs in FULL_DUPLEX_STREAMED."""
+    status_on_error: int = 500
+
+    forwarding_namespaces: tuple[str, ...] = ("envoy.lb", "envoy.lb.subset_hint")
+    receiving_namespaces: tuple[str, ...] = ("envoy.lb",)
+    destination_namespace: str = "envoy.lb"
+    destination_key: str = "x-gateway-destination-endpoint"
+    destination_header: str = "x-gateway-destination-endpoint"
+    destination_sources: tuple[Literal["metadata", "header"], ...] = ("metadata", "header")
+    """Where the router looks for the destination; the lists found are walked one after the other."""
+    report_served: bool = True
+    served_key: str = "x-gateway-destination-endpoint-served"
+    subset_namespace: str = "envoy.lb.subset_hint"
+    subset_key: str = "x-gateway-destination-endpoint-subset"
+
+    pool: tuple[str, ...] = ()
+    """Endpoints the cluster knows. Unknown picks go round-robin over it. Empty: every well-formed pick is dialled."""
+    num_retries: int = 3
+    retriable_statuses: tuple[int, ...] = (503,)
+
+    protocol_config: ProtocolConfigForm = ProtocolConfigForm.MODES
+    header_value_field: Literal["raw_value", "value"] = "raw_value"
+    """`value` is what Envoy before 1.27 sent."""
+    request_attributes: tuple[str, ...] = ()
+    response_attributes: tuple[str, ...] = ()
+
+    buffer_limit: int = 1024 * 1024
+    max_header_count: int = 100
+    max_header_bytes: int = 60 * 1024
+
+    ending: Ending = Ending.ENVOY
+    quiet_window: float = 0.150
+
+    def __post_init__(self) -> None:
+        for direction, mode, trailers in (
+            ("request", self.request_body_mode, self.send_request_trailers),
+            ("response", self.response_body_mode, self.send_response_trailers),
+        ):
+            if mode is BodyMode.FULL_DUPLEX_STREAMED and not trailers:
+                raise ValueError(
+                    f"{direction}_body_mode FULL_DUPLEX_STREAMED needs send_{direction}_trailers=True: "
+                    "in this mode trailers may end the body, and Envoy refuses a configuration without them"
+                )
+
+    def with_modes(self, mode: BodyMode) -> ProxyConfig:
+        """This configuration with `mode` in both directions."""
+        return dataclasses.replace(self, request_body_mode=mode, response_body_mode=mode)

@@ -1,0 +1,43 @@
+"""Replies that Envoy makes up itself: for errors, and for an ImmediateResponse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fake_proxy.actions import HeaderList
+from fake_proxy.mutations import get, put, remove
+
+_GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
+
+
+def local_reply(
+    request: HeaderList,
+    status: int,
+    body: bytes,
+    *,
+    modify: Callable[[HeaderList], None] | None = None,
+    grpc_status: int | None = None,
+) -> tuple[HeaderList, bytes]:
+    """Headers and body of a local reply to `request`; `modify` changes the headers before the framing ones are set.
+
+    A gRPC client gets status 200 and its error in `grpc-status` (default: derived from `status`), without a body.
+    """
+    headers: HeaderList = [(b":status", b"%d" % status)]
+    if modify:
+        modify(headers)
+    if (get(request, b"content-type") or b"").startswith(b"application/grpc"):
+        code = _GRPC_STATUS.get(status, 2) if grpc_status is None else grpc_status
+        put(headers, b":status", b"200")
+        put(headers, b"content-type", b"application/grpc")
+        put(headers, b"grpc-status", b"%d" % code)
+        if body:
+            put(headers, b"grpc-message", body.replace(b"\r", b" ").replace(b"\n", b" "))
+        return headers, b""
+    if not body:
+        remove(headers, b"content-length")
+        remove(headers, b"content-type")
+        return headers, b""
+    put(headers, b"content-length", b"%d" % len(body))
+    if get(headers, b"content-type") is None:
+        headers.append((b"content-type", b"text/plain"))
+    return headers, b"" if get(request, b":method") == b"HEAD" else body

@@ -1,0 +1,419 @@
+"""Envoy towards an EPP, for one HTTP request: events in, actions out; no clock, no I/O.
+
+Each event is a method; it returns the `Action`s to carry out, in order. Two `Direction`s hold the body modes, the
+`Router` the attempts; here is what joins them: the ext_proc stream, its errors, local replies and the end.
+
+Violations of the EPP end as in Envoy 1.40: in a 500 with Envoy's details, or forgiven where `failure_mode_allow` says.
+Whatever the EPP sends, no method raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from google.protobuf.message import DecodeError
+
+from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
+from fake_proxy.actions import (
+    Action,
+    ClientData,
+    ClientHeaders,
+    ClientReset,
+    ClientTrailers,
+    CloseStream,
+    Closing,
+    Done,
+    HeaderList,
+    Side,
+    StartTimer,
+    StopTimer,
+)
+from fake_proxy.answer_errors import RejectedError, SpuriousError
+from fake_proxy.attributes import Facts
+from fake_proxy.config import ProxyConfig
+from fake_proxy.direction import Direction
+from fake_proxy.local_reply import local_reply
+from fake_proxy.metadata import DynamicMetadata
+from fake_proxy.mutations import HeaderRules, apply_headers, get, put
+from fake_proxy.router import Failure, Router
+from fake_proxy.stimulus import Served, Stimulus
+from fake_proxy.writer import MessageWriter
+
+_CLUSTER = "pool"
+_GRPC_OK, _GRPC_INTERNAL = 0, 13
+_HOP_BY_HOP = (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
+
+
+class Machine:
+    """The exchange of one HTTP request. `source` is the client's `ip:port`, for attributes."""
+
+    def __init__(
+        self, config: ProxyConfig, stimulus: Stimulus | None = None, *, source: str = "192.0.2.1:50000"
+    ) -> None:
+        self._config = config
+        self._stimulus = stimulus or Stimulus()
+        self._metadata = DynamicMetadata(self._stimulus.metadata, config.forwarding_namespaces)
+        self._out: list[Action] = []
+        self._router = Router(config, self._metadata, self._out_append, self._selected, self._router_reply)
+        self._request = Direction("request", config, self, self._router)
+        self._response = Direction("response", config, self, _Client(self))
+        self._facts = Facts(source=source, cluster=_CLUSTER, request=[])
+        self._writer = MessageWriter(config, self._stimulus, self._metadata, self._facts)
+        self._stream_open = False
+        self._stream_closed = False
+        self._answering = False  # inside a message of the EPP
+        self._response_begun = False  # upstream's or a local response has come
+        self._client_begun = False  # the client has got headers
+        self.processing = True
+        """False once the EPP plays no further part."""
+        self.done = False
+        """Whether the exchange is over for the client."""
+        self.details = ""
+        """Why the response is what it is, in Envoy's words (RESPONSE_CODE_DETAILS)."""
+        self.endpoint: str | None = None
+        """The endpoint of the latest attempt."""
+
+    # -- the client ----------------------------------------------------------------------------------------------------
+
+    def request_headers(self, headers: HeaderList, end: bool) -> list[Action]:
+        """The request begins: all headers as the filter sees them, pseudo-headers included."""
+        self._facts.request = list(headers)
+        self._request.headers(headers, end)
+        return self._actions()
+
+    def request_data(self, data: bytes, end: bool) -> list[Action]:
+        """Request body, as read from the client."""
+        self._request.data(data, end)
+        return self._actions()
+
+    def request_trailers(self, trailers: HeaderList) -> list[Action]:
+        """The request ends with trailers."""
+        self._request.trailers(trailers)
+        return self._actions()
+
+    def client_gone(self) -> list[Action]:
+        """The client went away before the response was complete."""
+        if not self.done:
+            self.details = "downstream_remote_disconnect"
+            self._finish()
+        return self._actions()
+
+    # -- the EPP -------------------------------------------------------------------------------------------------------
+
+    def epp_message(self, raw: bytes) -> list[Action]:
+        """A message of the EPP, as bytes. Ignored once the EPP plays no part any more."""
+        if self.processing and not self.done:
+            self._answering = True
+            try:
+                answer = ProcessingResponse.FromString(raw)
+            except DecodeError:
+                self._grpc_error(_GRPC_INTERNAL, "via_upstream")
+            else:
+                self._answer(answer)
+            self._answering = False
+        return self._actions()
+
+    def epp_closed(self, status: int, message: str = "") -> list[Action]:
+        """The EPP (or the connection to it) ended the stream with gRPC `status`."""
+        if not self._stream_closed and self._stream_open:
+            self._stream_closed = True
+            self._out.append(CloseStream(Closing.EPP_FIRST))
+        if self.processing and not self.done:
+            if status == _GRPC_OK:
+                self._without_epp()
+            else:
+                self._grpc_error(status, message)
+        return self._actions()
+
+    def timer_fired(self) -> list[Action]:
+        """A message timer ran out (either: there is one reaction)."""
+        if self.processing and not self.done:
+            if self._forgiving():
+                self._close(Closing.OWN)
+                self._without_epp()
+            else:
+                self._fail(504, "ext_proc_error_per-message_timeout_exceeded", Closing.OWN)
+        return self._actions()
+
+    # -- the upstream --------------------------------------------------------------------------------------------------
+
+    def upstream_headers(self, attempt: int, headers: HeaderList, end: bool, service_ms: int = 0) -> list[Action]:
+        """The response of `attempt` begins: `:status` and headers as upstream wrote them, after `service_ms`."""
+        if self._current(attempt) and self._router.responded(int(get(headers, b":status") or 0)):
+            self.details = "via_upstream"
+            headers.append((b"x-envoy-upstream-service-time", b"%d" % service_ms))
+            if end:
+                self._router.completed()
+            self._respond(headers, end)
+        return self._actions()
+
+    def upstream_data(self, attempt: int, data: bytes, end: bool) -> list[Action]:
+        """Response body of `attempt`."""
+        if self._current(attempt):
+            if end:
+                self._router.completed()
+            self._response.data(data, end)
+        return self._actions()
+
+    def upstream_trailers(self, attempt: int, trailers: HeaderList) -> list[Action]:
+        """The response of `attempt` ends with trailers."""
+        if self._current(attempt):
+            self._router.completed()
+            self._response.trailers(trailers)
+        return self._actions()
+
+    def upstream_failed(self, attempt: int, how: Failure) -> list[Action]:
+        """`attempt` broke: the connection could not be made, or was lost before the response was complete."""
+        if self._current(attempt):
+            if self._response_begun:
+                self._router.completed()
+                self.details = "upstream_reset_after_response_started{connection_termination}"
+                self._out.append(ClientReset())
+                self._finish()
+            else:
+                self._router.failed(how)
+        return self._actions()
+
+    def _current(self, attempt: int) -> bool:
+        return self._router.open and attempt == self._router.attempt and not self.done
+
+    # -- messages to the EPP (Processor of the directions) -------------------------------------------------------------
+
+    def send(self, side: Side, kind: str, part: bytes, *, end: bool) -> None:
+        """Complete and send a message whose oneof `part` is."""
+        self._stream_open = True
+        self._out += self._writer.write(side, kind, part, end=end)
+
+    def start_timer(self, side: Side) -> None:
+        """An answer is awaited."""
+        self._out.append(StartTimer(side, self._config.message_timeout))
+
+    def stop_timer(self, side: Side) -> None:
+        """No answer is awaited."""
+        self._out.append(StopTimer(side))
+
+    def overflow(self, side: Side) -> None:
+        """A BUFFERED body is too large: 413 for a request, 500 for a response."""
+        if side == "request":
+            self._local_reply(413, b"Payload Too Large", "request_payload_too_large")
+        else:
+            self._local_reply(500, b"Internal Server Error", "response_payload_too_large")
+
+    # -- answers of the EPP --------------------------------------------------------------------------------------------
+
+    def _answer(self, answer: ProcessingResponse) -> None:
+        if answer.HasField("override_message_timeout"):
+            return  # Envoy reads nothing else of such a message; without max_message_timeout it has no effect
+        kind = answer.WhichOneof("response")
+        last = False
+        try:
+            if answer.HasField("dynamic_metadata") and kind is not None:
+                self._metadata.merge(answer.dynamic_metadata, self._config.receiving_namespaces)
+            match kind:
+                case "request_headers":
+                    self._request.headers_answer(answer.request_headers)
+                    last = self._request.header_only and self._response.unprocessed
+                case "request_body":
+                    last = self._request.is_last(answer.request_body) and self._response.unprocessed
+                    self._request.body_answer(answer.request_body)
+                case "request_trailers":
+                    self._request.trailers_answer(answer.request_trailers)
+                    last = self._response.unprocessed
+                case "response_headers":
+                    self._response.headers_answer(answer.response_headers)
+                    last = self._response.header_only
+                case "response_body":
+                    last = self._response.is_last(answer.response_body)
+                    self._response.body_answer(answer.response_body)
+                case "response_trailers":
+                    self._response.trailers_answer(answer.response_trailers)
+                    last = True
+                case "immediate_response":
+                    self._immediate(answer.immediate_response)
+                case _:
+                    raise SpuriousError("unhandled message")
+        except SpuriousError as violation:
+            if self._forgiving():
+                self._close(Closing.ANSWERED)
+                self._without_epp()
+            else:
+                self._fail(self._config.status_on_error, violation.details)
+        except RejectedError as violation:
+            self._fail(self._config.status_on_error, violation.details)
+        if last and self.processing:
+            self.processing = False
+            self._close(Closing.ANSWERED)
+
+    def _immediate(self, answer: ImmediateResponse) -> None:
+        self._leave_processing(Closing.ANSWERED)
+        code = answer.status.code if answer.HasField("status") else 200
+        self._local_reply(
+            max(code, 200),
+            answer.body,
+            answer.details,
+            mutation=answer.headers if answer.HasField("headers") else None,
+            grpc_status=answer.grpc_status.status if answer.HasField("grpc_status") else None,
+        )
+
+    def _grpc_error(self, status: int, message: str) -> None:
+        if self._forgiving():
+            self._close(Closing.ANSWERED)
+            self._without_epp()
+        else:
+            self._fail(self._config.status_on_error, f"ext_proc_error_gRPC_error_{status}{{{message}}}")
+
+    def _forgiving(self) -> bool:
+        """`failure_mode_allow`, which does not apply once a full-duplex body is with the EPP."""
+        return self._config.failure_mode_allow and self._request.forgiving and self._response.forgiving
+
+    def _fail(self, status: int, details: str, closing: Closing = Closing.ANSWERED) -> None:
+        self._leave_processing(closing)
+        self._local_reply(status, b"", details)
+
+    def _leave_processing(self, closing: Closing) -> None:
+        self.processing = False
+        self._request.forget()
+        self._response.forget()
+        self._close(closing)
+
+    def _without_epp(self) -> None:
+        self.processing = False
+        self._request.go_on()
+        self._response.go_on()
+
+    # -- local replies and the response --------------------------------------------------------------------------------
+
+    def _router_reply(self, status: int, body: bytes, details: str) -> None:
+        self._local_reply(status, body, details)
+
+    def _local_reply(
+        self,
+        status: int,
+        body: bytes,
+        details: str,
+        *,
+        mutation: HeaderMutation | None = None,
+        grpc_status: int | None = None,
+    ) -> None:
+        """Answer the client ourselves.
+
+        Before any response this one goes through the response direction, so the EPP sees it unless processing is over.
+        A response that is still held back is replaced; one that has begun is cut.
+        """
+        self.details = "_".join(details.split())
+        self._request.stop()
+        self._router.abort()
+        if self._client_begun:
+            self._out.append(ClientReset())
+            self._finish()
+            return
+
+        def modify(headers: HeaderList) -> None:
+            if mutation is not None:
+                _apply_leniently(mutation, headers, self._config)
+
+        headers, text = local_reply(self._facts.request, status, body, modify=modify, grpc_status=grpc_status)
+        if self._response_begun:
+            self._response.stop()
+            client = _Client(self)
+            client.headers(headers, not text)
+            if text:
+                client.data(text, True)
+            return
+        self._respond(headers, not text)
+        if text:
+            self._response.data(text, True)
+
+    def _respond(self, headers: HeaderList, end: bool) -> None:
+        self._response_begun = True
+        self._facts.response = list(headers)
+        self._facts.details = self.details
+        self._response.headers(headers, end)
+        if self._response.unprocessed:
+            self._close(Closing.OWN)
+            self.processing = False
+
+    def client_headers(self, headers: HeaderList, end: bool) -> None:
+        """The response begins at the client."""
+        self._client_begun = True
+        plain = [entry for entry in headers if entry[0] not in _HOP_BY_HOP]
+        self._out.append(ClientHeaders(plain, end))
+        if end:
+            self._finish()
+
+    def client_data(self, data: bytes, end: bool) -> None:
+        """Response body reaches the client."""
+        self._out.append(ClientData(data, end))
+        if end:
+            self._finish()
+
+    def client_trailers(self, trailers: HeaderList) -> None:
+        """The response ends at the client, with trailers."""
+        self._out.append(ClientTrailers(trailers))
+        self._finish()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        if self.done:
+            return
+        self.done = True
+        self._request.stop()
+        self._response.stop()
+        self._router.abort()
+        if self.processing:
+            self._leave_processing(Closing.ANSWERED if self._answering else Closing.OWN)
+        self._out.append(Done())
+
+    def _close(self, closing: Closing) -> None:
+        if self._stream_open and not self._stream_closed:
+            self._stream_closed = True
+            self._out.append(CloseStream(closing))
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _selected(self, endpoint: str) -> None:
+        """An endpoint was chosen for an attempt: note it in the metadata of later messages."""
+        self.endpoint = self._facts.endpoint = endpoint
+        served = self._stimulus.served
+        if not self._config.report_served or served is Served.ABSENT:
+            return
+        value = (
+            served if isinstance(served, Value) else Value(string_value=served if isinstance(served, str) else endpoint)
+        )
+        self._metadata.put(self._config.destination_namespace, self._config.served_key, value)
+
+    def _out_append(self, action: Action) -> None:
+        self._out.append(action)
+
+    def _actions(self) -> list[Action]:
+        out = self._out[:]
+        self._out.clear()
+        return out
+
+
+class _Client:
+    """What follows the response direction: the client."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def headers(self, headers: HeaderList, end: bool) -> None:
+        self._machine.client_headers(headers, end)
+
+    def data(self, data: bytes, end: bool) -> None:
+        self._machine.client_data(data, end)
+
+    def trailers(self, trailers: HeaderList) -> None:
+        self._machine.client_trailers(trailers)
+
+
+def _apply_leniently(mutation: HeaderMutation, headers: HeaderList, config: ProxyConfig) -> None:
+    """Header mutations of an ImmediateResponse: what can't be applied is left out, the status stays."""
+    rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes)
+    status = get(headers, b":status") or b""
+    with contextlib.suppress(RejectedError):
+        apply_headers(mutation, headers, rules)
+    put(headers, b":status", status)

@@ -1,0 +1,156 @@
+"""Where a request goes: Envoy's override_host load balancing and the router's retries, without I/O.
+
+The destination lists named by `destination_sources` are put one after the other and walked one step per attempt.
+Entries that the cluster does not know are skipped; with none left, the pool is used round-robin.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from fake_proxy.actions import AbortUpstream, Action, HeaderList, OpenUpstream, UpstreamData, UpstreamTrailers
+from fake_proxy.config import ProxyConfig
+from fake_proxy.metadata import DynamicMetadata
+from fake_proxy.mutations import get
+
+Failure: TypeAlias = Literal["connect-failed", "reset"]
+
+LocalReply: TypeAlias = Callable[[int, bytes, str], None]
+"""Called with status, body and details when the router has to answer itself."""
+
+
+def dialable(endpoint: str) -> bool:
+    """Whether `endpoint` is an IP address with a port, written as Envoy would write it."""
+    host, _, port = endpoint.rpartition(":")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536 and port == str(int(port))):
+        return False
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ipaddress.ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        return False
+    return bracketed == (address.version == 6)
+
+
+def destinations(config: ProxyConfig, metadata: DynamicMetadata, headers: HeaderList) -> list[str]:
+    """The endpoints that the EPP named, in the order of the walk; blanks around entries do not count."""
+    found: list[str] = []
+    for source in config.destination_sources:
+        if source == "metadata":
+            text = metadata.text(config.destination_namespace, config.destination_key) or ""
+        else:
+            text = (get(headers, config.destination_header.encode()) or b"").decode("latin-1")
+        found += [entry.strip() for entry in text.split(",") if entry.strip()]
+    return found
+
+
+class Router:
+    """Takes the request as the filter passes it on, and makes attempts of it until one may be answered with."""
+
+    def __init__(
+        self,
+        config: ProxyConfig,
+        metadata: DynamicMetadata,
+        emit: Callable[[Action], None],
+        selected: Callable[[str], None],
+        local_reply: LocalReply,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._emit = emit
+        self._selected = selected
+        self._local_reply = local_reply
+        self._walk: Iterator[str] = iter(())
+        self._headers: HeaderList = []
+        self._body = bytearray()
+        self._trailers: HeaderList | None = None
+        self._ended = False
+        self._fallbacks = 0
+        self.attempt = 0
+        """Number of the latest attempt, from 1; 0 before the first."""
+        self.open = False
+        """Whether an attempt is under way."""
+
+    # -- from the request direction ------------------------------------------------------------------------------------
+
+    def headers(self, headers: HeaderList, end: bool) -> None:
+        """The request may go: choose an endpoint."""
+        self._headers, self._ended = headers, end
+        self._walk = iter(destinations(self._config, self._metadata, headers))
+        self._try()
+
+    def data(self, data: bytes, end: bool) -> None:
+        """More body; kept for retries as long as it fits the buffer."""
+        self._body += data
+        self._ended = end
+        if self.open:
+            self._emit(UpstreamData(data, end))
+
+    def trailers(self, trailers: HeaderList) -> None:
+        """The end, with trailers."""
+        self._trailers, self._ended = trailers, True
+        if self.open:
+            self._emit(UpstreamTrailers(trailers))
+
+    # -- from the upstream ---------------------------------------------------------------------------------------------
+
+    def responded(self, status: int) -> bool:
+        """An attempt was answered with `status`. True if this answer is passed on, False if another attempt starts."""
+        if status in self._config.retriable_statuses and self._may_retry():
+            self.abort()
+            self._try()
+            return False
+        return True
+
+    def failed(self, how: Failure) -> None:
+        """An attempt broke before it was answered."""
+        self.open = False
+        if self._may_retry():
+            self._try()
+            return
+        reason = "remote_connection_failure" if how == "connect-failed" else "connection_termination"
+        self._local_reply(
+            503,
+            f"upstream connect error or disconnect/reset before headers. reset reason: {reason}".encode(),
+            f"upstream_reset_before_response_started{{{reason}}}",
+        )
+
+    def completed(self) -> None:
+        """The attempt's response is complete."""
+        self.open = False
+
+    def abort(self) -> None:
+        """Drop the attempt under way, if any."""
+        if self.open:
+            self.open = False
+            self._emit(AbortUpstream())
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _may_retry(self) -> bool:
+        """Envoy retries only what it still has as a whole."""
+        fits = len(self._body) <= self._config.buffer_limit
+        return self._ended and fits and self.attempt <= self._config.num_retries
+
+    def _try(self) -> None:
+        endpoint = self._choose()
+        if endpoint is None:
+            self._local_reply(503, b"no healthy upstream", "no_healthy_upstream")
+            return
+        self.attempt += 1
+        self.open = True
+        self._selected(endpoint)
+        body = bytes(self._body)
+        self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, self._trailers, self._ended))
+
+    def _choose(self) -> str | None:
+        pool = self._config.pool
+        for endpoint in self._walk:
+            if endpoint in pool or (not pool and dialable(endpoint)):
+                return endpoint
+        if not pool:
+            return None
+        self._fallbacks += 1
+        return pool[(self._fallbacks - 1) % len(pool)]
