@@ -237,9 +237,7 @@ def test_the_exchange_ends_as_with_envoy(path: Path) -> None:
     assert replayed.machine.done
     if not aborted:
         assert replayed.status == b"200"
-        expected = b"".join(
-            m.response_body.body for m in replayed.response if m.WhichOneof("request") == "response_body"
-        )
+        bodies = [m.response_body.body for m in replayed.response if m.WhichOneof("request") == "response_body"]
         assert replayed.body == b"".join(bodies)
 
 
