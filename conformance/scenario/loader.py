@@ -137,7 +137,7 @@ def _bind(raw: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any
         if match["name"] not in variables:
             return match[0]
         value = variables[match["name"]]
-        return match[0].replace(match["name"], value, 1) if value in pods else value
+        return match[0].replace(match["name"], value, 1) if isinstance(value, str) and value in pods else value
 
     return {key: item if key == "matrix" else references.substitute(item, value_of) for key, item in raw.items()}
 

@@ -117,7 +117,7 @@ class Reply(FileModel):
 
 
 Abort = Literal["request-headers", "request-body", "destination", "response"]
-Inject = Literal["duplicate-end", "unknown-field", "typed-metadata", "attributes", "repeat-headers", "unknown-message"]
+Inject = Literal["duplicate-end", "unknown-field", "unknown-message", "typed-metadata", "attributes"]
 
 
 class Exchange(FileModel):
@@ -146,7 +146,7 @@ class Exchange(FileModel):
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
     metadata_context: Literal["default", "absent"] = "default"
     protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = "default"
-    header_field: Literal["raw_value", "value", "mixed"] = "raw_value"
+    header_field: Literal["raw_value", "value"] = "raw_value"
     inject: tuple[Inject, ...] = ()
     reply: Reply = Reply.model_construct()
     served: Literal["default", "absent", "unknown", "other", "number", "list", "empty"] = "default"
@@ -240,7 +240,7 @@ Need = Literal[
 class Scenario(FileModel):
     """A stimulus with expectations, naming the requirements that it exercises."""
 
-    id: str = Field(pattern=r"^[a-z0-9]+(\.[a-z0-9-]+)+$", description="area.situation-and-expectation")
+    id: str = Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="area.situation-and-expectation")
     aliases: tuple[str, ...] = ()
     title: str
     requirements: tuple[str, ...] = Field(min_length=1)
