@@ -126,7 +126,11 @@ func run(ctx context.Context, opts options) error {
 // kubeConfig follows KUBECONFIG, then ~/.kube/config, then the pod's service account.
 func kubeConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	return rest.AddUserAgent(config, "go-epp"), nil
 }
 
 // readyServices are the health names that mean "an ext_proc request can be answered"; "" is the server as a whole.
