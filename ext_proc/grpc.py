@@ -53,7 +53,12 @@ class Deframer:
         if self._broken:
             return
         held = self._held
-        if not held and len(data) >= _PREFIX and data[0] == 0 and int.from_bytes(data[1:5]) == len(data) - _PREFIX <= self._limit:
+        if (
+            not held
+            and len(data) >= _PREFIX
+            and data[0] == 0
+            and int.from_bytes(data[1:5]) == len(data) - _PREFIX <= self._limit
+        ):
             yield data[_PREFIX:]  # the common case: one whole message in one DATA frame
             return
         held += data
@@ -82,7 +87,10 @@ class Deframer:
         if self._broken or not self._held:
             return None
         self._broken = True
-        return Violation(raw=bytes(self._held[:_KEPT]), reason=f"the stream ended inside a message, after {len(self._held)} bytes of it")
+        return Violation(
+            raw=bytes(self._held[:_KEPT]),
+            reason=f"the stream ended inside a message, after {len(self._held)} bytes of it",
+        )
 
     def _refuses(self, flag: int, length: int) -> str:
         if flag:
@@ -92,7 +100,9 @@ class Deframer:
         return ""
 
 
-def request_headers(path: bytes, authority: str, *, scheme: str = "http", metadata: Iterable[tuple[bytes, bytes]] = ()) -> Headers:
+def request_headers(
+    path: bytes, authority: str, *, scheme: str = "http", metadata: Iterable[tuple[bytes, bytes]] = ()
+) -> Headers:
     """The head of a call with the headers that Envoy sends; `metadata` comes last, names in lower case."""
     return (
         (b":method", b"POST"),
@@ -138,12 +148,15 @@ def head_problem(head: Headers) -> str:
 
 
 def ending(head: Headers, trailing: Headers | None) -> Ending:
-    """Read a call's end from its head and its trailers (None: the stream ended without). Trailers-only: the head is both."""
+    """Read a call's end from its head and its trailers. Without trailers (None) the head may be both: trailers-only."""
     problem = head_problem(head)
     source = head if trailing is None else trailing
     code = header(source, b"grpc-status")
     if code is not None and code.isdigit() and len(code) <= 10 and (not problem or trailing is None):
-        return Ending(status=int(code), message=unquote_to_bytes(header(source, b"grpc-message") or b"").decode("utf-8", "replace"))
+        return Ending(
+            status=int(code),
+            message=unquote_to_bytes(header(source, b"grpc-message") or b"").decode("utf-8", "replace"),
+        )
     if problem:
         return Ending(status=None, message=problem)
     if code is None:

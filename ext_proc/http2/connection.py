@@ -7,13 +7,13 @@ GOAWAY, and no answer to frames that arrive after our own reset, which are still
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Literal, Protocol
 
 from ext_proc.http2 import frames as f
-from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder, FieldEncoder
+from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder
 from ext_proc.http2.frames import ErrorCode, ProtocolError, Setting
+from ext_proc.http2.sender import Sender
+from ext_proc.http2.streams import NOBODY, CloseKind, Sink, Stream
 from ext_proc.record import Headers
 
 ENVOY_SETTINGS: f.Settings = (
@@ -38,39 +38,6 @@ _QUIET_FRAMES = 10_000
 _LATE_STREAMS = 1024
 """Streams we reset that are remembered for the frames that were already on their way."""
 
-CloseKind = Literal["end", "reset", "refused", "lost"]
-
-
-class Sink(Protocol):
-    """Who owns a stream, and is told what the peer does with it."""
-
-    def on_headers(self, headers: Headers, end: bool) -> None:
-        """A header list arrived: the first is the head, later ones are trailers. `end`: the peer has ended its side."""
-
-    def on_data(self, data: bytes, end: bool) -> None:
-        """Data arrived."""
-
-    def on_closed(self, kind: CloseKind, code: int, reason: str) -> None:
-        """The stream is over, said at most once, and never for a reset of our own.
-
-        `end`: both sides ended; `reset`: the peer sent RST_STREAM with `code`; `refused`: the peer did not process it;
-        `lost`: the connection broke, `reason` says how. After a reset of ours, late frames still come to the sink.
-        """
-
-
-class _Stream:
-    __slots__ = ("finish", "id", "local_end", "pending", "received", "remote_end", "sink", "window")
-
-    def __init__(self, stream: int, sink: Sink, window: int) -> None:
-        self.id = stream
-        self.sink = sink
-        self.window = window
-        self.received = 0  # bytes that the peer has not been given credit for
-        self.pending: deque[memoryview] = deque()
-        self.finish: bytes | None = None  # frames that end our side, sent after `pending`; b"" rides on the last DATA
-        self.local_end = False
-        self.remote_end = False
-
 
 class Connection:
     """The state of one connection. `accept(stream, headers, end)` makes the sink of a new stream (server role only)."""
@@ -94,29 +61,24 @@ class Connection:
         """How many streams the peer lets us have open."""
         self._accept = accept
         self._awaits_preface = b"" if accept is None else f.PREFACE
-        self._streams: dict[int, _Stream] = {}
-        self._late: dict[int, _Stream] = {}
+        self._streams: dict[int, Stream] = {}
+        self._late: dict[int, Stream] = {}
         self._closing = False  # we take no new streams, of our own or of the peer above _accept_up_to
         self._accept_up_to = f.MAX_STREAM_ID
         self._next_id = 1
         self._last_seen = 0  # the highest stream of the peer (server role)
         self._reader = f.FrameReader(dict(settings).get(Setting.MAX_FRAME_SIZE, f.DEFAULT_FRAME_SIZE))
-        self._encoder, self._decoder = FieldEncoder(), FieldDecoder()
+        self._decoder = FieldDecoder()
+        self._sender = Sender(self._local_end)
         self._block: tuple[int, int, bytearray] | None = None  # stream, flags, fragments: an unfinished header block
         self._quiet = 0
-        self._ready: deque[_Stream] = deque()  # streams with something to send and window for it, round robin
-        self._window = f.DEFAULT_WINDOW
-        self._stream_window = f.DEFAULT_WINDOW
-        self._frame_size = f.DEFAULT_FRAME_SIZE
         self._grants_stream = dict(settings).get(Setting.INITIAL_WINDOW_SIZE, f.DEFAULT_WINDOW)
         self._grants = window
         self._grants_streams = dict(settings).get(Setting.MAX_CONCURRENT_STREAMS, f.MAX_STREAM_ID)
         self._received = 0
-        self._out: list[bytes] = [f.settings(settings)]
-        if accept is None:
-            self._out.insert(0, f.PREFACE)
+        self._sender.write((f.PREFACE if accept is None else b"") + f.settings(settings))
         if window > f.DEFAULT_WINDOW:
-            self._out.append(f.window_update(0, window - f.DEFAULT_WINDOW))
+            self._sender.write(f.window_update(0, window - f.DEFAULT_WINDOW))
         self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
             f.DATA: self._on_data,
             f.HEADERS: self._on_headers,
@@ -149,55 +111,31 @@ class Connection:
         """Open a stream (client role) and return its number. Raises `RuntimeError` unless `can_open()`."""
         if not self.can_open():
             raise RuntimeError("this connection takes no new stream; ask can_open() first")
-        stream = _Stream(self._next_id, sink, self._stream_window)
+        stream = Stream(self._next_id, sink, self._sender.stream_window)
         self._next_id += 2
         self._streams[stream.id] = stream
-        stream.local_end = end
-        self._out.append(f.headers(stream.id, self._encoder.encode(headers), end=end, size=self._frame_size))
+        self._sender.headers(stream, headers, end=end)
         return stream.id
 
     def send(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
         """Queue `data`; what does not fit the windows waits. Silently nothing if the stream is over meanwhile."""
         stream = self._writable(stream_id)
-        if stream is None:
-            return
-        size = len(data)
-        fits = size <= self._window and size <= stream.window and size <= self._frame_size
-        if not stream.pending and (fits or not size):
-            stream.window -= size
-            self._window -= size
-            self._quiet = 0
-            self._out.append(size.to_bytes(3) + (b"\x00\x01" if end else b"\x00\x00") + stream_id.to_bytes(4) + data)
-            if end:
-                self._end_local(stream)
-            return
-        if size:
-            stream.pending.append(memoryview(data))
-        if end:
-            stream.local_end, stream.finish = True, b""
-        if stream not in self._ready:
-            self._ready.append(stream)
+        if stream is not None:
+            self._sender.data(stream, data, end=end)
 
     def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
         """Send a header list (server role: head or trailers); with `end` it waits for queued data."""
         stream = self._writable(stream_id)
-        if stream is None:
-            return
-        encoded = f.headers(stream_id, self._encoder.encode(headers), end=end, size=self._frame_size)
-        if end and stream.pending:
-            stream.local_end, stream.finish = True, encoded
-            return
-        self._out.append(encoded)
-        if end:
-            self._end_local(stream)
+        if stream is not None:
+            self._sender.headers(stream, headers, end=end)
 
     def reset(self, stream_id: int, code: int = ErrorCode.CANCEL) -> None:
         """End a stream with RST_STREAM, dropping what is queued. Nothing if it is over already."""
         stream = self._streams.pop(stream_id, None)
         if stream is None:
             return
-        self._out.append(f.rst_stream(stream_id, code))
-        self._unqueue(stream)
+        self._sender.write(f.rst_stream(stream_id, code))
+        self._sender.drop(stream)
         if not stream.remote_end:
             self._late[stream_id] = stream
             if len(self._late) > _LATE_STREAMS:
@@ -207,12 +145,12 @@ class Connection:
         """Say GOAWAY; `last_stream` defaults to the highest stream of the peer. Streams up to it go on."""
         self._closing = True
         self._accept_up_to = self._last_seen if last_stream is None else last_stream
-        self._out.append(f.goaway(self._accept_up_to, code, debug))
+        self._sender.write(f.goaway(self._accept_up_to, code, debug))
 
     def write_raw(self, data: bytes) -> None:
         """Put `data` on the wire as it is: for frames that are wrong on purpose. Opens no new streams afterwards."""
         self._closing = True
-        self._out.append(data)
+        self._sender.write(data)
 
     def queued(self, stream_id: int) -> int:
         """Bytes of a stream that wait for window or for their turn."""
@@ -221,18 +159,15 @@ class Connection:
 
     def has_output(self) -> bool:
         """True if `output` would give something."""
-        return bool(self._out) or (bool(self._ready) and self._window > 0)
+        return self._sender.has_output()
 
     def output(self, budget: int = 65_536) -> bytes:
         """What to write now: all control frames, and up to about `budget` bytes of queued data, fairly shared."""
-        self._pump(budget)
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
+        return self._sender.output(budget)
 
     def output_size(self) -> int:
         """Bytes of frames that wait to be fetched, without queued data."""
-        return sum(map(len, self._out))
+        return self._sender.size()
 
     # -- what the peer does --------------------------------------------------------------------------------------------
 
@@ -249,7 +184,8 @@ class Connection:
                 if self._block is not None and kind != f.CONTINUATION:
                     raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer interrupted a header block")
                 handler = self._handlers.get(kind)
-                self._quiet += 1
+                self._quiet = 0 if self._sender.sent_data else self._quiet + 1
+                self._sender.sent_data = False
                 if handler is not None:
                     handler(flags, stream, payload)
                 if self._quiet > _QUIET_FRAMES:
@@ -259,7 +195,7 @@ class Connection:
                 if self.failure is not None:
                     return
         except ProtocolError as problem:
-            self._out.append(f.goaway(self._last_seen, problem.code))
+            self._sender.write(f.goaway(self._last_seen, problem.code))
             self.lost(str(problem))
 
     def lost(self, reason: str) -> None:
@@ -267,7 +203,7 @@ class Connection:
         if self.failure is not None:
             return
         self.failure = reason
-        self._ready.clear()
+        self._sender.clear()
         self._late.clear()
         streams, self._streams = self._streams, {}
         for stream in streams.values():
@@ -288,7 +224,7 @@ class Connection:
         if self._received > self._grants:
             raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer sent more than the connection's window")
         if self._received * 2 > self._grants:
-            self._out.append(f.window_update(0, self._received))
+            self._sender.write(f.window_update(0, self._received))
             self._received = 0
         end = bool(flags & f.END_STREAM)
         if size or end:
@@ -303,12 +239,12 @@ class Connection:
             if stream.received > self._grants_stream:
                 raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer overran the window of stream {stream_id}")
             if stream.received * 2 > self._grants_stream:
-                self._out.append(f.window_update(stream_id, stream.received))
+                self._sender.write(f.window_update(stream_id, stream.received))
                 stream.received = 0
         stream.remote_end = end
         stream.sink.on_data(data, end)
         if end:
-            self._end_remote(stream)
+            self._remote_end(stream)
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._block = (stream_id, flags, bytearray(f.unpad(flags, payload)))
@@ -342,14 +278,14 @@ class Connection:
         stream.remote_end = end
         stream.sink.on_headers(headers, end)
         if end:
-            self._end_remote(stream)
+            self._remote_end(stream)
 
     def _open_remote(self, stream_id: int, headers: Headers, end: bool) -> None:
         assert self._accept is not None
         self._last_seen = stream_id
         full = len(self._streams) >= self._grants_streams
         # The sink may answer at once, so the stream must be there before its sink is.
-        stream = _Stream(stream_id, _NOBODY, self._stream_window)
+        stream = Stream(stream_id, NOBODY, self._sender.stream_window)
         stream.remote_end = end
         if stream_id > self._accept_up_to:
             self._late[stream_id] = stream
@@ -369,7 +305,7 @@ class Connection:
         self._late.pop(stream_id, None)
         if stream is None:
             return
-        self._unqueue(stream)
+        self._sender.drop(stream)
         code = int.from_bytes(payload)
         kind: CloseKind = "refused" if code == ErrorCode.REFUSED_STREAM else "reset"
         stream.sink.on_closed(kind, code, f"RST_STREAM {f.code_name(code)}")
@@ -382,7 +318,7 @@ class Connection:
         for at in range(0, len(payload), 6):
             self._on_setting(int.from_bytes(payload[at : at + 2]), int.from_bytes(payload[at + 2 : at + 6]))
         self.ready = True
-        self._out.append(f.frame(f.SETTINGS, f.ACK, 0))
+        self._sender.write(f.frame(f.SETTINGS, f.ACK, 0))
 
     def _on_setting(self, name: int, value: int) -> None:
         if name == Setting.MAX_CONCURRENT_STREAMS:
@@ -390,14 +326,9 @@ class Connection:
         elif name == Setting.MAX_FRAME_SIZE:
             if not f.DEFAULT_FRAME_SIZE <= value < 2**24:
                 raise ProtocolError(ErrorCode.PROTOCOL_ERROR, f"the peer set MAX_FRAME_SIZE to {value}")
-            self._frame_size = value
+            self._sender.frame_size = value
         elif name == Setting.INITIAL_WINDOW_SIZE:
-            if value > f.MAX_WINDOW:
-                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer set INITIAL_WINDOW_SIZE to {value}")
-            # Applies to open streams too, and may make a window negative (section 6.9.2).
-            change, self._stream_window = value - self._stream_window, value
-            for stream in self._streams.values():
-                self._widen(stream, change)
+            self._sender.set_stream_window(value, self._streams.values())
 
     def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
         raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent PUSH_PROMISE")
@@ -406,7 +337,7 @@ class Connection:
         if stream_id or len(payload) != 8:
             raise ProtocolError(ErrorCode.FRAME_SIZE_ERROR, "the peer sent a malformed PING")
         if not flags & f.ACK:
-            self._out.append(f.frame(f.PING, f.ACK, 0, payload))
+            self._sender.write(f.frame(f.PING, f.ACK, 0, payload))
 
     def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id or len(payload) < 8:
@@ -417,7 +348,7 @@ class Connection:
         last, code = int.from_bytes(payload[:4]) & f.MAX_STREAM_ID, int.from_bytes(payload[4:8])
         for stream in [one for one in self._streams.values() if one.id > last]:
             del self._streams[stream.id]
-            self._unqueue(stream)
+            self._sender.drop(stream)
             stream.sink.on_closed("refused", code, f"GOAWAY {f.code_name(code)}, last stream {last}")
 
     def _on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
@@ -427,18 +358,16 @@ class Connection:
         if increment == 0:
             raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent a WINDOW_UPDATE of 0")
         if stream_id == 0:
-            self._window += increment
-            if self._window > f.MAX_WINDOW:
-                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer widened the connection's window too far")
+            self._sender.widen_connection(increment)
         else:
             self._known(stream_id, "WINDOW_UPDATE")
             stream = self._streams.get(stream_id)
             if stream is not None:
-                self._widen(stream, increment)
+                self._sender.widen(stream, increment)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------------
 
-    def _known(self, stream_id: int, what: str) -> _Stream | None:
+    def _known(self, stream_id: int, what: str) -> Stream | None:
         """The stream, open or reset by us; None if it is over. Raises `ProtocolError` if it never was."""
         stream = self._streams.get(stream_id)
         if stream is not None:
@@ -453,71 +382,17 @@ class Connection:
             )
         return self._late.get(stream_id)
 
-    def _writable(self, stream_id: int) -> _Stream | None:
+    def _writable(self, stream_id: int) -> Stream | None:
         stream = self._streams.get(stream_id)
         if stream is not None and stream.local_end:
             raise RuntimeError(f"our side of stream {stream_id} is closed already")
         return stream
 
-    def _end_local(self, stream: _Stream) -> None:
-        stream.local_end = True
+    def _local_end(self, stream: Stream) -> None:
         if stream.remote_end and self._streams.pop(stream.id, None) is not None:
             stream.sink.on_closed("end", 0, "")
 
-    def _end_remote(self, stream: _Stream) -> None:
+    def _remote_end(self, stream: Stream) -> None:
         self._late.pop(stream.id, None)
         if stream.local_end and not stream.pending and self._streams.pop(stream.id, None) is not None:
             stream.sink.on_closed("end", 0, "")
-
-    def _unqueue(self, stream: _Stream) -> None:
-        stream.pending.clear()
-        stream.finish = None
-        if stream in self._ready:
-            self._ready.remove(stream)
-
-    def _widen(self, stream: _Stream, change: int) -> None:
-        stream.window += change
-        if stream.window > f.MAX_WINDOW:
-            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer widened stream {stream.id}'s window too far")
-        if stream.window > 0 and stream.pending and stream not in self._ready:
-            self._ready.append(stream)
-
-    def _pump(self, budget: int) -> None:
-        """Move queued data into frames, one frame per stream and turn, until budget, windows or data run out."""
-        while self._ready and budget > 0 and self._window > 0:
-            stream = self._ready.popleft()
-            if stream.pending:
-                part = stream.pending[0]
-                size = min(len(part), self._frame_size, stream.window, self._window)
-                if size <= 0:
-                    continue  # WINDOW_UPDATE puts it back
-                if size == len(part):
-                    stream.pending.popleft()
-                else:
-                    stream.pending[0] = part[size:]
-                stream.window -= size
-                self._window -= size
-                self._quiet = 0
-                budget -= size
-                rides = stream.finish == b"" and not stream.pending
-                self._out.append(f.frame(f.DATA, f.END_STREAM if rides else 0, stream.id, bytes(part[:size])))
-            if stream.pending:
-                self._ready.append(stream)
-            elif stream.finish is not None:
-                if stream.finish:
-                    self._out.append(stream.finish)
-                stream.finish = None
-                self._end_local(stream)
-
-
-class _Nobody:
-    """The sink of a stream that nobody wanted."""
-
-    def on_headers(self, headers: Headers, end: bool) -> None: ...
-
-    def on_data(self, data: bytes, end: bool) -> None: ...
-
-    def on_closed(self, kind: CloseKind, code: int, reason: str) -> None: ...
-
-
-_NOBODY = _Nobody()

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from ext_proc.http2.connection import Connection, Sink
+from ext_proc.http2.connection import Connection
 from ext_proc.http2.frames import ErrorCode
+from ext_proc.http2.streams import Sink
 from ext_proc.record import Headers
 
 _HIGH_WATER = 256 * 1024
@@ -136,7 +137,7 @@ class Transport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast("asyncio.Transport", transport)
-        self.peer = _address(transport.get_extra_info("peername"))
+        self.peer = _peer(transport.get_extra_info("peername"))
         self._socket.set_write_buffer_limits(high=_HIGH_WATER)
         self._flush()
 
@@ -153,9 +154,6 @@ class Transport(asyncio.Protocol):
         if self._paused and connection.output_size() > _UNREAD_LIMIT:
             connection.lost("the peer sends but does not read")
             self.abort()
-            return
-        if connection.going_away and not connection.open_streams:
-            self._end("the peer sent GOAWAY and all streams are done")
             return
         self._schedule()
         self._wake()
@@ -200,7 +198,9 @@ class Transport(asyncio.Protocol):
             self._socket.write(data)
             if self.connection.has_output() and not self._paused:
                 self._schedule()
-        if self._draining:
+        if self.connection.going_away and not self.connection.open_streams:
+            self._end("the peer sent GOAWAY and all streams are done")
+        elif self._opening or self._draining:
             self._wake()
 
     def _end(self, reason: str) -> None:
@@ -229,8 +229,10 @@ def _release(waiters: list[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-def _address(peername: Any) -> str:
-    if not isinstance(peername, tuple):
-        return str(peername or "")
-    host, port = peername[:2]
+def _peer(peername: Any) -> str:
+    return format_address(*peername[:2]) if isinstance(peername, tuple) else str(peername or "")
+
+
+def format_address(host: str, port: int) -> str:
+    """`host:port`, an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

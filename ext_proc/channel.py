@@ -1,0 +1,146 @@
+"""Connections to one endpoint picker, and the streams opened on them in turn."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+
+from ext_proc import grpc
+from ext_proc.http2.dial import connect
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.tls import ClientTls
+from ext_proc.http2.transport import Transport
+from ext_proc.inbox import Listener
+from ext_proc.record import Headers, Recorder
+from ext_proc.stream import ProcessStream
+
+
+async def dial(
+    address: str,
+    *,
+    tls: ClientTls | None = None,
+    authority: str | None = None,
+    metadata: Iterable[tuple[bytes, bytes]] = (),
+    connections: int = 1,
+    timeout: float = 5.0,
+) -> Channel:
+    """Connect to the EPP at `host:port` with `connections` connections, used in turn.
+
+    `authority` is the `:authority` of every stream (default: the address), `metadata` is gRPC metadata for each,
+    `timeout` is in seconds for each connection. Raises a `ConnectFailed`.
+    """
+    channel = Channel(
+        address, tls=tls, authority=authority, metadata=metadata, connections=connections, timeout=timeout
+    )
+    try:
+        for slot in range(connections):
+            await channel.connect(slot)
+    except BaseException:
+        await channel.close()
+        raise
+    return channel
+
+
+class Channel:
+    """Connections to one EPP. A connection that broke or says GOAWAY is replaced when its turn comes."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: ClientTls | None = None,
+        authority: str | None = None,
+        metadata: Iterable[tuple[bytes, bytes]] = (),
+        connections: int = 1,
+        timeout: float = 5.0,
+    ) -> None:
+        self.address = address
+        self.authority = authority or address
+        self.timeout = timeout
+        self._tls = tls
+        self._metadata = tuple(metadata)
+        self._slots: list[Transport | None] = [None] * connections
+        self._turn = itertools.cycle(range(connections))
+        self._made = itertools.count(1)
+        self._dialling = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._process_headers = self.headers(grpc.PROCESS)
+
+    def headers(self, path: bytes, metadata: Iterable[tuple[bytes, bytes]] = ()) -> Headers:
+        """The head of a call on this channel."""
+        scheme = "https" if self._tls is not None else "http"
+        return grpc.request_headers(path, self.authority, scheme=scheme, metadata=(*self._metadata, *metadata))
+
+    async def open(
+        self,
+        exchange: str | None = None,
+        recorder: Recorder | None = None,
+        *,
+        on_event: Listener | None = None,
+        metadata: Iterable[tuple[bytes, bytes]] = (),
+    ) -> ProcessStream:
+        """Open a `Process` stream, when the connections' limits allow it.
+
+        Events go to `recorder` (None: not recorded). `on_event` gets what the EPP does, at once, and must not raise;
+        without it, read with `recv` or iterate. Raises a `ConnectFailed` if a connection is needed and can't be made.
+        """
+        extra = tuple(metadata)
+        stream = ProcessStream(
+            self.reopen,
+            exchange,
+            recorder,
+            on_event,
+            self.headers(grpc.PROCESS, extra) if extra else self._process_headers,
+        )
+        stream.start(await self.transport())
+        return stream
+
+    async def transport(self) -> Transport:
+        """The next connection in turn that takes a stream now; waits if all are at their limit."""
+        while True:
+            for _ in self._slots:
+                slot = next(self._turn)
+                found = self._slots[slot]
+                if found is None or found.closed or found.connection.going_away:
+                    found = await self.connect(slot)
+                if found.can_open():
+                    return found
+            waits = [asyncio.ensure_future(one.wait_open()) for one in self._slots if one is not None]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    async def connect(self, slot: int) -> Transport:
+        """The connection in `slot`, made anew unless it is usable. Raises a `ConnectFailed`."""
+        async with self._dialling:
+            found = self._slots[slot]
+            if found is None or found.closed or found.connection.going_away:
+                found = await connect(self.address, tls=self._tls, timeout=self.timeout, number=next(self._made))
+                self._slots[slot] = found
+            return found
+
+    def reopen(self, stream: ProcessStream) -> None:
+        """Open a refused stream again, in the background."""
+
+        async def again() -> None:
+            try:
+                stream.start(await self.transport())
+            except ConnectFailed as problem:
+                stream.give_up(str(problem))
+
+        task = asyncio.get_running_loop().create_task(again())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Close all connections; open streams end as `lost`."""
+        for task in self._tasks:
+            task.cancel()
+        transports, self._slots = [one for one in self._slots if one is not None], [None] * len(self._slots)
+        for one in transports:
+            one.close()
+        for one in transports:
+            await one.wait_closed()

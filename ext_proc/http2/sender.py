@@ -1,0 +1,137 @@
+"""What goes out on a connection: control frames at once, data as windows allow, streams in turn (RFC 9113, 5.2)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from ext_proc.http2 import frames as f
+from ext_proc.http2.fields import FieldEncoder
+from ext_proc.http2.frames import ErrorCode, ProtocolError
+from ext_proc.http2.streams import Stream
+from ext_proc.record import Headers
+
+
+class Sender:
+    """Frames to write. `ended(stream)` is called when the last frame of our side of a stream is among them."""
+
+    def __init__(self, ended: Callable[[Stream], None]) -> None:
+        self.frame_size = f.DEFAULT_FRAME_SIZE
+        """The largest frame the peer takes."""
+        self.stream_window = f.DEFAULT_WINDOW
+        """The window with which the peer's streams start."""
+        self.sent_data = False
+        """True once DATA was sent; whoever watches for it sets it back."""
+        self._ended = ended
+        self._encoder = FieldEncoder()
+        self._out: list[bytes] = []
+        self._window = f.DEFAULT_WINDOW
+        self._turns: deque[Stream] = deque()  # streams that have data queued and window for it
+
+    def write(self, data: bytes) -> None:
+        """Put bytes behind what is there."""
+        self._out.append(data)
+
+    def headers(self, stream: Stream, headers: Headers, *, end: bool) -> None:
+        """Send a header list; one that ends the stream waits behind its queued data."""
+        encoded = f.headers(stream.id, self._encoder.encode(headers), end=end, size=self.frame_size)
+        if end and stream.pending:
+            stream.local_end, stream.finish = True, encoded
+            return
+        self._out.append(encoded)
+        if end:
+            self._end(stream)
+
+    def data(self, stream: Stream, data: bytes, *, end: bool) -> None:
+        """Send data, or queue it where it does not fit into one frame and the windows now."""
+        size = len(data)
+        fits = size <= self._window and size <= stream.window and size <= self.frame_size
+        if not stream.pending and (fits or not size):
+            self._out.append(self._frame(stream, data, size, end=end))
+            if end:
+                self._end(stream)
+            return
+        if size:
+            stream.pending.append(memoryview(data))
+        if end:
+            stream.local_end, stream.finish = True, b""
+        self._take_turns(stream)
+
+    def drop(self, stream: Stream) -> None:
+        """Forget what is queued for a stream."""
+        stream.pending.clear()
+        stream.finish = None
+        if stream in self._turns:
+            self._turns.remove(stream)
+
+    def widen(self, stream: Stream, change: int) -> None:
+        """The peer widened a stream's window. Raises `ProtocolError` if that is too far."""
+        stream.window += change
+        if stream.window > f.MAX_WINDOW:
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer widened stream {stream.id}'s window too far")
+        self._take_turns(stream)
+
+    def widen_connection(self, change: int) -> None:
+        """The peer widened the connection's window. Raises `ProtocolError` if that is too far."""
+        self._window += change
+        if self._window > f.MAX_WINDOW:
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer widened the connection's window too far")
+
+    def set_stream_window(self, value: int, streams: Iterable[Stream]) -> None:
+        """The peer's INITIAL_WINDOW_SIZE: for open streams too, whose windows it may make negative (section 6.9.2)."""
+        if value > f.MAX_WINDOW:
+            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer set INITIAL_WINDOW_SIZE to {value}")
+        change, self.stream_window = value - self.stream_window, value
+        for stream in streams:
+            self.widen(stream, change)
+
+    def has_output(self) -> bool:
+        """True if `output` would give something."""
+        return bool(self._out) or (bool(self._turns) and self._window > 0)
+
+    def size(self) -> int:
+        """Bytes of the frames that wait to be fetched, without queued data."""
+        return sum(map(len, self._out))
+
+    def clear(self) -> None:
+        """Nobody will have turns any more: the connection is lost."""
+        self._turns.clear()
+
+    def output(self, budget: int) -> bytes:
+        """All frames, and up to about `budget` bytes of queued data: one frame a stream and turn."""
+        while self._turns and budget > 0 and self._window > 0:
+            stream = self._turns.popleft()
+            part = stream.pending[0]
+            size = min(len(part), self.frame_size, stream.window, self._window)
+            if size <= 0:
+                continue  # WINDOW_UPDATE gives it a turn again
+            if size == len(part):
+                stream.pending.popleft()
+            else:
+                stream.pending[0] = part[size:]
+            budget -= size
+            end = stream.finish == b"" and not stream.pending
+            self._out.append(self._frame(stream, bytes(part[:size]), size, end=end))
+            if stream.pending:
+                self._turns.append(stream)
+            elif stream.finish is not None:
+                self._out.append(stream.finish)
+                stream.finish = None
+                self._end(stream)
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def _frame(self, stream: Stream, data: bytes, size: int, *, end: bool) -> bytes:
+        stream.window -= size
+        self._window -= size
+        self.sent_data = True
+        return size.to_bytes(3) + (b"\x00\x01" if end else b"\x00\x00") + stream.id.to_bytes(4) + data
+
+    def _end(self, stream: Stream) -> None:
+        stream.local_end = True
+        self._ended(stream)
+
+    def _take_turns(self, stream: Stream) -> None:
+        if stream.pending and stream.window > 0 and stream not in self._turns:
+            self._turns.append(stream)
