@@ -15,6 +15,7 @@ Every error says what went wrong (its message), has a stable `code` for machines
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -79,10 +80,14 @@ class GateFailedError(IncompleteError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `name`, ignoring case; None if none is close."""
-    by_folded = {candidate.casefold(): candidate for candidate in sorted(known)}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    """The known name closest to `name`, ignoring case and leading zeros of numbers; None if none is close."""
+    by_folded = {_folded(candidate): candidate for candidate in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(_folded(name), by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"\b0+(?=[0-9])", "", name.casefold())
 
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 12) -> str:

@@ -89,7 +89,7 @@ class SentenceEntry(FileModel):
 
     topic: Text
     digest: Digest
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     documents: tuple[Text, ...] = Field(min_length=1)
     requirements: tuple[Text, ...] = ()
     reason: Text | None = None
