@@ -178,7 +178,7 @@ class HealthStep(FileModel):
 
 
 class KubernetesStep(FileModel):
-    """Trouble with the Kubernetes API, until the end of the scenario."""
+    """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
 
     fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"]
 

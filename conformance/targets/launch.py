@@ -1,0 +1,90 @@
+"""Placeholders of a profile, and free ports to fill them with."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Mapping
+
+from conformance.errors import UsageError, did_you_mean
+from conformance.targets.profile import Profile, Start
+
+_PLACEHOLDER = re.compile(r"\{([a-zA-Z]+)\}")
+PORTS = ("port", "healthPort", "metricsPort")
+NAMES = (*PORTS, "endpointsFile", "kubeconfig", "namespace", "pool", "binary", "version", "workdir", "python")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a target is started for one protocol version, every placeholder filled in."""
+
+    command: tuple[str, ...]
+    image: str | None
+    env: Mapping[str, str]
+    address: str
+    health_address: str | None
+    values: Mapping[str, str]
+
+
+def fill(text: str, values: Mapping[str, str], where: str) -> str:
+    """`text` with its placeholders replaced. Raises `UsageError` for one that does not exist or has no value here."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        if name in values:
+            return values[name]
+        if name in NAMES:
+            hint = {"binary": "give it with --binary", "endpointsFile": "the profile's discovery is not a file"}.get(
+                name, "the profile's discovery is not Kubernetes"
+            )
+            raise UsageError(f"{where}: nothing fills {{{name}}}", hint=hint)
+        raise UsageError(f"{where}: there is no placeholder {{{name}}}", hint=did_you_mean(name, NAMES))
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def launch(profile: Profile, version: str, values: Mapping[str, str]) -> Launch:
+    """How to start `profile` for `version`; `values` has what the discovery and the command line give."""
+    values = {**{name: str(port) for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)}, **values}
+    values |= {"version": version, "python": sys.executable}
+    start = profile.start
+    variant = start.versions.get(version)
+    command = (variant and variant.command) or start.command or ()
+    image = (variant and variant.image) or start.image
+    args = variant.args if variant is not None and variant.args is not None else start.args
+    env = {**start.env, **(variant.env if variant else {})}
+    return Launch(
+        command=tuple(fill(word, values, "start.command") for word in (*command, *args)),
+        image=image,
+        env={name: fill(value, values, f"start.env.{name}") for name, value in env.items()},
+        address=fill(profile.address, values, "address"),
+        health_address=profile.ready.health_address
+        and fill(profile.ready.health_address, values, "ready.healthAddress"),
+        values=values,
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now. All are held until the last is found, so that they differ."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for one in held:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def command_start(text: str) -> Start:
+    """The `start` of a target given as `cmd:…` on the command line, split as a shell would."""
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        raise UsageError(f"cmd:{text}: {problem}", hint="check the quotes") from problem
+    if not words:
+        raise UsageError("cmd: needs a command", hint="for example --epp 'cmd:./my-epp --port {port}'")
+    return Start(command=tuple(words))
