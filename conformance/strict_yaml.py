@@ -133,6 +133,11 @@ def parse(source: Traversable | str, *, name: str | None = None) -> Document:
     return document
 
 
+def dump(data: Any) -> str:
+    """Plain data (mappings with text keys, lists, text, numbers, booleans, None) as YAML that `parse` reads back."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
+
+
 def path_text(loc: Sequence[str | int]) -> str:
     """`("steps", 0, "expect")` as `steps[0].expect`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
@@ -158,6 +163,22 @@ _SCALARS: tuple[tuple[re.Pattern[str], Any], ...] = (
 _LEADING_ZERO = re.compile(r"[-+]?0[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?\Z")
 _MAY_BE_TYPED = frozenset("-+.0123456789~nNtTfF")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no aliases, and in quotes all text that would be a number or such, or has line ends of Unicode's."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    typed = _LEADING_ZERO.match(text) or any(pattern.match(text) for pattern, _ in _SCALARS)
+    odd = any(character in text for character in "\x85\u2028\u2029\ufeff")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if typed or odd else None)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 class _Refused(Exception):  # noqa: N818 - control flow, never seen outside
@@ -326,6 +347,7 @@ __all__ = [
     "FileModel",
     "Loc",
     "Problem",
+    "dump",
     "load",
     "load_located",
     "parse",

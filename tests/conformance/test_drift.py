@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conformance.errors import UnknownNameError
 from conformance.requirements import drift
 from conformance.requirements.catalogue import Catalogue, Sentence
 from conformance.strict_yaml import parse
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 MARKDOWN = """\
 # Tea Protocol
@@ -204,6 +206,7 @@ def test_every_document_of_the_catalogue_is_covered() -> None:
 WORDS = st.lists(st.sampled_from(["MUST", "tea", "is", "warm.", "-", "1.", "|", "#", "```", "\n", "\n\n", ":", "`x`"]))
 
 
+@steady
 @given(WORDS)
 def test_any_document_gives_sentences_once_each(words: list[str]) -> None:
     found = drift.sentences(" ".join(words))
@@ -211,12 +214,14 @@ def test_any_document_gives_sentences_once_each(words: list[str]) -> None:
     assert all(len(s.fingerprint) == 32 for s in found)
 
 
+@steady
 @given(st.text(max_size=200))
 def test_extraction_survives_any_text(text: str) -> None:
     drift.sentences(text)
     assert drift.text_digest(text) == drift.text_digest(text + "\n")
 
 
+@steady
 @given(st.lists(st.sampled_from(MARKDOWN.split()), min_size=2, max_size=20))
 def test_a_fingerprint_is_close_to_itself_only(words: list[str]) -> None:
     one = drift.Found(text=" ".join(words), section="", line=1)
