@@ -14,6 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import parse_qsl, unquote
 
 import httptools
@@ -130,7 +131,7 @@ class _Connection(asyncio.Protocol):
     # -- asyncio.Protocol ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its base class
         transport.set_write_buffer_limits(high=0)  # so that "writable" means that the kernel has it all
         raw = transport.get_extra_info("socket")
         if raw is not None:
