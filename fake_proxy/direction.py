@@ -78,7 +78,6 @@ class Direction:
         "_trailers_sent",
         "mode",
         "no_body",
-        "rejected",
     )
 
     def __init__(self, side: Side, config: ProxyConfig, processor: Processor, following: Next) -> None:
@@ -109,8 +108,6 @@ class Direction:
         self._body_received = False
         self._body_replaced = False
         self.no_body = False
-        self.rejected = 0
-        """How many single header changes were ignored."""
 
     # -- from the codec ------------------------------------------------------------------------------------------------
 
@@ -229,7 +226,7 @@ class Direction:
         if self._gate.trailers is None or not self._trailers_open:
             raise SpuriousError
         if answer.HasField("header_mutation"):
-            self.rejected += apply_headers(answer.header_mutation, self._gate.trailers, self._rules)
+            apply_headers(answer.header_mutation, self._gate.trailers, self._rules)
         self._trailers_open = False
         self._answered(Awaiting.NOTHING)
         self._resume()
@@ -252,6 +249,11 @@ class Direction:
     def forgiving(self) -> bool:
         """Whether this direction could go on without the EPP: not once a full-duplex body has left for it."""
         return not (self.mode is BodyMode.FULL_DUPLEX_STREAMED and self._body_received)
+
+    @property
+    def awaiting(self) -> Awaiting:
+        """The answer that is awaited now."""
+        return self._awaiting
 
     @property
     def unprocessed(self) -> bool:
@@ -349,7 +351,7 @@ class Direction:
 
     def _mutate(self, common: CommonResponse, *, replacing: bool = False) -> None:
         if self._mutable and common.HasField("header_mutation"):
-            self.rejected += apply_headers(common.header_mutation, self._gate.headers, self._rules, replacing=replacing)
+            apply_headers(common.header_mutation, self._gate.headers, self._rules, replacing=replacing)
 
     def _replace(self, common: CommonResponse) -> None:
         """CONTINUE_AND_REPLACE: the answer holds the whole message, the EPP sees no more of this direction."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
 
+from ext_proc.messages import HeaderMutation
 from fake_proxy.actions import HeaderList
-from fake_proxy.mutations import get, put, remove
+from fake_proxy.answer_errors import RejectedError
+from fake_proxy.config import ProxyConfig
+from fake_proxy.mutations import HeaderRules, apply_headers, get, put, remove
 
 _GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
 
@@ -14,17 +17,24 @@ def local_reply(
     request: HeaderList,
     status: int,
     body: bytes,
+    config: ProxyConfig,
     *,
-    modify: Callable[[HeaderList], None] | None = None,
+    mutation: HeaderMutation | None = None,
     grpc_status: int | None = None,
 ) -> tuple[HeaderList, bytes]:
-    """Headers and body of a local reply to `request`; `modify` changes the headers before the framing ones are set.
+    """Headers and body of a local reply to `request`.
+
+    `mutation` changes the headers, but for the status and the framing; where it can't be applied the rest of it is left
+    out, and the reply stays.
 
     A gRPC client gets status 200 and its error in `grpc-status` (default: derived from `status`), without a body.
     """
     headers: HeaderList = [(b":status", b"%d" % status)]
-    if modify:
-        modify(headers)
+    if mutation is not None:
+        rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes)
+        with contextlib.suppress(RejectedError):
+            apply_headers(mutation, headers, rules)
+        put(headers, b":status", b"%d" % status)
     if (get(request, b"content-type") or b"").startswith(b"application/grpc"):
         code = _GRPC_STATUS.get(status, 2) if grpc_status is None else grpc_status
         put(headers, b":status", b"200")

@@ -9,8 +9,6 @@ Whatever the EPP sends, no method raises.
 
 from __future__ import annotations
 
-import contextlib
-
 from google.protobuf.message import DecodeError
 
 from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
@@ -31,10 +29,10 @@ from fake_proxy.actions import (
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
-from fake_proxy.direction import Direction
+from fake_proxy.direction import Awaiting, Direction
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
-from fake_proxy.mutations import HeaderRules, apply_headers, get, put
+from fake_proxy.mutations import get
 from fake_proxy.router import Failure, Router
 from fake_proxy.stimulus import Served, Stimulus
 from fake_proxy.writer import MessageWriter
@@ -54,7 +52,7 @@ class Machine:
         self._stimulus = stimulus or Stimulus()
         self._metadata = DynamicMetadata(self._stimulus.metadata, config.forwarding_namespaces)
         self._out: list[Action] = []
-        self._router = Router(config, self._metadata, self._out_append, self._selected, self._router_reply)
+        self._router = Router(config, self._metadata, self._out.append, self._selected, self._local_reply)
         self._request = Direction("request", config, self, self._router)
         self._response = Direction("response", config, self, _Client(self))
         self._facts = Facts(source=source, cluster=_CLUSTER, request=[])
@@ -72,6 +70,21 @@ class Machine:
         """Why the response is what it is, in Envoy's words (RESPONSE_CODE_DETAILS)."""
         self.endpoint: str | None = None
         """The endpoint of the latest attempt."""
+
+    @property
+    def awaiting(self) -> str:
+        """What the exchange waits for now, in the words of the record."""
+        for side, direction in (("request", self._request), ("response", self._response)):
+            match direction.awaiting:
+                case Awaiting.NOTHING:
+                    continue
+                case Awaiting.HEADERS:
+                    return f"answer to {side}_headers"
+                case Awaiting.TRAILERS:
+                    return f"answer to {side}_trailers"
+                case _:
+                    return f"answer to {side}_body"
+        return "response of the model server" if self._router.open else "rest of the request"
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
@@ -283,9 +296,6 @@ class Machine:
 
     # -- local replies and the response --------------------------------------------------------------------------------
 
-    def _router_reply(self, status: int, body: bytes, details: str) -> None:
-        self._local_reply(status, body, details)
-
     def _local_reply(
         self,
         status: int,
@@ -307,12 +317,9 @@ class Machine:
             self._out.append(ClientReset())
             self._finish()
             return
-
-        def modify(headers: HeaderList) -> None:
-            if mutation is not None:
-                _apply_leniently(mutation, headers, self._config)
-
-        headers, text = local_reply(self._facts.request, status, body, modify=modify, grpc_status=grpc_status)
+        headers, text = local_reply(
+            self._facts.request, status, body, self._config, mutation=mutation, grpc_status=grpc_status
+        )
         if self._response_begun:
             self._response.stop()
             client = _Client(self)
@@ -383,9 +390,6 @@ class Machine:
         )
         self._metadata.put(self._config.destination_namespace, self._config.served_key, value)
 
-    def _out_append(self, action: Action) -> None:
-        self._out.append(action)
-
     def _actions(self) -> list[Action]:
         out = self._out[:]
         self._out.clear()
@@ -408,12 +412,3 @@ class _Client:
 
     def trailers(self, trailers: HeaderList) -> None:
         self._machine.client_trailers(trailers)
-
-
-def _apply_leniently(mutation: HeaderMutation, headers: HeaderList, config: ProxyConfig) -> None:
-    """Header mutations of an ImmediateResponse: what can't be applied is left out, the status stays."""
-    rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes)
-    status = get(headers, b":status") or b""
-    with contextlib.suppress(RejectedError):
-        apply_headers(mutation, headers, rules)
-    put(headers, b":status", status)

@@ -47,30 +47,28 @@ def put(headers: HeaderList, name: bytes, value: bytes) -> None:
     _add(headers, name, value)
 
 
-def apply_headers(mutation: HeaderMutation, headers: HeaderList, rules: HeaderRules, *, replacing: bool = False) -> int:
+def apply_headers(
+    mutation: HeaderMutation, headers: HeaderList, rules: HeaderRules, *, replacing: bool = False
+) -> None:
     """Apply `mutation` to `headers` in place. `replacing` is CONTINUE_AND_REPLACE, which may set `:method`.
 
-    Returns how many single changes were ignored because the rules protect the header (Envoy counts them and goes on).
+    Single changes that the rules forbid are left out, as Envoy does (it counts them in `rejected_header_mutations`).
     Raises `RejectedError` if Envoy fails the request: invalid characters, `value` beside `raw_value`, too many headers.
     """
     removals, additions = mutation.remove_headers, mutation.set_headers
     if len(removals) > rules.max_count or len(additions) > rules.max_count:
         raise RejectedError("header_mutation_operation_count_exceeds_limit")
-    ignored = 0
     for text in removals:
         name = text.encode()
         if not _NAME.fullmatch(name):
             raise RejectedError("header_mutation_remove_contains_invalid_character")
         name = name.lower()
-        if name.startswith(b":") or not _allowed(name):
-            ignored += 1
-        else:
+        if not name.startswith(b":") and _allowed(name):
             remove(headers, name)
     for option in additions:
-        ignored += _apply_one(option, headers, rules, replacing)
+        _apply_one(option, headers, rules, replacing)
     if len(headers) > rules.max_count or sum(len(key) + len(value) for key, value in headers) > rules.max_bytes:
         raise RejectedError("header_mutation_result_exceeds_limit")
-    return ignored
 
 
 def apply_body(mutation: BodyMutation, body: bytes) -> bytes:
@@ -84,9 +82,9 @@ def apply_body(mutation: BodyMutation, body: bytes) -> bytes:
             return body
 
 
-def _apply_one(option: HeaderValueOption, headers: HeaderList, rules: HeaderRules, replacing: bool) -> int:
+def _apply_one(option: HeaderValueOption, headers: HeaderList, rules: HeaderRules, replacing: bool) -> None:
     if not option.HasField("header"):
-        return 0
+        return
     header = option.header
     value = header.raw_value  # `value` is not read: it leaves the header empty
     if header.value and value:
@@ -96,22 +94,21 @@ def _apply_one(option: HeaderValueOption, headers: HeaderList, rules: HeaderRule
         raise RejectedError("header_mutation_set_contains_invalid_character")
     name = name.lower()
     if name == b"content-length" and not rules.keep_content_length:
-        return 0
+        return
     present = any(key == name for key, _ in headers)
     append = _appends(option)
     if append is None:
         if (option.append_action == HeaderValueOption.ADD_IF_ABSENT) == present:
-            return 0
+            return
         append = False
     if not _allowed(name) and not (replacing and name == b":method"):
-        return 1
+        return
     if append and present:
         if name.startswith(b":"):
-            return 1
+            return
         _add(headers, name, value)
     else:
         put(headers, name, value)
-    return 0
 
 
 def _appends(option: HeaderValueOption) -> bool | None:

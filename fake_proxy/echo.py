@@ -1,0 +1,51 @@
+"""How much of a body has come back from the EPP, to pace what is sent next."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Echo:
+    """The bytes sent to the EPP and those it let through.
+
+    An EPP may rewrite bodies. From the first byte that differs, counting says nothing, and anything that comes through
+    after a piece was sent is taken as the echo of that piece.
+    """
+
+    def __init__(self) -> None:
+        self._sent = bytearray()
+        self._came = 0
+        self._same = True
+        self._since = 0  # bytes that came since the latest piece was sent
+        self._changed = asyncio.Event()
+        self._stopped = False
+
+    @property
+    def total(self) -> int:
+        """How many bytes were sent."""
+        return len(self._sent)
+
+    def sent(self, data: bytes) -> None:
+        """A piece goes to the EPP."""
+        self._sent += data
+        self._since = 0
+
+    def came(self, data: bytes, *, anew: bool = False) -> None:
+        """The EPP let bytes through; `anew`: from the beginning again, as on a retry."""
+        if anew:
+            self._came, self._same = 0, True
+        at, self._came = self._came, self._came + len(data)
+        self._same = self._same and self._sent[at : self._came] == data
+        self._since += len(data)
+        self._changed.set()
+
+    def stop(self) -> None:
+        """Nothing will come any more: no wait is worth it."""
+        self._stopped = True
+        self._changed.set()
+
+    async def reached(self, through: int) -> None:
+        """Wait until the echo of the first `through` bytes is there, or nothing will come any more."""
+        while not (self._stopped or self._came >= through or (not self._same and self._since)):
+            self._changed.clear()
+            await self._changed.wait()

@@ -1,0 +1,150 @@
+"""The ext_proc stream of one exchange: opened with the first message, ended in the configured way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ext_proc.channel import Channel
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.inbox import Received
+from ext_proc.record import Message, Recorder, StreamEnded, Wait, header
+from ext_proc.stream import ProcessStream
+from fake_proxy.actions import Closing
+from fake_proxy.config import Ending, ProxyConfig
+
+_UNKNOWN, _INTERNAL, _UNAVAILABLE = 2, 13, 14
+_GRPC_OF_HTTP = {b"400": 13, b"401": 16, b"403": 7, b"404": 12, b"429": 14, b"502": 14, b"503": 14, b"504": 14}
+
+
+class EppStream:
+    """Sends at once or as soon as the stream is open; tells `heard` each message of the EPP and `closed` its end.
+
+    `closed` gets the gRPC status that Envoy makes of the end, and a text. `expires` is the loop time after which no
+    stream is opened any more.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        config: ProxyConfig,
+        recorder: Recorder,
+        exchange: str,
+        *,
+        heard: Callable[[bytes], None],
+        closed: Callable[[int, str], None],
+        expires: float,
+    ) -> None:
+        self._channel = channel
+        self._config = config
+        self._recorder = recorder
+        self._exchange = exchange
+        self._heard = heard
+        self._closed = closed
+        self._expires = expires
+        self._stream: ProcessStream | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._unsent: list[bytes] = []
+        self._closing: Closing | None = None
+        self._activity = asyncio.Event()
+        self._lost: StreamEnded | None = None
+
+    @property
+    def ended(self) -> StreamEnded | None:
+        """How the stream ended; None if there is none, or it goes on."""
+        return self._stream.ended if self._stream is not None else self._lost
+
+    def send(self, raw: bytes) -> None:
+        """Send one message; the first opens the stream."""
+        if self._stream is not None:
+            self._stream.send(raw)
+            return
+        self._unsent.append(raw)
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    async def opened(self) -> None:
+        """Wait until the stream is open, if it is being opened."""
+        if self._opening is not None:
+            await self._opening
+
+    def close(self, closing: Closing) -> None:
+        """The data plane is done with the stream: the first step of its ending."""
+        self._closing = closing
+        stream = self._stream
+        if stream is None:
+            return
+        if closing is Closing.EPP_FIRST:
+            stream.reset()  # one that broke the framing; a stream that ended takes no notice
+        elif self._config.ending is not Ending.ENVOY:
+            stream.half_close()
+        else:
+            if closing is Closing.OWN:
+                stream.half_close()
+            stream.reset()
+
+    async def leave(self, limit: float) -> None:
+        """The rest of the ending: wait for the EPP as configured, at most `limit` seconds, then reset."""
+        await self.opened()
+        stream = self._stream
+        if stream is None or stream.ended is not None:
+            return
+        draining = self._config.ending is Ending.DRAIN
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while stream.ended is None and loop.time() < began + limit:
+            self._activity.clear()
+            try:
+                async with asyncio.timeout(self._config.quiet_window if draining else self._config.half_close_wait):
+                    await self._activity.wait()
+            except TimeoutError:
+                break
+        self._recorder.emit(
+            Wait(
+                exchange=self._exchange,
+                what="end of stream while draining" if draining else "end of stream after half-close",
+                outcome="expired" if stream.ended is None else "met",
+                seconds=loop.time() - began,
+            )
+        )
+        stream.reset()
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout_at(self._expires):
+                stream = await self._channel.open(self._exchange, self._recorder, on_event=self._event)
+        except ConnectFailed as problem:
+            self._lost = StreamEnded(exchange=self._exchange, stream="", author=None, how="lost", message=str(problem))
+            self._recorder.emit(self._lost)
+            self._closed(_UNAVAILABLE, "connect_failed")
+            return
+        except TimeoutError:
+            return  # the exchange has the same deadline, and says so
+        self._stream = stream
+        for raw in self._unsent:
+            stream.send(raw)
+        self._unsent.clear()
+        if self._closing is not None:
+            self.close(self._closing)
+
+    def _event(self, event: Received) -> None:
+        self._activity.set()
+        match event:
+            case Message(raw=raw):
+                self._heard(raw)
+            case StreamEnded():
+                self._closed(*_grpc_status(event))
+            case _:
+                self._closed(_INTERNAL, "malformed")
+
+
+def _grpc_status(ended: StreamEnded) -> tuple[int, str]:
+    match ended.how:
+        case "status":
+            return _UNKNOWN if ended.status is None else ended.status, ended.message
+        case "reset":
+            return _INTERNAL, "reset"
+        case "malformed":
+            return _GRPC_OF_HTTP.get(header(ended.headers, b":status") or b"", _UNKNOWN), "malformed"
+        case _:
+            return _UNAVAILABLE, ended.how

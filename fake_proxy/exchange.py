@@ -1,0 +1,377 @@
+"""One exchange, driven: the client's request through the machine, over a real ext_proc stream, to a model server.
+
+This module carries out the machine's actions and writes the record; what to do is the machine's. It never hangs: when
+the deadline passes, the unmet wait is recorded and the client goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ext_proc.channel import Channel
+from ext_proc.record import (
+    ClientAborted,
+    ClientResponse,
+    ExchangeOpened,
+    Recorder,
+    StreamEnded,
+    Wait,
+    header,
+)
+from fake_proxy.actions import (
+    AbortUpstream,
+    Action,
+    ClientData,
+    ClientHeaders,
+    ClientReset,
+    ClientTrailers,
+    CloseStream,
+    Done,
+    HeaderList,
+    OpenUpstream,
+    SendMessage,
+    Side,
+    StartTimer,
+    StopTimer,
+    UpstreamData,
+    UpstreamTrailers,
+)
+from fake_proxy.attempts import Attempts
+from fake_proxy.client import AbortPoint, DataArrives, EchoAwaited, HeadersArrive, HttpRequest, TrailersArrive, arrivals
+from fake_proxy.config import BodyMode, ProxyConfig
+from fake_proxy.echo import Echo
+from fake_proxy.epp_stream import EppStream
+from fake_proxy.machine import Machine
+from fake_proxy.router import Failure
+from fake_proxy.stimulus import Stimulus
+from fake_proxy.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A summary of an exchange for its caller; the record has all of it."""
+
+    exchange: str
+    status: int | None
+    """What the client got; None if nothing."""
+    body: bytes
+    complete: bool
+    details: str
+    attempts: tuple[str, ...]
+    """The endpoints tried, in order."""
+    aborted: bool
+    """The client went away as its request said."""
+    expired: str
+    """The wait that the deadline ended; empty if it was kept."""
+    stream: StreamEnded | None
+    """How the ext_proc stream ended; None if there was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast an exchange may go and how long it may take, in seconds.
+
+    `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
+    `echo_timeout`; the same limit holds for the waits of the request's chunks.
+    """
+
+    deadline: float = 10.0
+    lock_step: bool = False
+    echo_timeout: float = 1.0
+
+
+async def run_exchange(
+    channel: Channel,
+    request: HttpRequest,
+    config: ProxyConfig,
+    stimulus: Stimulus,
+    upstream: Upstream,
+    recorder: Recorder,
+    exchange_id: str,
+    *,
+    pace: Pace | None = None,
+    note: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Run one exchange to its end and record it under `exchange_id`; `note` goes into `ExchangeOpened`.
+
+    Whatever the EPP, the model servers or the network do becomes part of the outcome and the record; nothing raises.
+    """
+    exchange = Exchange(channel, request, config, stimulus, upstream, recorder, exchange_id, pace or Pace(), note or {})
+    return await exchange.run()
+
+
+@dataclass(slots=True)
+class _Response:
+    """What the client has got so far."""
+
+    headers: HeaderList | None = None
+    body: bytearray = field(default_factory=bytearray)
+    trailers: HeaderList = field(default_factory=list)
+    pieces: int = 0
+    cut: bool = False
+
+
+class Exchange:
+    """The driver of one `Machine`: its clock, its stream, its attempts and its record."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        request: HttpRequest,
+        config: ProxyConfig,
+        stimulus: Stimulus,
+        upstream: Upstream,
+        recorder: Recorder,
+        exchange_id: str,
+        pace: Pace,
+        note: Mapping[str, Any],
+    ) -> None:
+        self._request = request
+        self._config = config
+        self._recorder = recorder
+        self._id = exchange_id
+        self._pace = pace
+        self._note = note
+        self._machine = Machine(config, stimulus, source=request.source)
+        self._loop = asyncio.get_running_loop()
+        self._expires = self._loop.time() + pace.deadline
+        self._stream = EppStream(
+            channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended, expires=self._expires
+        )
+        self._timers: dict[Side, asyncio.TimerHandle] = {}
+        self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time)
+        self._response = _Response()
+        self._request_echo = Echo()
+        self._response_echo = Echo()
+        self._over = asyncio.Event()
+        self._abort_due: AbortPoint | None = None
+        self._aborted = False
+        self._expired = ""
+
+    async def run(self) -> Outcome:
+        """The exchange from its first byte to the end of its stream."""
+        request, config = self._request, self._config
+        self._recorder.emit(
+            ExchangeOpened(
+                exchange=self._id,
+                method=request.method,
+                path=request.path,
+                http=request.http,
+                headers=request.headers,
+                request_body_mode=config.request_body_mode.name,
+                response_body_mode=config.response_body_mode.name,
+                ending=config.ending,
+                note=self._note,
+            )
+        )
+        deadline = self._loop.call_at(self._expires, self._expire)
+        try:
+            await self._send_request()
+            await self._over.wait()
+        finally:
+            deadline.cancel()
+            await self._attempts.close()
+            for timer in self._timers.values():
+                timer.cancel()
+        await self._stream.leave(self._pace.deadline)
+        return self._outcome()
+
+    # -- the client ----------------------------------------------------------------------------------------------------
+
+    async def _send_request(self) -> None:
+        for arrival in arrivals(self._request):
+            if self._machine.done:
+                return
+            match arrival:
+                case HeadersArrive(headers, end):
+                    self._feed(self._machine.request_headers(headers, end))
+                    await self._stream.opened()
+                    self._abort_at("request-headers")
+                case DataArrives(data, end, chunk):
+                    self._request_echo.sent(data)
+                    self._feed(self._machine.request_data(data, end))
+                    self._abort_at("request-body", chunk)
+                case TrailersArrive(trailers):
+                    self._feed(self._machine.request_trailers(trailers))
+                case EchoAwaited(through):
+                    await self._await_echo("request", self._request_echo, through)
+            await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
+        self._abort_at("request")
+
+    def _abort_at(self, point: AbortPoint, count: int = 1) -> None:
+        """The exchange reached `point` for the `count`th time: the client goes away if its request says so."""
+        abort = self._request.abort
+        if abort is not None and abort.at == point and abort.after == count and not self._machine.done:
+            self._abort_due = point
+            self._feed([])
+
+    def _expire(self) -> None:
+        if not self._machine.done:
+            self._expired = self._machine.awaiting
+            self._recorder.emit(
+                Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=self._pace.deadline)
+            )
+            self._feed(self._machine.client_gone())
+
+    async def _await_echo(self, side: Side, echo: Echo, through: int) -> None:
+        """Wait until the EPP has let body through; recorded either way. Nothing to wait for without an EPP."""
+        if not self._machine.processing:
+            return
+        began = self._loop.time()
+        met = True
+        try:
+            async with asyncio.timeout(self._pace.echo_timeout):
+                await echo.reached(through)
+        except TimeoutError:
+            met = False
+        if self._machine.done and not met:
+            return
+        self._recorder.emit(
+            Wait(
+                exchange=self._id,
+                what=f"echo of {side} body through byte {through}",
+                outcome="met" if met else "expired",
+                seconds=self._loop.time() - began,
+            )
+        )
+
+    # -- the EPP -------------------------------------------------------------------------------------------------------
+
+    def _heard(self, raw: bytes) -> None:
+        self._feed(self._machine.epp_message(raw))
+
+    def _ended(self, status: int, message: str) -> None:
+        self._feed(self._machine.epp_closed(status, message))
+
+    # -- the upstream --------------------------------------------------------------------------------------------------
+
+    async def headers(self, attempt: int, headers: HeaderList, end: bool) -> None:
+        """An attempt is answered."""
+        self._feed(self._machine.upstream_headers(attempt, headers, end, self._attempts.service_ms))
+
+    async def data(self, attempt: int, data: bytes, end: bool) -> None:
+        """Response body; in lock-step the call returns when the piece came back."""
+        self._response_echo.sent(data)
+        self._feed(self._machine.upstream_data(attempt, data, end))
+        streams = self._config.response_body_mode not in (BodyMode.NONE, BodyMode.BUFFERED)
+        if self._pace.lock_step and streams and data:
+            await self._await_echo("response", self._response_echo, self._response_echo.total)
+        else:
+            await asyncio.sleep(0)
+
+    async def trailers(self, attempt: int, trailers: HeaderList) -> None:
+        """The response is complete."""
+        self._feed(self._machine.upstream_trailers(attempt, trailers))
+
+    async def failed(self, attempt: int, how: Failure) -> None:
+        """An attempt broke."""
+        self._feed(self._machine.upstream_failed(attempt, how))
+
+    # -- the machine's actions -----------------------------------------------------------------------------------------
+
+    def _feed(self, actions: list[Action]) -> None:
+        """Carry out `actions`; then the client goes away if they brought it to where it should."""
+        for action in actions:
+            self._perform(action)
+        if self._abort_due is not None and not self._machine.done:
+            self._aborted = True
+            self._recorder.emit(ClientAborted(exchange=self._id, point=self._abort_due))
+            self._abort_due = None
+            self._feed(self._machine.client_gone())
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case SendMessage(_, raw):
+                self._stream.send(raw)
+            case StartTimer(side, seconds):
+                self._stop_timer(side)
+                self._timers[side] = self._loop.call_later(seconds, self._fire)
+            case StopTimer(side):
+                self._stop_timer(side)
+            case CloseStream(closing):
+                self._stream.close(closing)
+            case OpenUpstream():
+                self._request_echo.came(action.body, anew=True)
+                self._attempts.open(action)
+                self._abort_at_due("destination", 1)
+            case UpstreamData(data, end):
+                self._request_echo.came(data)
+                self._attempts.send_data(data, end)
+            case UpstreamTrailers(trailers):
+                self._attempts.send_trailers(trailers)
+            case AbortUpstream():
+                self._attempts.abort()
+            case ClientHeaders(headers, _):
+                self._response.headers = headers
+                self._abort_at_due("response-headers", 1)
+            case ClientData(data, _):
+                self._response.body += data
+                self._response.pieces += 1
+                self._response_echo.came(data)
+                self._abort_at_due("response-body", self._response.pieces)
+            case ClientTrailers(trailers):
+                self._response.trailers = trailers
+            case ClientReset():
+                self._response.cut = True
+            case Done():
+                self._finish()
+
+    def _abort_at_due(self, point: AbortPoint, count: int) -> None:
+        abort = self._request.abort
+        if abort is not None and abort.at == point and abort.after == count:
+            self._abort_due = point
+
+    def _fire(self) -> None:
+        self._feed(self._machine.timer_fired())
+
+    def _stop_timer(self, side: Side) -> None:
+        timer = self._timers.pop(side, None)
+        if timer is not None:
+            timer.cancel()
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self._attempts.abort()
+        self._request_echo.stop()
+        self._response_echo.stop()
+        response = self._response
+        if not self._aborted or response.headers is not None:
+            self._recorder.emit(
+                ClientResponse(
+                    exchange=self._id,
+                    status=self._status,
+                    headers=tuple(response.headers or ()),
+                    body=bytes(response.body),
+                    trailers=tuple(response.trailers),
+                    complete=self._complete,
+                    details=self._machine.details,
+                )
+            )
+        self._over.set()
+
+    @property
+    def _status(self) -> int | None:
+        value = header(tuple(self._response.headers or ()), b":status")
+        return int(value) if value is not None else None
+
+    @property
+    def _complete(self) -> bool:
+        """Whether the client got all of a response."""
+        return self._response.headers is not None and not (self._response.cut or self._aborted or self._expired)
+
+    def _outcome(self) -> Outcome:
+        return Outcome(
+            exchange=self._id,
+            status=self._status,
+            body=bytes(self._response.body),
+            complete=self._complete,
+            details=self._machine.details,
+            attempts=self._attempts.endpoints,
+            aborted=self._aborted,
+            expired=self._expired,
+            stream=self._stream.ended,
+        )

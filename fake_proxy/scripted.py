@@ -1,0 +1,127 @@
+"""Model servers that do what a scenario says, without a network: any response, early, in pieces, broken, or none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ext_proc.record import Headers
+from fake_proxy.actions import HeaderList, OpenUpstream
+from fake_proxy.upstream import Attempt, UpstreamEvents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What one endpoint does with a request.
+
+    `body` are the pieces that are flushed one by one; several pieces or trailers make the response chunked, one piece
+    announces its length. `fail` replaces the response (`connect-failed`, `reset`, `never`: no answer at all),
+    `reset_after` cuts it after that many pieces, `early` sends it before the request is complete.
+    """
+
+    status: int = 200
+    headers: Headers = ()
+    body: tuple[bytes, ...] = ()
+    trailers: Headers = ()
+    early: bool = False
+    reset_after: int | None = None
+    fail: Literal["connect-failed", "reset", "never"] | None = None
+
+    @property
+    def header_list(self) -> HeaderList:
+        """Status, headers and framing as an HTTP/1.1 model server would send them."""
+        framing = (b"transfer-encoding", b"chunked")
+        if len(self.body) <= 1 and not self.trailers:
+            framing = (b"content-length", b"%d" % sum(map(len, self.body)))
+        return [(b":status", b"%d" % self.status), *((name.lower(), value) for name, value in self.headers), framing]
+
+
+def json_reply(document: Any, *, status: int = 200) -> Reply:
+    """A JSON response with a content-length."""
+    return Reply(
+        status=status, headers=((b"content-type", b"application/json"),), body=(json.dumps(document).encode(),)
+    )
+
+
+def sse_reply(*events: bytes) -> Reply:
+    """A stream of server-sent events, one piece each; `events` are the data lines' contents."""
+    return Reply(
+        headers=((b"content-type", b"text/event-stream"),), body=tuple(b"data: " + event + b"\n\n" for event in events)
+    )
+
+
+class ScriptedUpstream:
+    """Answers attempts by `script`: a reply for all, replies by endpoint, or a function of the attempt."""
+
+    def __init__(self, script: Reply | Mapping[str, Reply] | Callable[[OpenUpstream], Reply]) -> None:
+        self._script = script
+
+    def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
+        """Play the reply; an endpoint that the script does not know refuses the connection."""
+        match self._script:
+            case Reply() as reply:
+                pass
+            case Mapping() as replies:
+                reply = replies.get(opening.endpoint, Reply(fail="connect-failed"))
+            case function:
+                reply = function(opening)
+        return _ScriptedAttempt(opening, events, reply)
+
+
+class _ScriptedAttempt:
+    def __init__(self, opening: OpenUpstream, events: UpstreamEvents, reply: Reply) -> None:
+        self._number = opening.attempt
+        self._events = events
+        self._reply = reply
+        self._complete = asyncio.Event()
+        if opening.end or reply.early:
+            self._complete.set()
+        self._head = (b":method", b"HEAD") in opening.headers
+        self._task = asyncio.get_running_loop().create_task(self._play())
+
+    def data(self, data: bytes, end: bool) -> None:  # noqa: ARG002 - only the end matters to a script
+        """More request body."""
+        if end:
+            self._complete.set()
+
+    def trailers(self, trailers: HeaderList) -> None:  # noqa: ARG002
+        """The request ends."""
+        self._complete.set()
+
+    def abort(self) -> None:
+        """Stop playing."""
+        self._task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until nothing is played any more."""
+        await asyncio.wait([self._task])
+
+    async def _play(self) -> None:
+        reply, events, number = self._reply, self._events, self._number
+        if reply.fail == "connect-failed":
+            await events.failed(number, "connect-failed")
+            return
+        await self._complete.wait()
+        if reply.fail == "never":
+            return
+        if reply.fail == "reset":
+            await events.failed(number, "reset")
+            return
+        bodyless = self._head or (not any(reply.body) and not reply.trailers and len(reply.body) <= 1)
+        await events.headers(number, reply.header_list, bodyless)
+        if bodyless:
+            return
+        for index, piece in enumerate(reply.body):
+            if index == reply.reset_after:
+                await events.failed(number, "reset")
+                return
+            await events.data(number, piece, False)
+        if reply.reset_after is not None:
+            await events.failed(number, "reset")
+        elif reply.trailers:
+            await events.trailers(number, [(name.lower(), value) for name, value in reply.trailers])
+        else:
+            await events.data(number, b"", True)
