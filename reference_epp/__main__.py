@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 
 from reference_epp.settings import Listing, Settings, parse
 
@@ -35,17 +36,20 @@ def _run(settings: Settings) -> int:
             print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
             return 2
     try:
-        import uvloop
-
-        run = uvloop.run
-    except ImportError:  # no wheel for this platform
-        run = asyncio.run
-    try:
-        run(serve(settings, parts))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(settings, parts))
     except (OSError, RuntimeError) as problem:
         print(f"reference-epp: can't serve: {problem}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # there is no wheel for this platform
+        return None
+    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

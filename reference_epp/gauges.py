@@ -59,9 +59,9 @@ def parse_gauges(text: str) -> Gauges:
 
 
 def parse_samples(text: str) -> Iterator[Sample]:
-    """The samples in Prometheus' text format; comments, lines that are no samples and values without meaning are left out.
+    """The samples in Prometheus' text format.
 
-    A value without meaning is one that is not a finite number: no gauge of load can be NaN or infinite.
+    Left out are comments, lines that are no samples, and values that are no finite numbers: no load is NaN.
     """
     for line in text.splitlines():
         if not line or line[0] == "#":
@@ -80,7 +80,7 @@ def _sample(line: str) -> Sample:
         name, value = line.split()[:2]
         return name, {}, float(value)
     labels, end = _labels(line, brace + 1)
-    return line[:brace].strip(), labels, float(line[end:].split()[0])
+    return line[:brace].strip(), labels, float(line[end:].split(maxsplit=1)[0])
 
 
 def _labels(line: str, at: int) -> tuple[dict[str, str], int]:

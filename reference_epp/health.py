@@ -40,7 +40,7 @@ class Health:
         return HealthCheckResponse(status=status)
 
     async def watch(
-        self, request: HealthCheckRequest, context: grpc.aio.ServicerContext
+        self, request: HealthCheckRequest, _context: grpc.aio.ServicerContext
     ) -> AsyncIterator[HealthCheckResponse]:
         """Answer now and after every change."""
         said: int | None = None

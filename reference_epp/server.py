@@ -43,7 +43,6 @@ class Parts:
     picker: type[Picker] = Picker
     health: type[Health] = Health
     service: type[Service] = Service
-    pool: type[Pool] = Pool
 
     def exchange(self, *classes: type) -> Parts:
         """The same with each of `classes` in the place of the class that it derives from."""
@@ -59,7 +58,7 @@ async def serve(settings: Settings, parts: Parts) -> None:
 
     Raises `RuntimeError` if the port can't be had and `OSError` if a certificate can't be read.
     """
-    pool, accounting, readings = parts.pool(), Accounting(), Readings(settings.staleness)
+    pool, accounting, readings = Pool(), Accounting(), Readings(settings.staleness)
     limits = Limits(
         queue_threshold=settings.queue_threshold,
         kv_threshold=settings.kv_threshold,

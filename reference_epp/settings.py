@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--queue-threshold", type=_positive, default=5, help="more waiting requests are heavy load (default 5)")
     add("--kv-threshold", type=_share, default=0.8, help="more KV cache in use is heavy load (default 0.8)")
     add("--max-endpoints", type=_positive, default=2, metavar="N",
-        help="endpoints in a list, where the version has lists (default 2; 1 for data planes that read one)")  # fmt: skip
+        help="endpoints in a list, in versions that have lists (default 2)")  # fmt: skip
     add("--tls", choices=["self-signed"], help="serve TLS with a certificate made now")
     add("--tls-cert", type=Path, metavar="PEM", help="serve TLS with this certificate")
     add("--tls-key", type=Path, metavar="PEM", help="its private key")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ import grpc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """PEM files; `certificate` and `key` None: a certificate that signs itself. `client_ca` demands client certificates."""
+    """PEM files. Without `certificate` and `key` the server signs its own; `client_ca` demands client certificates."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -42,15 +42,15 @@ def self_signed(host: str) -> tuple[bytes, bytes]:
         names.append(x509.IPAddress(ipaddress.ip_address(host)))
     except ValueError:
         names.append(x509.DNSName(host))
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )

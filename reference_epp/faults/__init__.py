@@ -1,0 +1,27 @@
+"""Named faults, by section: each is the correct EPP with one rule broken. Importing this package declares them all."""
+
+from reference_epp.faults import (  # the order in which they are listed
+    bodies,
+    destination,
+    errors,
+    headers,
+    health,
+    responses,
+    sequence,
+    streams,
+    subset,
+    transparency,
+)
+
+__all__ = [
+    "bodies",
+    "destination",
+    "errors",
+    "headers",
+    "health",
+    "responses",
+    "sequence",
+    "streams",
+    "subset",
+    "transparency",
+]

@@ -1,0 +1,300 @@
+"""Faults of refusals (section Destination Endpoint, constraints), of the 404 and of the fallback key."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from ext_proc.messages import ProcessingResponse
+from reference_epp.conversation import BAD_REQUEST, Action, Close, Conversation
+from reference_epp.deviations import FULL_DUPLEX, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.faults.destination import NOT_STEERED, STRANGER
+from reference_epp.names import FALLBACK
+from reference_epp.picker import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Picker, Refused, Request
+
+if TYPE_CHECKING:
+    from ext_proc.messages import Struct
+
+UNAVAILABLE = 14
+
+# -- no ready endpoints
+
+
+class EmptyPoolCode(Picker):
+    """Refuses with another code when the pool is empty."""
+
+    code: ClassVar[int]
+
+    def none_eligible(self, request: Request) -> Decision:
+        return super().none_eligible(request) if self.pool.endpoints else Refused(self.code, "no ready endpoints")
+
+
+@fault(
+    "empty-pool-500", breaks="EPP-ERR-02", why="500 instead of 503 if there is no ready endpoint.", versions=WITH_SUBSET
+)
+class EmptyPool500(EmptyPoolCode):
+    code = 500
+
+
+@fault(
+    "empty-pool-429",
+    breaks="EPP-ERR-02",
+    why="429 instead of 503 if there is no ready endpoint: every failure to pick counts as overload.",
+    versions=WITH_SUBSET,
+)
+class EmptyPool429(EmptyPoolCode):
+    code = TOO_MANY_REQUESTS
+
+
+@fault(
+    "empty-pool-500-for-bodyless",
+    breaks="EPP-ERR-02",
+    why="Requests without a body take another code path, which says 500 if there is no ready endpoint.",
+    versions=WITH_SUBSET,
+)
+class EmptyPool500ForBodyless(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        bodyless = not self.body and not self.epp.picker.pool.endpoints
+        return super().refuse(Refused(500, refusal.reason) if bodyless else refusal)
+
+
+@fault(
+    "empty-pool-429-for-sheddable",
+    breaks="EPP-ERR-02",
+    why="An empty pool counts as saturated, so that a sheddable request gets 429 although there is no endpoint.",
+    versions=WITH_SUBSET,
+    effect="warn",
+)
+class EmptyPool429ForSheddable(Picker):
+    def none_eligible(self, request: Request) -> Decision:
+        return self.shed(request) if request.sheddable else super().none_eligible(request)
+
+
+@fault(
+    "empty-pool-unanswered",
+    breaks="EPP-ERR-02",
+    why="A request is never answered if there is no ready endpoint.",
+    versions=WITH_SUBSET,
+)
+class EmptyPoolUnanswered(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return super().refuse(refusal) if self.epp.picker.pool.endpoints else []
+
+
+@fault(
+    "empty-pool-unsteered",
+    breaks="EPP-ERR-01",
+    why="A request is let go without an endpoint, and without an error, if there is no ready endpoint.",
+    also=NOT_STEERED,
+    versions=("0.2.0",),
+)
+class EmptyPoolUnsteered(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        if refusal.code != SERVICE_UNAVAILABLE:
+            return super().refuse(refusal)
+        headers = self.continue_headers()
+        return [headers, *self.stream("request", b"".join(self.body), end_of_stream=True)] if self.body else [headers]
+
+
+# -- shedding
+
+
+class ShedCode(Picker):
+    """Sheds with another code."""
+
+    code: ClassVar[int]
+
+    def shed(self, request: Request) -> Decision:
+        return Refused(self.code, "servers are under heavy load")
+
+
+@fault("shed-as-503", breaks="EPP-ERR-03", why="A dropped request gets 503 instead of 429.", versions=WITH_SUBSET)
+class ShedAs503(ShedCode):
+    code = SERVICE_UNAVAILABLE
+
+
+@fault("shed-as-500", breaks="EPP-ERR-03", why="A dropped request gets 500 instead of 429.", versions=WITH_SUBSET)
+class ShedAs500(ShedCode):
+    code = 500
+
+
+# -- the form of a refusal
+
+
+@fault(
+    "refusal-as-grpc-status",
+    breaks="EPP-ERR-04",
+    why="A request without an endpoint gets a gRPC error instead of an ImmediateResponse.",
+    also={
+        "ENV-16": "the stream is dropped instead of answered",
+        "EPP-ERR-02": "there is no 503",
+        "EPP-ERR-03": "there is no 429",
+        "EPP-SUB-02": "there is no 503",
+        "EPP-SUB-03": "there is no 503",
+    },
+    versions=WITH_SUBSET,
+)
+class RefusalAsGrpcStatus(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        if refusal.code in (SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS):
+            return [Close(UNAVAILABLE, refusal.reason)]
+        return super().refuse(refusal)
+
+
+@fault(
+    "refusal-with-destination",
+    breaks="EPP-ERR-05",
+    why="The ImmediateResponse to a malformed request carries a destination in its metadata.",
+)
+class RefusalWithDestination(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        actions = list(super().refuse(refusal))
+        decision = self.epp.picker.pick(Request(subset=self.subset))
+        if refusal.code == BAD_REQUEST and isinstance(decision, Picked) and isinstance(actions[0], ProcessingResponse):
+            self.destination_metadata(actions[0].dynamic_metadata, decision)
+        return actions
+
+
+@fault(
+    "closes-on-malformed-body",
+    breaks="ENV-16",
+    why="A request whose body is broken JSON has its stream closed without an answer, so that it goes on unsteered.",
+    also={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
+)
+class ClosesOnMalformedBody(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return [Close()] if refusal.code == BAD_REQUEST else super().refuse(refusal)
+
+
+@fault(
+    "immediate-response-twice",
+    breaks="ENV-15",
+    why="The ImmediateResponse is sent a second time.",
+)
+class ImmediateResponseTwice(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        first, *rest = super().refuse(refusal)
+        return [first, first, *rest]
+
+
+@fault(
+    "answer-after-immediate-response",
+    breaks="ENV-15",
+    why="An answer to the headers follows the ImmediateResponse.",
+)
+class AnswerAfterImmediateResponse(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        first, *rest = super().refuse(refusal)
+        return [first, self.continue_headers(), *rest]
+
+
+@fault(
+    "released-before-immediate-response",
+    breaks="ENV-15",
+    why="The headers are answered, which lets the request go, and only then comes the ImmediateResponse.",
+    also=NOT_STEERED,
+    modes=FULL_DUPLEX,
+)
+class ReleasedBeforeImmediateResponse(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return [self.continue_headers(), *super().refuse(refusal)]
+
+
+@fault(
+    "immediate-response-without-status",
+    breaks="ENV-15",
+    why="The ImmediateResponse to a malformed request has no status, which Envoy takes for 200.",
+    also={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
+)
+class ImmediateResponseWithoutStatus(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        actions = list(super().refuse(refusal))
+        if refusal.code == BAD_REQUEST and isinstance(actions[0], ProcessingResponse):
+            actions[0].immediate_response.ClearField("status")
+        return actions
+
+
+# -- versions 0.3.0 and 0.4.0
+
+
+@fault(
+    "unknown-model-accepted",
+    breaks="EPP-MODEL-01",
+    why="A request for a model that no InferenceModel names gets an endpoint.",
+    versions=WITH_MODELS,
+)
+class UnknownModelAccepted(Conversation):
+    def unknown_model(self, model: str) -> Decision:
+        return self.epp.picker.pick(Request(model=model, subset=self.subset))
+
+
+@fault(
+    "unknown-model-400",
+    breaks="EPP-MODEL-01",
+    why="A request for a model that no InferenceModel names gets 400 instead of 404.",
+    versions=WITH_MODELS,
+)
+class UnknownModel400(Conversation):
+    def unknown_model(self, model: str) -> Decision:
+        return Refused(BAD_REQUEST, f"unknown model {model!r}")
+
+
+class OtherFallback(Conversation):
+    """Says another fallback than the correct one."""
+
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
+        fields[FALLBACK].string_value = self.fallback(decision)
+
+    def fallback(self, decision: Picked) -> str:
+        """The fallback to say."""
+        return decision.endpoints[-1].text
+
+
+@fault(
+    "fallback-is-a-stranger",
+    breaks="EPP-FB-01",
+    why="The fallback endpoint is not in the pool.",
+    versions=("0.3.0",),
+)
+class FallbackIsAStranger(OtherFallback):
+    def fallback(self, decision: Picked) -> str:
+        return STRANGER
+
+
+@fault(
+    "fallback-is-a-list",
+    breaks="EPP-FB-01",
+    why="The fallback key has two endpoints, where the text allows one.",
+    versions=("0.3.0",),
+)
+class FallbackIsAList(OtherFallback):
+    def fallback(self, decision: Picked) -> str:
+        return f"{decision.endpoints[-1]},{decision.endpoints[0]}"
+
+
+@fault(
+    "fallback-is-the-primary",
+    breaks="EPP-FB-01",
+    why="The fallback endpoint is the primary one again.",
+    versions=("0.3.0",),
+    effect="warn",
+)
+class FallbackIsThePrimary(OtherFallback):
+    def fallback(self, decision: Picked) -> str:
+        return decision.endpoints[0].text
+
+
+@fault(
+    "fallback-in-other-namespace",
+    breaks="EPP-FB-01",
+    why="The fallback key is not in the namespace of the primary one.",
+    versions=("0.3.0",),
+)
+class FallbackInOtherNamespace(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, Picked(decision.endpoints[:1]))
+        fields = metadata.fields["envoy.lb.fallback"].struct_value.fields
+        fields[FALLBACK].string_value = decision.endpoints[-1].text

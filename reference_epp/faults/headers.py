@@ -1,0 +1,225 @@
+"""Faults of how headers and metadata are put into messages (the contract of ext_proc)."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from reference_epp import answers
+from reference_epp.conversation import Action, Conversation
+from reference_epp.deviations import FULL_DUPLEX, fault
+from reference_epp.names import DESTINATION
+from reference_epp.picker import Picked
+
+if TYPE_CHECKING:
+    from ext_proc.messages import CommonResponse, HeaderValueOption, HttpHeaders, ProcessingResponse, Struct
+
+
+class OtherOption(Conversation):
+    """Changes the entry that sets the destination header."""
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        self.change(common.header_mutation.set_headers[0])
+
+    def change(self, option: HeaderValueOption) -> None:
+        """Change `option`."""
+        option.header.value = option.header.raw_value.decode()
+
+
+@fault(
+    "value-for-raw-value",
+    breaks="ENV-11",
+    why="The header's value is in `value`, which Envoy drops, instead of `raw_value`.",
+)
+class ValueForRawValue(OtherOption):
+    def change(self, option: HeaderValueOption) -> None:
+        super().change(option)
+        option.header.ClearField("raw_value")
+
+
+@fault("both-values", breaks="ENV-11", why="The header's value is in `value` and in `raw_value`, which Envoy refuses.")
+class BothValues(OtherOption):
+    pass
+
+
+@fault("line-break-in-header", breaks="ENV-11", why="Another header that is set has a line break in its value.")
+class LineBreakInHeader(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        answers.set_header(common.header_mutation, "x-epp-note", b"picked\r\nby load")
+
+
+@fault("header-without-name", breaks="ENV-11", why="A header without a name is set.")
+class HeaderWithoutName(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        answers.set_header(common.header_mutation, "", b"picked")
+
+
+CLIENT_SURVIVES = {"EPP-DEST-05": "a destination header that the client sent survives"}
+
+
+@fault(
+    "appends-the-header",
+    breaks="ENV-12",
+    why="The header is appended (`append` is true) instead of overwritten.",
+    also=CLIENT_SURVIVES,
+)
+class AppendsTheHeader(OtherOption):
+    def change(self, option: HeaderValueOption) -> None:
+        option.append.value = True
+        option.append_action = option.APPEND_IF_EXISTS_OR_ADD
+
+
+@fault(
+    "adds-the-header-if-absent",
+    breaks="ENV-12",
+    why="The header is set only if the client has not sent it.",
+    also=CLIENT_SURVIVES,
+)
+class AddsTheHeaderIfAbsent(OtherOption):
+    def change(self, option: HeaderValueOption) -> None:
+        option.append_action = option.ADD_IF_ABSENT
+
+
+@fault(
+    "overwrites-the-header-if-present",
+    breaks="ENV-12",
+    why="The header is set only if the client has sent one.",
+    also={"EPP-DEST-01": "without a client's header there is none"},
+)
+class OverwritesTheHeaderIfPresent(OtherOption):
+    def change(self, option: HeaderValueOption) -> None:
+        option.append_action = option.OVERWRITE_IF_EXISTS
+
+
+@fault(
+    "header-on-the-body-answer",
+    breaks="ENV-13",
+    why="In full duplex the header is on the answer to the body, where Envoy does not look.",
+    also={"EPP-DEST-01": "Envoy never sees the header"},
+    modes=FULL_DUPLEX,
+)
+class HeaderOnTheBodyAnswer(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        actions = list(super().release_with_body(end_of_stream=end_of_stream))
+        if isinstance(self.decision, Picked) and len(actions) > 1:
+            headers, body = (answer for answer in actions[:2])
+            mutation = headers.request_headers.response.header_mutation  # type: ignore[union-attr]
+            body.request_body.response.header_mutation.CopyFrom(mutation)  # type: ignore[union-attr]
+            mutation.Clear()
+        return actions
+
+
+@fault(
+    "namespace-is-no-struct",
+    breaks="ENV-14",
+    why="The metadata namespace holds the endpoint as a string, which Envoy reads as an empty struct.",
+    also={"EPP-DEST-02": "there is no entry in the namespace"},
+)
+class NamespaceIsNoStruct(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        metadata.fields[self.epp.metadata_namespace].string_value = f"{DESTINATION}={self.destination(decision)}"
+
+
+@fault(
+    "metadata-on-the-body-answer",
+    breaks="ENV-14",
+    why="In full duplex the metadata is on the answer to the body, after the one that lets the request go.",
+    modes=FULL_DUPLEX,
+    effect="warn",
+)
+class MetadataOnTheBodyAnswer(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        actions = list(super().release_with_body(end_of_stream=end_of_stream))
+        if isinstance(self.decision, Picked) and len(actions) > 1:
+            headers, body = (answer for answer in actions[:2])
+            body.dynamic_metadata.CopyFrom(headers.dynamic_metadata)  # type: ignore[union-attr]
+            headers.ClearField("dynamic_metadata")  # type: ignore[union-attr]
+        return actions
+
+
+@fault(
+    "metadata-with-the-response",
+    breaks="ENV-14",
+    why="The metadata comes with the answer to the response's headers, when the request is long gone.",
+    also={"EPP-DEST-02": "the request is let go without it"},
+)
+class MetadataWithTheResponse(Conversation):
+    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
+        self.destination_header(common, decision)
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = list(super().on_response_headers(headers))
+        if isinstance(self.decision, Picked):
+            self.destination_metadata(actions[0].dynamic_metadata, self.decision)  # type: ignore[union-attr]
+        return actions
+
+
+# -- input that is legal and rare
+
+
+class InputRaises(Conversation):
+    """Raises an error, which ends the stream with a gRPC status, for some requests."""
+
+    def receive(self, message: Any) -> list[Action]:
+        self.inspect(message)
+        return super().receive(message)
+
+    def inspect(self, message: Any) -> None:
+        """Raise `ValueError` if `message` is not liked."""
+
+
+@fault(
+    "non-utf8-header-is-an-error",
+    breaks="ENV-26",
+    why="A header value that is no UTF-8 ends the stream with a gRPC error.",
+)
+class NonUtf8HeaderIsAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        for entry in message.request_headers.headers.headers:
+            entry.raw_value.decode("utf-8")
+
+
+@fault("attributes-are-an-error", breaks="ENV-26", why="A message with attributes ends the stream with a gRPC error.")
+class AttributesAreAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        if message.attributes:
+            raise ValueError("attributes are not supported")
+
+
+@fault(
+    "many-headers-are-an-error",
+    breaks="ENV-26",
+    why="A request with more than 64 headers ends the stream with a gRPC error.",
+)
+class ManyHeadersAreAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        if len(message.request_headers.headers.headers) > 64:
+            raise ValueError("too many headers")
+
+
+@fault(
+    "authority-rewritten",
+    breaks="ENV-26",
+    why="The request's authority is set to the picked endpoint, which Envoy ignores or refuses.",
+)
+class AuthorityRewritten(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        answers.set_header(common.header_mutation, ":authority", decision.endpoints[0].text.encode())
+
+
+@fault(
+    "headers-doubled",
+    breaks="ENV-26",
+    why="Every header of the request is set again under a second name, so that many become too many for Envoy.",
+    effect="warn",
+)
+class HeadersDoubled(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        for name, value in self.headers.items():
+            answers.set_header(common.header_mutation, f"x-original-{name.lstrip(':')}", value)

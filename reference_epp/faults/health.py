@@ -1,0 +1,102 @@
+"""Faults of health checks (section Health Checking, `next`)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import grpc
+
+from reference_epp.deviations import NEXT, fault, part_of
+from reference_epp.health import NOT_SERVING, SERVING, Health
+from reference_epp.names import EXT_PROC_SERVICE, LIVENESS, READINESS
+from reference_epp.service import Service
+
+
+@fault("no-health-service", breaks="EPP-HLTH-01", why="There is no gRPC health service.", versions=NEXT)
+class NoHealthService(Health):
+    def handler(self) -> grpc.GenericRpcHandler:
+        return grpc.method_handlers_generic_handler("no.Health", {})
+
+
+@fault(
+    "liveness-waits-for-sync",
+    breaks="EPP-HLTH-02",
+    why="`liveness` is NOT_SERVING until the endpoints have been read, so that the process is restarted for ever.",
+    versions=NEXT,
+)
+class LivenessWaitsForSync(Health):
+    def status(self, service: str) -> int | None:
+        return super().status(READINESS if service == LIVENESS else service)
+
+
+@fault("liveness-unknown", breaks="EPP-HLTH-02", why="The health service does not know `liveness`.", versions=NEXT)
+class LivenessUnknown(Health):
+    def status(self, service: str) -> int | None:
+        return None if service == LIVENESS else super().status(service)
+
+
+@fault(
+    "ready-before-sync",
+    breaks="EPP-HLTH-03",
+    why="`readiness` and the service's own name are SERVING before the endpoints have been read.",
+    also={"EPP-HLTH-04": "the same holds for the service's own name"},
+    versions=NEXT,
+)
+class ReadyBeforeSync(Health):
+    def status(self, service: str) -> int | None:
+        return SERVING if service in (READINESS, EXT_PROC_SERVICE) else super().status(service)
+
+
+@fault("never-ready", breaks="EPP-HLTH-03", why="`readiness` stays NOT_SERVING for ever.", versions=NEXT)
+class NeverReady(Health):
+    def status(self, service: str) -> int | None:
+        return NOT_SERVING if service == READINESS else super().status(service)
+
+
+@fault(
+    "service-always-healthy",
+    breaks="EPP-HLTH-04",
+    why="The service's own name is SERVING while `readiness` is NOT_SERVING.",
+    versions=NEXT,
+)
+class ServiceAlwaysHealthy(Health):
+    def status(self, service: str) -> int | None:
+        return SERVING if service == EXT_PROC_SERVICE else super().status(service)
+
+
+@fault(
+    "service-unhealthy-with-empty-pool",
+    breaks="EPP-HLTH-04",
+    why="The service's own name is NOT_SERVING while the pool is empty, although the EPP is ready.",
+    versions=NEXT,
+)
+class ServiceUnhealthyWithEmptyPool(Health):
+    def status(self, service: str) -> int | None:
+        if service == EXT_PROC_SERVICE and not self.pool.endpoints:
+            return NOT_SERVING
+        return super().status(service)
+
+
+@fault(
+    "ready-but-unavailable",
+    breaks="EPP-HLTH-06",
+    why="The first stream after a readiness check that said SERVING is refused with a gRPC error.",
+    versions=NEXT,
+)
+class ReadyButUnavailable(Health):
+    owed: ClassVar[list[bool]] = []
+
+    def status(self, service: str) -> int | None:
+        status = super().status(service)
+        if service == READINESS and status == SERVING:
+            self.owed[:] = [True]
+        return status
+
+
+@part_of("ready-but-unavailable")
+class RefusesAfterCheck(Service):
+    async def process(self, _: Any, context: Any) -> None:
+        if ReadyButUnavailable.owed:
+            ReadyButUnavailable.owed.clear()
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
+        await super().process(_, context)

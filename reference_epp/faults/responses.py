@@ -1,0 +1,193 @@
+"""Faults of the response's path, and of what the EPP makes of the served endpoint."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reference_epp import answers
+from reference_epp.conversation import Action, BodyMode, Close, Conversation
+from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_SERVED, fault
+from reference_epp.endpoints import parse_endpoint
+from reference_epp.names import SERVED
+from reference_epp.picker import Picked, Refused
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpBody, HttpHeaders, Metadata, Value
+
+INTERNAL = 13
+
+# -- a response before the request is complete
+
+
+@fault(
+    "early-response-unanswered",
+    breaks="ENV-23",
+    why="Response headers that come before the request was answered get no answer.",
+)
+class EarlyResponseUnanswered(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [] if self.decision is None else super().on_response_headers(headers)
+
+
+@fault(
+    "early-response-is-an-error",
+    breaks="ENV-23",
+    why="Response headers that come before the request was answered end the stream with a gRPC error.",
+)
+class EarlyResponseIsAnError(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [Close(INTERNAL, "no request yet")] if self.decision is None else super().on_response_headers(headers)
+
+
+# -- passing through
+
+
+class OtherResponseHeaders(Conversation):
+    """Changes the response's headers."""
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        answers.set_header(common.header_mutation, ":status", b"200")
+        return [answer]
+
+
+@fault("status-overwritten", breaks="ENV-24", why="The status of every response is set to 200.")
+class StatusOverwritten(OtherResponseHeaders):
+    pass
+
+
+@fault("response-content-type-removed", breaks="ENV-24", why="The response loses its content-type.")
+class ResponseContentTypeRemoved(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        common.header_mutation.remove_headers.append("content-type")
+        return [answer]
+
+
+@fault(
+    "upstream-errors-replaced",
+    breaks="ENV-24",
+    why="A response with status 500 or above is replaced by a 502 of our own.",
+)
+class UpstreamErrorsReplaced(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        status = next((entry.raw_value for entry in headers.headers.headers if entry.key == ":status"), b"")
+        return self.refuse(Refused(502, "bad gateway")) if status >= b"500" else super().on_response_headers(headers)
+
+
+class HoldsBack(Conversation):
+    """Holds response bodies of event streams back."""
+
+    held_response: list[bytes]
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        types = [
+            entry.raw_value or entry.value.encode() for entry in headers.headers.headers if entry.key == "content-type"
+        ]
+        self.held_response = []
+        self.holds = any(self.holds_back(value) for value in types)
+        return super().on_response_headers(headers)
+
+    def holds_back(self, content_type: bytes) -> bool:
+        """True if a body of this type is held back until its end."""
+        return content_type.lower().startswith(b"text/event-stream")
+
+    holds = False
+
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        if not self.holds or self.response_mode not in (BodyMode.FULL_DUPLEX_STREAMED, None):
+            return super().on_response_body(body)
+        self.held_response.append(body.body)
+        if not body.end_of_stream:
+            return []
+        return self.stream("response", b"".join(self.held_response), end_of_stream=True)
+
+
+@fault(
+    "events-held-back",
+    breaks="EPP-STRM-02",
+    why="Server-sent events are held back until the response is complete.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class EventsHeldBack(HoldsBack):
+    pass
+
+
+@fault(
+    "events-with-charset-held-back",
+    breaks="EPP-STRM-02",
+    why="Server-sent events are held back if their content-type is more than `text/event-stream`.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class EventsWithCharsetHeldBack(HoldsBack):
+    def holds_back(self, content_type: bytes) -> bool:
+        return super().holds_back(content_type) and content_type != b"text/event-stream"
+
+
+# -- the served endpoint
+
+
+class LooksAtServed(Conversation):
+    """Does something rash about the served endpoint."""
+
+    end: Close | None = None
+    deaf = False
+
+    def note_served(self, metadata: Metadata) -> None:
+        namespace = self.epp.metadata_namespace
+        if namespace in metadata.filter_metadata and SERVED in metadata.filter_metadata[namespace].fields:
+            self.look(metadata.filter_metadata[namespace].fields[SERVED])
+        super().note_served(metadata)
+
+    def look(self, value: Value) -> None:
+        """Look at the value that the data plane reported."""
+
+    def emit(self, actions: list[Action]) -> list[Action]:
+        if self.end is not None:
+            return [self.end]
+        return [] if self.deaf else super().emit(actions)
+
+
+@fault(
+    "odd-served-is-fatal",
+    breaks="EPP-SRVD-01",
+    why="A served endpoint that is no string ends the process.",
+    versions=WITH_SERVED,
+)
+class OddServedIsFatal(LooksAtServed):
+    def look(self, value: Value) -> None:
+        if value.WhichOneof("kind") != "string_value":
+            os._exit(70)
+
+
+@fault(
+    "unknown-served-unanswered",
+    breaks="EPP-SRVD-01",
+    why="A response served by an endpoint that is not in the pool is never answered.",
+    versions=WITH_SERVED,
+)
+class UnknownServedUnanswered(LooksAtServed):
+    def look(self, value: Value) -> None:
+        try:
+            served = parse_endpoint(value.string_value)
+        except ValueError:
+            return
+        self.deaf = served not in self.epp.picker.pool.endpoints
+
+
+@fault(
+    "other-served-is-an-error",
+    breaks="EPP-SRVD-01",
+    why="A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
+    versions=WITH_SERVED,
+)
+class OtherServedIsAnError(LooksAtServed):
+    def look(self, value: Value) -> None:
+        first = self.decision.endpoints[0].text if isinstance(self.decision, Picked) else None
+        if value.WhichOneof("kind") == "string_value" and first not in (None, value.string_value):
+            self.end = Close(INTERNAL, "served by another endpoint")

@@ -1,0 +1,298 @@
+"""Faults of the order of messages: which answer, when, how often (the contract of ext_proc)."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ext_proc.messages import ProcessingResponse
+from reference_epp import answers
+from reference_epp.answers import Direction
+from reference_epp.conversation import Action, BodyMode, Conversation
+from reference_epp.deviations import BUFFERED, FULL_DUPLEX, STREAMED, fault
+from reference_epp.picker import Picked
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers
+
+# -- the matching answer
+
+
+@fault(
+    "response-headers-answered-as-request",
+    breaks="ENV-01",
+    why="Response headers are answered with the answer to request headers.",
+)
+class ResponseHeadersAnsweredAsRequest(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [answers.headers_answer("request")[0]]
+
+
+@fault(
+    "empty-message", breaks="ENV-01", why="A message without any answer in it follows that to the response's headers."
+)
+class EmptyMessage(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [*super().on_response_headers(headers), ProcessingResponse()]
+
+
+# -- one answer for each message
+
+
+@fault(
+    "buffered-body-answered-twice",
+    breaks="ENV-02",
+    why="A buffered request body is answered twice.",
+    modes=BUFFERED,
+)
+class BufferedBodyAnsweredTwice(Conversation):
+    def release_on_body(self) -> Iterable[Action]:
+        actions = list(super().release_on_body())
+        return [*actions, self.continue_body("request")] if isinstance(self.decision, Picked) else actions
+
+
+@fault(
+    "only-the-last-chunk-answered",
+    breaks="ENV-02",
+    why="In STREAMED mode only the last chunk of a request's body is answered.",
+    modes=STREAMED,
+)
+class OnlyTheLastChunkAnswered(Conversation):
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        actions = super().on_request_body(body)
+        return [] if self.request_mode is BodyMode.STREAMED and not body.end_of_stream else actions
+
+
+# -- headers, body, trailers
+
+
+@fault(
+    "body-answered-before-headers",
+    breaks="ENV-03",
+    why="The pieces of the body are given back before the answer to the headers.",
+    modes=FULL_DUPLEX,
+)
+class BodyAnsweredBeforeHeaders(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        headers, *body = super().release_with_body(end_of_stream=end_of_stream)
+        return [*body, headers] if isinstance(self.decision, Picked) else [headers, *body]
+
+
+@fault(
+    "trailers-answered-first",
+    breaks="ENV-03",
+    why="The answer to the request's trailers comes before those to its headers and body.",
+    modes=FULL_DUPLEX,
+)
+class TrailersAnsweredFirst(Conversation):
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        actions = list(super().on_request_trailers(trailers))
+        return actions[::-1] if isinstance(self.decision, Picked) else actions
+
+
+# -- full duplex gives the body back
+
+
+class PlainAnswer(Conversation):
+    """Answers request bodies in full duplex with something else than pieces of body."""
+
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        if direction == "response":
+            return super().stream(direction, body, end_of_stream=end_of_stream)
+        answer = self.continue_body(direction)
+        self.fill(answer, body)
+        return [answer]
+
+    def fill(self, answer: ProcessingResponse, body: bytes) -> None:
+        """Put something into the body answer."""
+
+
+@fault(
+    "body-answered-empty",
+    breaks="ENV-04",
+    why="In full duplex the body's answer says nothing, as if the data plane still had the body.",
+    modes=FULL_DUPLEX,
+)
+class BodyAnsweredEmpty(PlainAnswer):
+    pass
+
+
+@fault(
+    "body-answered-plainly",
+    breaks="ENV-04",
+    why="In full duplex the body comes back in `body` instead of `streamed_response`.",
+    modes=FULL_DUPLEX,
+)
+class BodyAnsweredPlainly(PlainAnswer):
+    def fill(self, answer: ProcessingResponse, body: bytes) -> None:
+        answer.request_body.response.body_mutation.body = body
+
+
+@fault(
+    "response-body-answered-empty",
+    breaks="ENV-04",
+    why="In full duplex the answers to the response's body say nothing.",
+    modes=FULL_DUPLEX,
+)
+class ResponseBodyAnsweredEmpty(Conversation):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        return [self.continue_body("response")]
+
+
+@fault(
+    "streamed-response-when-buffered",
+    breaks="ENV-04",
+    why="A buffered body's answer has a `streamed_response`, which only full duplex knows.",
+    modes=BUFFERED,
+)
+class StreamedResponseWhenBuffered(Conversation):
+    def release_on_body(self) -> Iterable[Action]:
+        first, *rest = super().release_on_body()
+        if isinstance(first, ProcessingResponse) and first.HasField("request_body"):
+            streamed = first.request_body.response.body_mutation.streamed_response
+            streamed.body, streamed.end_of_stream = b"".join(self.body), True
+        return [first, *rest]
+
+
+# -- the end of a body
+
+
+class OtherEnd(Conversation):
+    """Ends request bodies in full duplex in another way."""
+
+    side: Direction = "request"
+
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        pieces = list(super().stream(direction, body, end_of_stream=end_of_stream))
+        return pieces if direction != self.side else self.end(pieces, end_of_stream=end_of_stream)
+
+    def end(self, pieces: list[Action], *, end_of_stream: bool) -> list[Action]:
+        """The pieces to send instead of `pieces`."""
+        return [*pieces[:-1], *(self.mark(piece, end_of_stream=False) for piece in pieces[-1:])]
+
+    def mark(self, piece: Action, *, end_of_stream: bool) -> Action:
+        """`piece` with this end of stream."""
+        if isinstance(piece, ProcessingResponse):
+            body = piece.request_body if self.side == "request" else piece.response_body
+            body.response.body_mutation.streamed_response.end_of_stream = end_of_stream
+        return piece
+
+
+@fault("no-end-of-stream", breaks="ENV-05", why="The last piece of a request's body is not marked.", modes=FULL_DUPLEX)
+class NoEndOfStream(OtherEnd):
+    pass
+
+
+@fault(
+    "no-end-of-stream-in-response",
+    breaks="ENV-05",
+    why="The last piece of a response's body is not marked.",
+    modes=FULL_DUPLEX,
+)
+class NoEndOfStreamInResponse(OtherEnd):
+    side = "response"
+
+
+@fault(
+    "end-of-stream-twice",
+    breaks="ENV-05",
+    why="An empty piece, also marked as the last, follows the last one.",
+    modes=FULL_DUPLEX,
+)
+class EndOfStreamTwice(OtherEnd):
+    def end(self, pieces: list[Action], *, end_of_stream: bool) -> list[Action]:
+        last = answers.streamed_answer(self.side, b"", end_of_stream=True)
+        return [*pieces, last] if end_of_stream else pieces
+
+
+@fault(
+    "end-of-stream-on-every-piece",
+    breaks="ENV-05",
+    why="Every piece of a large request body is marked as the last.",
+    modes=FULL_DUPLEX,
+)
+class EndOfStreamOnEveryPiece(OtherEnd):
+    def end(self, pieces: list[Action], *, end_of_stream: bool) -> list[Action]:
+        return [self.mark(piece, end_of_stream=end_of_stream) for piece in pieces]
+
+
+@fault(
+    "end-of-stream-before-trailers",
+    breaks="ENV-05",
+    why="The last piece of a body that trailers end is marked as well.",
+    modes=FULL_DUPLEX,
+)
+class EndOfStreamBeforeTrailers(OtherEnd):
+    def end(self, pieces: list[Action], *, end_of_stream: bool) -> list[Action]:
+        return [*pieces[:-1], *(self.mark(piece, end_of_stream=True) for piece in pieces[-1:])]
+
+
+@fault(
+    "end-of-stream-too-early",
+    breaks="ENV-05",
+    why="The first piece of a response's body is marked as the last, while the response goes on.",
+    modes=FULL_DUPLEX,
+)
+class EndOfStreamTooEarly(OtherEnd):
+    side = "response"
+    ended = False
+
+    def end(self, pieces: list[Action], *, end_of_stream: bool) -> list[Action]:
+        first, self.ended = not self.ended, True
+        return [self.mark(piece, end_of_stream=first) for piece in pieces]
+
+
+# -- trailers
+
+
+@fault(
+    "request-trailers-unanswered",
+    breaks="ENV-06",
+    why="Request trailers let the request go, but get no answer.",
+)
+class RequestTrailersUnanswered(Conversation):
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        actions = list(super().on_request_trailers(trailers))
+        return actions[:-1] if isinstance(self.decision, Picked) else actions
+
+
+@fault("response-trailers-unanswered", breaks="ENV-06", why="Response trailers get no answer.")
+class ResponseTrailersUnanswered(Conversation):
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        return []
+
+
+@fault(
+    "trailers-do-not-end-the-body",
+    breaks="ENV-06",
+    why="Request trailers are ignored: a body that they end is never answered.",
+    modes=FULL_DUPLEX,
+)
+class TrailersDoNotEndTheBody(Conversation):
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        return []
+
+
+# -- headers without a body
+
+
+@fault(
+    "header-only-request-unanswered",
+    breaks="ENV-07",
+    why="A request without a body is never answered: the code waits for a body.",
+    also={"EPP-DEST-07": "it gets no endpoint either"},
+)
+class HeaderOnlyRequestUnanswered(Conversation):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [] if headers.end_of_stream else super().on_request_headers(headers)
+
+
+@fault(
+    "header-only-response-unanswered",
+    breaks="ENV-07",
+    why="The headers of a response without a body get no answer.",
+)
+class HeaderOnlyResponseUnanswered(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [] if headers.end_of_stream else super().on_response_headers(headers)

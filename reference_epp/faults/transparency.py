@@ -1,0 +1,60 @@
+"""Faults of transparency: the request that leaves is not the one that the client sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference_epp import answers
+from reference_epp.conversation import Conversation
+from reference_epp.deviations import fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ext_proc.messages import CommonResponse, HttpHeaders
+    from reference_epp.conversation import Action
+    from reference_epp.picker import Picked
+
+TRANSPARENCY = "ENV-26"
+"""The requirement that forbids setting other headers than one's own to new values."""
+
+
+@fault("authorization-removed", breaks=TRANSPARENCY, why="The client's authorization header is removed.")
+class AuthorizationRemoved(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        common.header_mutation.remove_headers.append("authorization")
+
+
+@fault("content-type-changed", breaks=TRANSPARENCY, why="The request's content-type is set to `text/plain`.")
+class ContentTypeChanged(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if "content-type" in self.headers:
+            answers.set_header(common.header_mutation, "content-type", b"text/plain")
+
+
+@fault("path-changed", breaks=TRANSPARENCY, why="The request's path gets a prefix.")
+class PathChanged(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        answers.set_header(common.header_mutation, ":path", b"/epp" + self.headers.get(":path", b"/"))
+
+
+@fault(
+    "duplicate-headers-dropped",
+    breaks=TRANSPARENCY,
+    why="All headers are set again from a map, so that of repeated ones only the last is left.",
+)
+class DuplicateHeadersDropped(Conversation):
+    repeated: frozenset[str] = frozenset()
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        names = [entry.key.lower() for entry in headers.headers.headers]
+        self.repeated = frozenset(name for name in names if names.count(name) > 1)
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        for name in sorted(self.repeated - {header.header.key for header in common.header_mutation.set_headers}):
+            answers.set_header(common.header_mutation, name, self.headers[name])

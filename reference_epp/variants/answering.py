@@ -1,0 +1,157 @@
+"""Variants whose answers say the same in other words, or more than is asked for."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ext_proc.messages import ProcessingResponse
+from reference_epp import answers
+from reference_epp.conversation import Action, Conversation
+from reference_epp.deviations import ALL, BUFFERED, variant
+from reference_epp.names import SERVED
+from reference_epp.picker import Picked
+
+if TYPE_CHECKING:
+    from ext_proc.messages import CommonResponse, HttpHeaders, Metadata, Struct
+
+BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
+"""Versions in which the choice need not wait for the body: it does not depend on the model."""
+
+
+@variant(
+    "append-action-unset",
+    why="The entry that sets the header does not say how; Envoy overwrites then.",
+)
+class AppendActionUnset(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        common.header_mutation.set_headers[0].ClearField("append_action")
+
+
+@variant("route-cache-kept", why="`clear_route_cache` is false: a matter of the data plane's routes.")
+class RouteCacheKept(Conversation):
+    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
+        super().steer(answer, common, decision)
+        common.clear_route_cache = False
+
+
+@variant("extra-namespaces", why="The metadata has a namespace more, with values of all kinds.")
+class ExtraNamespaces(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        extra = metadata.fields["reference-epp.debug"].struct_value.fields
+        extra["stream"].number_value = self.number
+        extra["candidates"].list_value.values.add().string_value = decision.endpoints[0].text
+        extra["note"].struct_value.fields["empty"].null_value = 0
+
+
+@variant("extra-keys", why="The destination's namespace has keys more.")
+class ExtraKeys(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
+        fields["x-gateway-inference-request-cost"].number_value = 7
+
+
+@variant("repeats-metadata", why="Every later answer repeats the same metadata.")
+class RepeatsMetadata(Conversation):
+    def emit(self, actions: list[Action]) -> list[Action]:
+        if isinstance(self.decision, Picked):
+            for action in actions:
+                if isinstance(action, ProcessingResponse) and not action.HasField("dynamic_metadata"):
+                    self.destination_metadata(action.dynamic_metadata, self.decision)
+        return actions
+
+
+@variant(
+    "metadata-before-the-header",
+    why="In BUFFERED mode the metadata comes with the answer to the headers, the header with that to the body.",
+    versions=BEFORE_THE_BODY,
+    modes=BUFFERED,
+)
+class MetadataBeforeTheHeader(Conversation):
+    chosen: Picked | None = None
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = list(super().on_request_headers(headers))
+        if self.held and actions and isinstance(actions[0], ProcessingResponse):
+            decision = self.decide()
+            if not isinstance(decision, Picked):
+                return self.refuse(decision)
+            self.chosen = decision
+            self.held = True
+            self.destination_metadata(actions[0].dynamic_metadata, decision)
+        return actions
+
+    def release_on_body(self) -> Iterable[Action]:
+        if self.chosen is None:
+            return super().release_on_body()
+        self.held = False
+        answer, common = answers.body_answer("request")
+        self.destination_header(common, self.chosen)
+        return [answer]
+
+
+@variant("empty-mutations", why="Answers that change nothing say so with mutations that are present and empty.")
+class EmptyMutations(Conversation):
+    def emit(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if isinstance(action, ProcessingResponse):
+                kind = action.WhichOneof("response") or ""
+                if kind.endswith("_trailers"):
+                    getattr(action, kind).header_mutation.SetInParent()
+                elif kind != "immediate_response":
+                    getattr(action, kind).response.header_mutation.SetInParent()
+        return actions
+
+
+@variant("mode-override", why="Answers to headers carry a `mode_override`, which data planes ignore unless allowed.")
+class ModeOverride(Conversation):
+    def emit(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
+                action.mode_override.response_header_mode = action.mode_override.SEND
+        return actions
+
+
+@variant("extra-request-headers", why="Further headers are set on the request.")
+class ExtraRequestHeaders(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        answers.set_header(common.header_mutation, "x-epp-candidates", str(len(decision.endpoints)).encode())
+
+
+@variant("sets-headers-again", why="The request's own headers are set again to the values that they have.")
+class SetsHeadersAgain(Conversation):
+    names: tuple[str, ...] = ()
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        keys = [entry.key.lower() for entry in headers.headers.headers]
+        once = [
+            key for key in keys if keys.count(key) == 1 and not key.startswith((":", "x-gateway-", "content-length"))
+        ]
+        self.names = tuple(once[:40])
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        for name in self.names:
+            answers.set_header(common.header_mutation, name, self.headers[name])
+        super().destination_header(common, decision)
+
+
+@variant("extra-response-headers", why="Responses get headers of the EPP, among them the endpoint that served.")
+class ExtraResponseHeaders(Conversation):
+    served = "unknown"
+
+    def note_served(self, metadata: Metadata) -> None:
+        super().note_served(metadata)
+        namespace = metadata.filter_metadata[self.epp.metadata_namespace]
+        self.served = namespace.fields[SERVED].string_value if SERVED in namespace.fields else "unknown"
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        answers.set_header(common.header_mutation, "x-epp-served", self.served.encode())
+        answers.set_header(common.header_mutation, "x-epp-stream", str(self.number).encode())
+        return [answer]

@@ -1,0 +1,133 @@
+"""Variants that choose endpoints, or refuse, in another way."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ext_proc.messages import ProcessingResponse
+from reference_epp import answers
+from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
+from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
+from reference_epp.endpoints import Endpoint
+from reference_epp.picker import NOT_FOUND, Decision, Picked, Picker, Refused, Request
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpHeaders
+
+
+@variant(
+    "lists-all-endpoints",
+    why="Every eligible endpoint is in the list, best first; a list has no upper limit.",
+    versions=WITH_LISTS,
+)
+class ListsAllEndpoints(Picker):
+    def pick(self, request: Request) -> Decision:
+        decision = super().pick(request)
+        return Picked(tuple(self.rank(self.eligible(request), request))) if isinstance(decision, Picked) else decision
+
+
+@variant("names-one-endpoint", why="There is never more than one endpoint; more are allowed, not asked for.")
+class NamesOneEndpoint(Picker):
+    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
+        return super().rank(candidates, request)[:1]
+
+
+@variant(
+    "shuffled-lists",
+    why="Equal requests get lists in another order each time; the order is the EPP's preference of the moment.",
+    versions=WITH_LISTS,
+)
+class ShuffledLists(Picker):
+    flip = False
+
+    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
+        self.flip = not self.flip
+        ranked = super().rank(candidates, request)
+        return ranked[::-1] if self.flip else ranked
+
+
+@variant("sticky", why="The first eligible endpoint gets everything; how well an EPP balances is not in the protocol.")
+class Sticky(Picker):
+    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
+        return list(candidates)
+
+
+@variant("prefers-the-busiest", why="The most loaded endpoint comes first, which is unwise and allowed.")
+class PrefersTheBusiest(Picker):
+    def score(self, endpoint: Endpoint, request: Request) -> float:
+        return -super().score(endpoint, request)
+
+
+@variant("never-sheds", why="Sheddable requests get an endpoint under any load; dropping them is the EPP's choice.")
+class NeverSheds(Picker):
+    def saturated(self, candidates: Sequence[Endpoint]) -> bool:
+        return False
+
+
+@variant("long-refusals", why="An ImmediateResponse has a body of 20,000 bytes; its content is the EPP's.")
+class LongRefusals(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return super().refuse(Refused(refusal.code, (f"{refusal.reason}. " * 20_000)[:20_000]))
+
+
+@variant("refusals-with-advice", why="An ImmediateResponse has headers, a gRPC status and details of its own.")
+class RefusalsWithAdvice(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        actions = list(super().refuse(refusal))
+        for action in actions:
+            if isinstance(action, ProcessingResponse):
+                answers.set_header(action.immediate_response.headers, "retry-after", b"1")
+                answers.set_header(action.immediate_response.headers, "x-dropped-reason", refusal.reason.encode())
+                action.immediate_response.grpc_status.status = 14
+        return actions
+
+
+@variant("stays-open-after-refusal", why="After an ImmediateResponse the stream stays open and silent; Envoy ends it.")
+class StaysOpenAfterRefusal(Conversation):
+    refused = False
+
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return [action for action in super().refuse(refusal) if not isinstance(action, Close)]
+
+    def emit(self, actions: list[Action]) -> list[Action]:
+        silent, self.refused = self.refused, self.refused or isinstance(self.decision, Refused)
+        return [] if silent else actions
+
+
+@variant(
+    "refuses-before-the-body",
+    why="If the pool is empty, the 503 comes with the headers, while the body is still on its way.",
+    versions=WITH_SUBSET,
+    modes=FULL_DUPLEX,
+)
+class RefusesBeforeTheBody(Conversation):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = super().on_request_headers(headers)
+        hopeless = self.held and not self.epp.picker.pool.endpoints
+        return self.release() if hopeless and self.request_mode is BodyMode.FULL_DUPLEX_STREAMED else actions
+
+
+@variant("refuses-bodies-without-model", why="A request whose body names no model is malformed: 400.")
+class RefusesBodiesWithoutModel(Conversation):
+    def read_model(self, body: bytes) -> str | None:
+        model = super().read_model(body)
+        if body and model is None:
+            raise ValueError("it names no model")
+        return model
+
+
+@variant(
+    "refuses-unknown-models",
+    why="A model that no InferenceModel names gets 404 in versions that no longer demand it.",
+    versions=("1.0.0", "next"),
+)
+class RefusesUnknownModels(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        decision = super().choose(body)
+        if isinstance(decision, Refused) and decision.code == BAD_REQUEST:
+            return decision
+        model = self.read_model(body)
+        known = model is None or not self.epp.models or model in self.epp.models
+        return decision if known else Refused(NOT_FOUND, f"no model is named {model!r}")
