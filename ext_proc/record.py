@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import itertools
 import time
 import types
@@ -104,6 +105,12 @@ class Message(Event):
     def truncated(self) -> bool:
         """True if `raw` is only the beginning of the message."""
         return self.size is not None and self.size != len(self.raw)
+
+
+def shortened(message: Message, keep: int) -> Message:
+    """`message` with only the first `keep` bytes kept, and the length and digest of the whole."""
+    digest = hashlib.sha256(message.raw).hexdigest()
+    return dataclasses.replace(message, raw=message.raw[:keep], size=len(message.raw), sha256=digest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,56 @@
+"""Which entries of a lane's log belong to an episode: its own exchanges, and what concerns all while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from conformance.episode import Episode
+from ext_proc.record import Entry, Message, Recorder, shortened
+
+LIMIT = 64 * 1024 * 1024
+"""Bytes of messages kept whole in one episode; later messages keep their beginning, length and digest."""
+
+KEPT = 512
+"""Bytes kept of a message beyond the limit."""
+
+
+class Capture:
+    """Collects an episode. `before` are entries that were true already: the pool, the load, the process."""
+
+    def __init__(self, recorder: Recorder, name: str, before: Iterable[Entry]) -> None:
+        self._recorder = recorder
+        self._prefix = f"{name}."
+        self._name = name
+        self._entries = list(before)
+        self._bytes = 0
+        self._count = 0
+        self._stop = recorder.listen(self._take)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def exchange(self) -> str:
+        """The id of the episode's next exchange."""
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def episode(self) -> Episode:
+        """What was collected until now."""
+        return Episode(id=self._name, entries=tuple(self._entries))
+
+    def _take(self, entry: Entry) -> None:
+        event = entry.event
+        if event.exchange is not None and not event.exchange.startswith(self._prefix):
+            return
+        if isinstance(event, Message):
+            self._bytes += len(event.raw)
+            if self._bytes > LIMIT and len(event.raw) > KEPT:
+                entry = Entry(entry.seq, entry.t, shortened(event, KEPT))
+        self._entries.append(entry)

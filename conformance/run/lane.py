@@ -1,0 +1,301 @@
+"""A lane: one target with its own pool, log and discovery, on which batches of work run one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from conformance.episode import Gauges, PoolState, ProcessStarted
+from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
+from conformance.run.capture import Capture
+from conformance.run.discovery import Channel, FixedEndpoints, WatchedFile
+from conformance.run.engine import LagMeter
+from conformance.run.kubernetes import KubernetesApi
+from conformance.run.limits import Throttle
+from conformance.run.pool import PoolController
+from conformance.run.replies import upstream_for
+from conformance.run.stimuli import Prepared, prepare
+from conformance.run.target import Target
+from conformance.scenario.schema import BodyMode, Exchange, Pool
+from conformance.targets.launch import fill
+from conformance.targets.profile import Profile
+from ext_proc.channel import Channel as Connections
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.record import Entry, ExchangeOpened, Recorder, StreamEnded
+from fake_kubernetes import Emulator
+from fake_modelserver import Fleet, ScrapeStarted
+from fake_proxy.exchange import Outcome, Pace, run_exchange
+
+WITHOUT_SUBSETS = ("0.2.0",)
+SETTLING = {"settling": True}
+"""Note of exchanges that are made while the pool settles: judged for how the stream behaves only."""
+
+
+class Lane:
+    """Use as an async context manager: entering starts the target and passes the gate."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        version: str,
+        values: dict[str, str],
+        *,
+        seed: int,
+        lag: LagMeter,
+        status: Callable[[str], None],
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.profile = profile
+        self.version = version
+        self.lag = lag
+        self.recorder = Recorder()
+        self.throttle = Throttle(profile.limits)
+        self.status = status
+        self._rng = random.Random(seed)
+        self._redact = redact
+        self._values = values
+        self._standing: dict[object, Entry] = {}
+        self._episodes = itertools.count(1)
+        self._settling = itertools.count(1)
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
+        self._fleet = Fleet(on_scrape=self._scraped)
+        self._emulator: Emulator | None = None
+        self.kubernetes: KubernetesApi | None = None
+        self.recorder.listen(self._remember)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Lane:
+        try:
+            await self._enter()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _enter(self) -> None:
+        await self._fleet.start()
+        values = {**self._values, "workdir": self._folder.name}
+        channel = await self._discovery(values)
+        self.pool = PoolController(self._fleet, channel, self.profile, self.recorder.emit)
+        self.pool.supports_subset = self.version not in WITHOUT_SUBSETS
+        self.target = Target(self.profile, self.version, values, emit=self.recorder.emit, redact=self._redact)
+        await self.pool.reset(self._first_pool())
+        await self.start_target()
+
+    async def start_target(self) -> None:
+        """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
+        self.status("starting the target" if self.profile.started_by_us else f"connecting to {self.profile.address}")
+        self.pool.probe = None
+        await self.target.start()
+        self.status("waiting for an endpoint")
+        await self._gate()
+        self.pool.probe = self.probe
+
+    async def restart_target(self) -> None:
+        """Stop it and start it again."""
+        self.pool.probe = None
+        await self.target.stop()
+        await self.start_target()
+
+    async def close(self) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file."""
+        if hasattr(self, "target"):
+            await self.target.stop()
+        if self._emulator is not None:
+            await self._emulator.stop()
+        await self._fleet.stop()
+        self._folder.cleanup()
+
+    async def _discovery(self, values: dict[str, str]) -> Channel:
+        discovery = self.profile.discovery
+        if discovery.file is not None:
+            path = Path(fill(discovery.file.path, values, "discovery.file.path"))
+            values["endpointsFile"] = str(path)
+            return WatchedFile(path, discovery.file)
+        if discovery.kubernetes is not None:
+            self._emulator = Emulator(namespaces=(discovery.kubernetes.namespace,))
+            await self._emulator.start()
+            path = self._emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
+            names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
+            values |= {"kubeconfig": str(path), **names}
+            self.kubernetes = KubernetesApi(self._emulator, discovery.kubernetes)
+            return self.kubernetes
+        return FixedEndpoints()
+
+    def _first_pool(self) -> Pool:
+        fixed = self.profile.discovery.fixed
+        if fixed is None:
+            return Pool()
+        names = "abcdefghijklmnopqrstuvwxyz"
+        if len(fixed.endpoints) > len(names):
+            raise UsageError(f"at most {len(names)} fixed endpoints", hint="name some of them only")
+        return Pool.model_validate({"pods": [{"name": names[i]} for i in range(len(fixed.endpoints))]})
+
+    # -- the gate ------------------------------------------------------------------------------------------------------
+
+    async def _gate(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.profile.timeouts.start
+        last: Outcome | None = None
+        while loop.time() < until:
+            if self.target.crashed:
+                raise await self.target.explain_end()
+            last = await self.ask(Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer))
+            if last.attempts:
+                return
+            if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
+                break
+            await asyncio.sleep(0.05)
+        if self.target.crashed:
+            raise await self.target.explain_end()
+        raise self._gate_error(last)
+
+    def _gate_error(self, last: Outcome | None) -> GateFailedError | TargetUnreachableError:
+        happened = describe(last)
+        output = self.target.output.strip()
+        text = f"the first plain request got no endpoint within {self.profile.timeouts.start:g} s: {happened}"
+        if output:
+            text += f"\nthe target's last output:\n{output}"
+        if self._emulator is not None:
+            asked = list(self._emulator.requests)[-15:]
+            text += "\nits last requests to the Kubernetes API:\n" + (
+                "\n".join(f"  {one.method} {one.path} {one.status}" for one in asked) or "  (none)"
+            )
+        return GateFailedError(text, hint=_gate_hint(self.profile, last))
+
+    # -- exchanges -----------------------------------------------------------------------------------------------------
+
+    async def ask(self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None) -> Outcome:
+        """One exchange beside the episodes."""
+        mode = self.profile.body_modes[0]
+        prepared = self.prepared(exchange, 0, mode)
+        return await self.carry_out(prepared, f"settle.{next(self._settling)}", note=note, deadline=deadline)
+
+    async def probe(self, subset: Sequence[str] | None) -> str | None:
+        """The first endpoint that is picked within `subset` now, or None."""
+        exchange = Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
+        outcome = await self.ask(exchange, SETTLING)
+        return outcome.attempts[0] if outcome.attempts else None
+
+    def prepared(self, exchange: Exchange, index: int, mode: BodyMode) -> Prepared:
+        """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
+        endpoints = self.pool.endpoints
+        everything = tuple(one for name, own in endpoints.items() if name != "nobody" for one in own)
+        return prepare(
+            exchange,
+            index=index,
+            mode=mode,
+            profile=self.profile,
+            endpoints=endpoints,
+            pool=everything,
+            rng=self._rng,
+        )
+
+    async def carry_out(
+        self,
+        prepared: Prepared,
+        exchange_id: str,
+        *,
+        note: Mapping[str, object] | None = None,
+        fresh_connection: bool = False,
+        deadline: float | None = None,
+    ) -> Outcome:
+        """Run one exchange within the target's limits; everything that happens is in the log."""
+        limit = deadline or self.profile.timeouts.answer
+        pace = Pace(
+            deadline=limit + prepared.reply.gap_seconds * (prepared.reply.events + 1),
+            lock_step=prepared.reply.lock_step,
+            echo_timeout=min(2.0, limit) + prepared.reply.gap_seconds,
+        )
+        async with self.throttle:
+            connections: Connections | None = None
+            try:
+                if fresh_connection:
+                    connections = await self.target.fresh_channel()
+                return await run_exchange(
+                    connections or self.target.channel,
+                    prepared.request,
+                    prepared.config,
+                    prepared.stimulus,
+                    upstream_for(prepared.reply, prepared.fail_first),
+                    self.recorder,
+                    exchange_id,
+                    pace=pace,
+                    note={**prepared.note, **(note or {})},
+                )
+            except ConnectFailed as problem:
+                return self._not_connected(exchange_id, prepared, problem)
+            finally:
+                if connections is not None:
+                    await connections.close()
+
+    def _not_connected(self, exchange_id: str, prepared: Prepared, problem: ConnectFailed) -> Outcome:
+        request = prepared.request
+        ended = StreamEnded(exchange=exchange_id, stream="", author=None, how="lost", message=str(problem))
+        self.recorder.emit(ExchangeOpened(exchange=exchange_id, method=request.method, path=request.path))
+        self.recorder.emit(ended)
+        return Outcome(
+            exchange=exchange_id,
+            status=None,
+            body=b"",
+            complete=False,
+            details="connect_failed",
+            attempts=(),
+            aborted=False,
+            expired="",
+            stream=ended,
+        )
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    def capture(self) -> Capture:
+        """A new episode, which begins with what is true now."""
+        return Capture(self.recorder, f"e{next(self._episodes)}", self._standing.values())
+
+    def _remember(self, entry: Entry) -> None:
+        match entry.event:
+            case PoolState(phase="effective"):
+                self._standing = {key: one for key, one in self._standing.items() if key != "pool"} | {"pool": entry}
+            case Gauges(pod=pod):
+                self._standing[f"gauges {pod}"] = entry
+            case ProcessStarted():
+                self._standing["process"] = entry
+
+    def _scraped(self, _: ScrapeStarted) -> None:
+        """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""
+
+
+def describe(outcome: Outcome | None) -> str:
+    """What an exchange came to, in words."""
+    if outcome is None:
+        return "nothing was sent"
+    if outcome.expired:
+        return f"no {outcome.expired} came"
+    if outcome.attempts:
+        return f"it picked {outcome.attempts[0]}"
+    ended = outcome.stream
+    if ended is not None and ended.how == "status":
+        return f"the stream ended with gRPC status {ended.status} {ended.message!r}"
+    if ended is not None and ended.how in ("malformed", "lost", "refused"):
+        return f"the stream was {ended.how}: {ended.message}"
+    return f"the client got HTTP {outcome.status} ({outcome.details})"
+
+
+def _gate_hint(profile: Profile, last: Outcome | None) -> str:
+    if last is not None and last.stream is not None and last.stream.how == "status" and last.stream.status == 12:
+        return "the server has no ext_proc service there: is this the right port?"
+    if last is not None and last.expired:
+        return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
+    if profile.discovery.fixed is not None:
+        return "does it know the endpoints given with --endpoints, in this form?"
+    if profile.discovery.file is not None:
+        return "does it read the endpoints file, and in this format?"
+    return "does it watch the pool's namespace and name, and does it serve the model in requests.model?"

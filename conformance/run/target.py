@@ -1,0 +1,172 @@
+"""The target while it runs: started if it is ours, reached, found ready, watched, restarted, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from conformance.episode import ProcessExited, ProcessStarted
+from conformance.errors import TargetUnreachableError
+from conformance.targets.launch import Launch, launch
+from conformance.targets.process import TargetProcess, exited_early, start_process
+from conformance.targets.profile import Profile, Tls
+from ext_proc.channel import Channel, dial
+from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
+from ext_proc.http2.tls import ClientTls
+from ext_proc.record import Event
+
+RETRY = 0.05
+"""Seconds between attempts to reach a target that is starting."""
+
+
+class Target:
+    """One system under test. `emit` gets process events, `on_crash` is called when it ends by itself."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        version: str,
+        values: Mapping[str, str],
+        *,
+        emit: Callable[[Event], object],
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.profile = profile
+        self.version = version
+        self.crashed = False
+        """True from the moment it ended by itself until it is started again."""
+        self.starts = 0
+        self._values = values
+        self._emit = emit
+        self._redact = redact
+        self._launch: Launch | None = None
+        self._process: TargetProcess | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._channel: Channel | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line it was started with; empty if it was not started by us."""
+        return self._launch.command if self._launch else ()
+
+    @property
+    def address(self) -> str:
+        """host:port of its ext_proc service."""
+        return self._launch.address if self._launch else self.profile.address
+
+    @property
+    def channel(self) -> Channel:
+        """Connections to it."""
+        if self._channel is None:
+            raise TargetUnreachableError("the target is not running")
+        return self._channel
+
+    @property
+    def output(self) -> str:
+        """The last lines of its output."""
+        return self._process.tail() if self._process else ""
+
+    async def start(self) -> None:
+        """Start it if it is ours, and connect. Raises `TargetUnreachableError` or `UsageError`."""
+        self._launch = launch(self.profile, self.version, self._values)
+        self.crashed = False
+        self.starts += 1
+        if self._launch.command:
+            folder = self.profile.start.workdir
+            self._process = await start_process(
+                self._launch.command,
+                env=self._launch.env,
+                cwd=Path(folder) if folder else None,
+                redact=self._redact,
+            )
+            self._emit(ProcessStarted(pid=self._process.pid, command=tuple(map(self._redact, self._launch.command))))
+            self._watcher = asyncio.create_task(self._watch(self._process))
+        self._channel = await self._connect()
+
+    async def stop(self) -> None:
+        """Disconnect, and stop it if it is ours. Idempotent."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            running = self._process.running
+            code = await self._process.stop(self.profile.timeouts.stop)
+            if running:
+                self._emit(ProcessExited(pid=self._process.pid, code=code, asked=True))
+            self._process = None
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+            self._watcher = None
+
+    async def fresh_channel(self) -> Channel:
+        """A connection of its own, which the caller closes."""
+        return await self._dial(connections=1)
+
+    async def health_channel(self) -> Channel:
+        """A connection to where health is served, which the caller closes."""
+        address = self._launch.health_address if self._launch else None
+        if address is None:
+            return await self._dial(connections=1)
+        return await dial(address, timeout=self.profile.timeouts.answer)
+
+    async def explain_end(self) -> TargetUnreachableError:
+        """Why a target of ours that is not running any more ended, in words."""
+        assert self._process is not None
+        return await exited_early(self._process)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> Channel:
+        """Connect; while a target of ours is starting, refusals and silence are waited out."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.profile.timeouts.start
+        while True:
+            try:
+                return await self._dial(connections=self.profile.connect.connections)
+            except ConnectFailed as problem:
+                if self._process is not None and not self._process.running:
+                    raise await exited_early(self._process) from problem
+                starting = self._process is not None and isinstance(problem, ConnectionRefused | ConnectTimedOut)
+                if not starting:
+                    raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
+                if loop.time() >= until:
+                    raise TargetUnreachableError(
+                        f"{problem.where}: nothing listens after {self.profile.timeouts.start:g} s; "
+                        f"the target's last output:\n{self.output.strip() or '(none)'}",
+                        hint="check the address it listens on, or raise timeouts.start",
+                    ) from problem
+                await asyncio.sleep(RETRY)
+
+    async def _dial(self, *, connections: int) -> Channel:
+        connect = self.profile.connect
+        return await dial(
+            self.address,
+            tls=client_tls(self.profile.tls),
+            authority=connect.authority,
+            metadata=[(name.lower().encode(), value.encode()) for name, value in connect.metadata.items()],
+            connections=connections,
+            timeout=min(5.0, self.profile.timeouts.answer),
+        )
+
+    async def _watch(self, process: TargetProcess) -> None:
+        code = await asyncio.shield(process.exited)
+        if not process.asked_to_stop:
+            self.crashed = True
+            self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=process.tail()))
+
+
+def client_tls(settings: Tls) -> ClientTls | None:
+    """How we speak TLS to the target; None for plaintext."""
+    if settings.mode == "plaintext":
+        return None
+    return ClientTls(
+        verify=settings.mode == "verified",
+        ca=Path(settings.ca) if settings.ca else None,
+        certificate=Path(settings.cert) if settings.cert else None,
+        key=Path(settings.key) if settings.key else None,
+        server_name=settings.server_name,
+    )
