@@ -111,7 +111,7 @@ class Emulator:
 
         True means: for each of `kinds` (default: the kind of the change) every open watch has been sent all that it
         should see up to `resource_version`, and the kernel has taken it; where no watch is open, a list at least that
-        new was answered instead. With nobody following a kind it is never delivered.
+        new was answered since the last watch opened. With nobody following a kind it is never delivered.
         """
         return await self._watches.delivered(resource_version, timeout, kinds)
 

@@ -284,7 +284,7 @@ def _body(request: HttpRequest) -> Object:
             415,
             "UnsupportedMediaType",
             f"request bodies are read as application/json here, and this one is {content_type};"
-            " for Go clients set rest.Config.ContentType",
+            " with kubectl use `apply -f`, in Go set rest.Config.ContentType",
         )
     body = _parse(request.body)
     if not isinstance(body, dict):

@@ -63,12 +63,17 @@ class HttpServer:
     """A listener for one address and port. It can be closed and opened again on the same port."""
 
     def __init__(self, handler: Handler, *, host: str, port: int) -> None:
-        self._handler = handler
+        self.handler = handler
+        self.port = port
+        self.connections: set[_Connection] = set()
         self._host = host
         self._claim: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        self._connections: set[_Connection] = set()
-        self.port = port
+
+    @property
+    def listening(self) -> bool:
+        """Whether it is open."""
+        return self._server is not None
 
     async def open(self) -> None:
         """Listen. Raises OSError if the port is taken."""
@@ -83,7 +88,7 @@ class HttpServer:
         listener = self._bind(self.port)
         self.port = listener.getsockname()[1]
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self._handler, self._connections), sock=listener)
+        self._server = await loop.create_server(lambda: _Connection(self), sock=listener)
 
     async def close(self) -> None:
         """Stop listening and cut every connection; the port stays claimed until `release`."""
@@ -91,7 +96,7 @@ class HttpServer:
             return
         server, self._server = self._server, None
         server.close()
-        tasks = [connection.abort() for connection in tuple(self._connections)]
+        tasks = [connection.abort() for connection in tuple(self.connections)]
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.wait_closed()
 
@@ -117,9 +122,8 @@ class HttpServer:
 class _Connection(asyncio.Protocol):
     """One client connection: httptools' callbacks collect requests, one task answers them in order."""
 
-    def __init__(self, handler: Handler, connections: set[_Connection]) -> None:
-        self._handler = handler
-        self._connections = connections
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
@@ -136,12 +140,15 @@ class _Connection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self._server.listening:  # accepted in the instant before the server was closed
+            transport.abort()
+            return
         self._transport = transport
-        self._connections.add(self)
+        self._server.connections.add(self)
         self._task = asyncio.get_running_loop().create_task(self._answer_all())
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        self._connections.discard(self)
+        self._server.connections.discard(self)
         self._writable.set()
         if self._task is not None:
             self._task.cancel()
@@ -181,6 +188,8 @@ class _Connection(asyncio.Protocol):
             self._refuse(413, f"the request body is longer than {MAX_BODY} bytes")
 
     def on_message_complete(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
         path, _, query = self._url.partition(b"?")
         request = HttpRequest(
             method=self._parser.get_method().decode("ascii"),
@@ -222,7 +231,7 @@ class _Connection(asyncio.Protocol):
                     self._arrived.clear()
                     await self._arrived.wait()
                 request, keep, version = self._waiting.popleft()
-                answer = await self._handler(request)
+                answer = await self._server.handler(request)
                 if isinstance(answer.body, Stream):
                     keep = keep and version == "1.1"
                     await self._answer_with_stream(answer, answer.body, keep=keep, chunked=version == "1.1")

@@ -89,9 +89,9 @@ class Store:
     def put(self, obj: Object) -> Change:
         """Create the object, or replace the one of its kind, namespace and name.
 
-        uid, creationTimestamp and generation are kept or filled in, resourceVersion is set. An object equal to the
-        stored one makes no change, and the earlier change is returned. Raises KubernetesEmulatorError for a kind that
-        is not served or an object without a name.
+        uid, creationTimestamp and generation are kept or filled in, resourceVersion is set; all else is as `obj` says,
+        deletionTimestamp too. An object equal to the stored one makes no change, and the earlier change is returned.
+        Raises KubernetesEmulatorError for a kind that is not served or an object without a name.
         """
         kind = self.catalogue.of(obj)
         obj = json.loads(json.dumps(obj))

@@ -84,6 +84,11 @@ class Watches:
         self.signal.notify()
         return len(self.open)
 
+    def opened(self, watch: Watch) -> None:
+        """Note that a watch is open; from here on it counts, and no longer the list that its client began with."""
+        self.open.add(watch)
+        self._listed.pop(watch.record.kind, None)
+
     def listed(self, kind: Kind, resource_version: int) -> None:
         """Note that a list of `kind` at this resource version was answered."""
         self._listed[kind] = max(resource_version, self._listed.get(kind, 0))
@@ -139,8 +144,7 @@ class Watch:
 
     async def run(self, send: Send) -> None:
         """Send events until the time is over or the history gone; raise ConnectionAbortedError to have it cut."""
-        self._watches.open.add(self)
-        self.record.ended = ""
+        self._watches.opened(self)
         try:
             ending: Ending = "disconnected"
             ending = await self._follow(send)
