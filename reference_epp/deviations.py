@@ -25,6 +25,14 @@ FULL_DUPLEX: tuple[Mode, ...] = ("full-duplex",)
 BUFFERED: tuple[Mode, ...] = ("buffered",)
 STREAMED: tuple[Mode, ...] = ("streamed",)
 
+SILENT = {"ENV-16": "the stream falls silent"}
+ENDED = {"ENV-16": "the stream ends where an answer is due"}
+DEAD = {"ENV-27": "the process is gone"}
+NOT_STEERED = {
+    "EPP-DEST-01": "such a request goes on without the header",
+    "EPP-DEST-02": "such a request goes on without the metadata",
+}
+
 C = TypeVar("C", bound=type)
 
 
@@ -139,7 +147,7 @@ def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
 
 
 def describe_all(what: str) -> list[dict[str, Any]]:
-    """All `faults` or all `variants` as JSON objects, in the order of their declaration."""
+    """All `faults` or all `variants` as JSON objects, sorted by module and place."""
     load()
     if what == "faults":
         return [

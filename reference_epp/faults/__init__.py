@@ -1,6 +1,6 @@
 """Named faults, by section: each is the correct EPP with one rule broken. Importing this package declares them all."""
 
-from reference_epp.faults import (  # the order in which they are listed
+from reference_epp.faults import (
     bodies,
     destination,
     errors,

@@ -115,9 +115,10 @@ class BinaryBodiesDecoded(OtherBytes):
 
 @fault(
     "big-numbers-rounded",
-    breaks="ENV-09",
+    breaks="EPP-TRN-05",
     why="JSON request bodies are written anew with all numbers as floating point, so that big ones lose digits.",
     modes=FULL_DUPLEX,
+    effect="warn",
 )
 class BigNumbersRounded(OtherBytes):
     def change(self, body: bytes) -> bytes:
@@ -142,7 +143,7 @@ class UnknownJsonFieldsDropped(OtherBytes):
 
 @fault(
     "json-field-added",
-    breaks="ENV-09",
+    breaks="EPP-TRN-05",
     why="A field that nobody asked for is added to JSON request bodies.",
     modes=FULL_DUPLEX,
     effect="warn",

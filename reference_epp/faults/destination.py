@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import Action, BodyMode, Conversation
-from reference_epp.deviations import ALL, BUFFERED, WITH_LISTS, fault
+from reference_epp.deviations import BUFFERED, NOT_STEERED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Decision, Picked, Picker, Request
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 STRANGER = "192.0.2.1:8000"
 """An endpoint of no pool: 192.0.2.0/24 is set aside for documentation."""
-
-NOT_STEERED = {
-    "EPP-DEST-01": "such a request goes on without the header",
-    "EPP-DEST-02": "such a request goes on without the metadata",
-}
 
 # -- header and metadata are there
 
@@ -96,7 +91,12 @@ class MetadataAsList(Conversation):
             values.add().string_value = endpoint
 
 
-@fault("metadata-flat", breaks="EPP-DEST-03", why="The metadata entry is at the top, not inside a namespace.")
+@fault(
+    "metadata-flat",
+    breaks="EPP-DEST-03",
+    why="The metadata entry is at the top, not inside a namespace.",
+    also={"ENV-14": "what stands at the top is no struct"},
+)
 class MetadataFlat(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
         metadata.fields[DESTINATION].string_value = self.destination(decision)
@@ -218,6 +218,7 @@ class ClientHeaderWins(Conversation):
     "removed-endpoint-kept",
     breaks="EPP-DEST-06",
     why="Endpoints that have left the pool are picked, even before those that are in it.",
+    versions=WITH_SUBSET,
 )
 class RemovedEndpointKept(Picker):
     seen: dict[Endpoint, None]
@@ -250,6 +251,7 @@ class StrangerInList(Conversation):
     breaks="EPP-DEST-06",
     why="Every twentieth request is sent to an endpoint that is not in the pool.",
     also={"EPP-SUB-01": "it is in no subset either"},
+    versions=WITH_SUBSET,
 )
 class StrangerSometimes(Conversation):
     def destination(self, decision: Picked) -> str:
@@ -288,6 +290,7 @@ class OtherPathsUnsteered(Conversation):
     "non-json-unanswered",
     breaks="EPP-DEST-07",
     why="A request whose body is not JSON is never answered.",
+    also=SILENT,
 )
 class NonJsonUnanswered(Conversation):
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
@@ -300,7 +303,7 @@ class NonJsonUnanswered(Conversation):
     "destination-changes-later",
     breaks="EPP-DEST-08",
     why="The answer to the response's headers says another destination than the one that the request went to.",
-    versions=ALL,
+    effect="warn",
 )
 class DestinationChangesLater(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -318,6 +321,7 @@ class DestinationChangesLater(Conversation):
         "EPP-SUB-01": "the earlier pick may be outside this request's subset",
         "EPP-DEST-06": "the earlier pick may have left the pool",
     },
+    effect="warn",
 )
 class PreviousDestination(Conversation):
     previous: ClassVar[dict[int, Picked]] = {}

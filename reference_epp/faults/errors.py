@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp.conversation import BAD_REQUEST, Action, Close, Conversation
-from reference_epp.deviations import FULL_DUPLEX, WITH_MODELS, WITH_SUBSET, fault
-from reference_epp.faults.destination import NOT_STEERED, STRANGER
+from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.faults.destination import STRANGER
 from reference_epp.names import FALLBACK
 from reference_epp.picker import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Picker, Refused, Request
 
@@ -75,6 +75,7 @@ class EmptyPool429ForSheddable(Picker):
     "empty-pool-unanswered",
     breaks="EPP-ERR-02",
     why="A request is never answered if there is no ready endpoint.",
+    also=SILENT,
     versions=WITH_SUBSET,
 )
 class EmptyPoolUnanswered(Conversation):
@@ -114,7 +115,13 @@ class ShedAs503(ShedCode):
     code = SERVICE_UNAVAILABLE
 
 
-@fault("shed-as-500", breaks="EPP-ERR-03", why="A dropped request gets 500 instead of 429.", versions=WITH_SUBSET)
+@fault(
+    "shed-as-500",
+    breaks="EPP-ERR-03",
+    why="A dropped request gets 500 instead of 429.",
+    also={"EPP-SUB-13": "a subset under load gets it too"},
+    versions=WITH_SUBSET,
+)
 class ShedAs500(ShedCode):
     code = 500
 
@@ -127,11 +134,11 @@ class ShedAs500(ShedCode):
     breaks="EPP-ERR-04",
     why="A request without an endpoint gets a gRPC error instead of an ImmediateResponse.",
     also={
-        "ENV-16": "the stream is dropped instead of answered",
         "EPP-ERR-02": "there is no 503",
         "EPP-ERR-03": "there is no 429",
         "EPP-SUB-02": "there is no 503",
         "EPP-SUB-03": "there is no 503",
+        "EPP-SUB-06": "there is no 503",
     },
     versions=WITH_SUBSET,
 )
@@ -146,6 +153,8 @@ class RefusalAsGrpcStatus(Conversation):
     "refusal-with-destination",
     breaks="EPP-ERR-05",
     why="The ImmediateResponse to a malformed request carries a destination in its metadata.",
+    versions=WITH_SUBSET,
+    effect="warn",
 )
 class RefusalWithDestination(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
@@ -238,6 +247,18 @@ class UnknownModelAccepted(Conversation):
 class UnknownModel400(Conversation):
     def unknown_model(self, model: str) -> Decision:
         return Refused(BAD_REQUEST, f"unknown model {model!r}")
+
+
+@fault(
+    "bodyless-needs-a-model",
+    breaks="EPP-MODEL-02",
+    why="A request without a body gets 404, because no InferenceModel has the empty name.",
+    versions=WITH_MODELS,
+    effect="warn",
+)
+class BodylessNeedsAModel(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        return super().choose(body) if self.body else self.unknown_model("")
 
 
 class OtherFallback(Conversation):

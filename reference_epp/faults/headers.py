@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference_epp import answers
 from reference_epp.conversation import Action, Conversation
-from reference_epp.deviations import FULL_DUPLEX, fault
+from reference_epp.deviations import ENDED, FULL_DUPLEX, fault
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Picked
 
@@ -32,6 +32,7 @@ class OtherOption(Conversation):
     "value-for-raw-value",
     breaks="ENV-11",
     why="The header's value is in `value`, which Envoy drops, instead of `raw_value`.",
+    also={"EPP-DEST-01": "to Envoy the header is empty"},
 )
 class ValueForRawValue(OtherOption):
     def change(self, option: HeaderValueOption) -> None:
@@ -126,7 +127,7 @@ class NamespaceIsNoStruct(Conversation):
 
 @fault(
     "metadata-on-the-body-answer",
-    breaks="ENV-14",
+    breaks="EPP-DEST-08",
     why="In full duplex the metadata is on the answer to the body, after the one that lets the request go.",
     modes=FULL_DUPLEX,
     effect="warn",
@@ -176,6 +177,8 @@ class InputRaises(Conversation):
     "non-utf8-header-is-an-error",
     breaks="ENV-26",
     why="A header value that is no UTF-8 ends the stream with a gRPC error.",
+    also=ENDED,
+    effect="warn",
 )
 class NonUtf8HeaderIsAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -183,7 +186,13 @@ class NonUtf8HeaderIsAnError(InputRaises):
             entry.raw_value.decode("utf-8")
 
 
-@fault("attributes-are-an-error", breaks="ENV-26", why="A message with attributes ends the stream with a gRPC error.")
+@fault(
+    "attributes-are-an-error",
+    breaks="ENV-26",
+    why="A message with attributes ends the stream with a gRPC error.",
+    also=ENDED,
+    effect="warn",
+)
 class AttributesAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
         if message.attributes:
@@ -194,6 +203,8 @@ class AttributesAreAnError(InputRaises):
     "many-headers-are-an-error",
     breaks="ENV-26",
     why="A request with more than 64 headers ends the stream with a gRPC error.",
+    also=ENDED,
+    effect="warn",
 )
 class ManyHeadersAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
@@ -205,6 +216,8 @@ class ManyHeadersAreAnError(InputRaises):
     "authority-rewritten",
     breaks="ENV-26",
     why="The request's authority is set to the picked endpoint, which Envoy ignores or refuses.",
+    also={"EPP-TRN-03": "the request line is not the client's any more"},
+    effect="warn",
 )
 class AuthorityRewritten(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import grpc
 
-from reference_epp.deviations import NEXT, fault, part_of
+from reference_epp.deviations import ENDED, NEXT, fault, part_of
 from reference_epp.health import NOT_SERVING, SERVING, Health
 from reference_epp.names import EXT_PROC_SERVICE, LIVENESS, READINESS
 from reference_epp.service import Service
@@ -81,7 +81,9 @@ class ServiceUnhealthyWithEmptyPool(Health):
     "ready-but-unavailable",
     breaks="EPP-HLTH-06",
     why="The first stream after a readiness check that said SERVING is refused with a gRPC error.",
+    also=ENDED,
     versions=NEXT,
+    effect="warn",
 )
 class ReadyButUnavailable(Health):
     owed: ClassVar[list[bool]] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reference_epp import answers
 from reference_epp.conversation import Action, BodyMode, Close, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_SERVED, fault
+from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SERVED, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.names import SERVED
 from reference_epp.picker import Picked, Refused
@@ -26,6 +26,7 @@ INTERNAL = 13
     "early-response-unanswered",
     breaks="ENV-23",
     why="Response headers that come before the request was answered get no answer.",
+    also=SILENT,
 )
 class EarlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -36,6 +37,7 @@ class EarlyResponseUnanswered(Conversation):
     "early-response-is-an-error",
     breaks="ENV-23",
     why="Response headers that come before the request was answered end the stream with a gRPC error.",
+    also=ENDED,
 )
 class EarlyResponseIsAnError(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -59,14 +61,6 @@ class StatusOverwritten(OtherResponseHeaders):
     pass
 
 
-@fault("response-content-type-removed", breaks="ENV-24", why="The response loses its content-type.")
-class ResponseContentTypeRemoved(Conversation):
-    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        answer, common = answers.headers_answer("response")
-        common.header_mutation.remove_headers.append("content-type")
-        return [answer]
-
-
 @fault(
     "upstream-errors-replaced",
     breaks="ENV-24",
@@ -82,6 +76,7 @@ class HoldsBack(Conversation):
     """Holds response bodies of event streams back."""
 
     held_response: list[bytes]
+    holds = False
 
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         types = [
@@ -94,8 +89,6 @@ class HoldsBack(Conversation):
     def holds_back(self, content_type: bytes) -> bool:
         """True if a body of this type is held back until its end."""
         return content_type.lower().startswith(b"text/event-stream")
-
-    holds = False
 
     def on_response_body(self, body: HttpBody) -> Iterable[Action]:
         if not self.holds or self.response_mode not in (BodyMode.FULL_DUPLEX_STREAMED, None):
@@ -157,6 +150,7 @@ class LooksAtServed(Conversation):
     "odd-served-is-fatal",
     breaks="EPP-SRVD-01",
     why="A served endpoint that is no string ends the process.",
+    also=DEAD,
     versions=WITH_SERVED,
 )
 class OddServedIsFatal(LooksAtServed):
@@ -169,6 +163,7 @@ class OddServedIsFatal(LooksAtServed):
     "unknown-served-unanswered",
     breaks="EPP-SRVD-01",
     why="A response served by an endpoint that is not in the pool is never answered.",
+    also=SILENT,
     versions=WITH_SERVED,
 )
 class UnknownServedUnanswered(LooksAtServed):
@@ -184,6 +179,7 @@ class UnknownServedUnanswered(LooksAtServed):
     "other-served-is-an-error",
     breaks="EPP-SRVD-01",
     why="A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
+    also=ENDED,
     versions=WITH_SERVED,
 )
 class OtherServedIsAnError(LooksAtServed):

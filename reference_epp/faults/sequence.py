@@ -10,7 +10,7 @@ from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.answers import Direction
 from reference_epp.conversation import Action, BodyMode, Conversation
-from reference_epp.deviations import BUFFERED, FULL_DUPLEX, STREAMED, fault
+from reference_epp.deviations import BUFFERED, FULL_DUPLEX, SILENT, STREAMED, fault
 from reference_epp.picker import Picked
 
 if TYPE_CHECKING:
@@ -56,12 +56,23 @@ class BufferedBodyAnsweredTwice(Conversation):
     "only-the-last-chunk-answered",
     breaks="ENV-02",
     why="In STREAMED mode only the last chunk of a request's body is answered.",
+    also=SILENT,
     modes=STREAMED,
 )
 class OnlyTheLastChunkAnswered(Conversation):
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
         actions = super().on_request_body(body)
         return [] if self.request_mode is BodyMode.STREAMED and not body.end_of_stream else actions
+
+
+@fault(
+    "response-headers-answered-twice",
+    breaks="ENV-02",
+    why="The headers of a response are answered twice.",
+)
+class ResponseHeadersAnsweredTwice(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [*super().on_response_headers(headers), *super().on_response_headers(headers)]
 
 
 # -- headers, body, trailers
@@ -83,12 +94,13 @@ class BodyAnsweredBeforeHeaders(Conversation):
     "trailers-answered-first",
     breaks="ENV-03",
     why="The answer to the request's trailers comes before those to its headers and body.",
+    also={"ENV-06": "the body is not complete before the trailers are answered"},
     modes=FULL_DUPLEX,
 )
 class TrailersAnsweredFirst(Conversation):
     def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
         actions = list(super().on_request_trailers(trailers))
-        return actions[::-1] if isinstance(self.decision, Picked) else actions
+        return [actions[-1], *actions[:-1]] if isinstance(self.decision, Picked) else actions
 
 
 # -- full duplex gives the body back
@@ -250,6 +262,7 @@ class EndOfStreamTooEarly(OtherEnd):
     "request-trailers-unanswered",
     breaks="ENV-06",
     why="Request trailers let the request go, but get no answer.",
+    also=SILENT,
 )
 class RequestTrailersUnanswered(Conversation):
     def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
@@ -257,7 +270,12 @@ class RequestTrailersUnanswered(Conversation):
         return actions[:-1] if isinstance(self.decision, Picked) else actions
 
 
-@fault("response-trailers-unanswered", breaks="ENV-06", why="Response trailers get no answer.")
+@fault(
+    "response-trailers-unanswered",
+    breaks="ENV-06",
+    why="Response trailers get no answer.",
+    also=SILENT,
+)
 class ResponseTrailersUnanswered(Conversation):
     def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
         return []
@@ -267,6 +285,7 @@ class ResponseTrailersUnanswered(Conversation):
     "trailers-do-not-end-the-body",
     breaks="ENV-06",
     why="Request trailers are ignored: a body that they end is never answered.",
+    also=SILENT,
     modes=FULL_DUPLEX,
 )
 class TrailersDoNotEndTheBody(Conversation):
@@ -281,7 +300,7 @@ class TrailersDoNotEndTheBody(Conversation):
     "header-only-request-unanswered",
     breaks="ENV-07",
     why="A request without a body is never answered: the code waits for a body.",
-    also={"EPP-DEST-07": "it gets no endpoint either"},
+    also=SILENT | {"EPP-DEST-07": "it gets no endpoint either"},
 )
 class HeaderOnlyRequestUnanswered(Conversation):
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -292,6 +311,7 @@ class HeaderOnlyRequestUnanswered(Conversation):
     "header-only-response-unanswered",
     breaks="ENV-07",
     why="The headers of a response without a body get no answer.",
+    also=SILENT,
 )
 class HeaderOnlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from reference_epp.conversation import Action, Close, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_SUBSET, fault
+from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault
 from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.subset import Subset
@@ -25,6 +25,7 @@ FAILED_PRECONDITION = 9
     "protocol-config-required",
     breaks="ENV-19",
     why="A stream whose first message has no `protocol_config` is closed with a gRPC error.",
+    also=ENDED,
 )
 class ProtocolConfigRequired(Conversation):
     def configure(self, message: ProcessingRequest) -> Close | None:
@@ -37,6 +38,7 @@ class ProtocolConfigRequired(Conversation):
     "bodies-without-waiting-refused",
     breaks="ENV-19",
     why="A stream is closed with a gRPC error if the data plane sends bodies without waiting for the headers' answer.",
+    also=ENDED,
 )
 class BodiesWithoutWaitingRefused(Conversation):
     def configure(self, message: ProcessingRequest) -> Close | None:
@@ -93,6 +95,7 @@ class SharedSubset(Conversation):
     breaks="ENV-21",
     why="Decisions are kept by x-request-id, so that a request with the id of another gets that one's endpoint.",
     also={"EPP-SUB-01": "the pick may be outside the request's own subset"},
+    versions=WITH_SUBSET,
 )
 class StateByRequestId(Conversation):
     decisions: ClassVar[dict[bytes, Picked]] = {}
@@ -109,6 +112,7 @@ class StateByRequestId(Conversation):
     "one-stream-at-a-time",
     breaks="ENV-21",
     why="A stream is answered only when the one before it has ended.",
+    also=SILENT,
 )
 class OneStreamAtATime(Service):
     lock: ClassVar[asyncio.Lock] = asyncio.Lock()
@@ -125,6 +129,7 @@ class OneStreamAtATime(Service):
     "dies-when-aborted",
     breaks="ENV-22",
     why="The process ends when a stream is reset before its request was answered.",
+    also=DEAD,
 )
 class DiesWhenAborted(Conversation):
     def finished(self) -> None:
@@ -137,6 +142,7 @@ class DiesWhenAborted(Conversation):
     "deaf-when-aborted",
     breaks="ENV-22",
     why="After a stream was reset before its request was answered, the next request is never answered.",
+    also=SILENT,
 )
 class DeafWhenAborted(Conversation):
     owed: ClassVar[list[bool]] = []
@@ -204,6 +210,7 @@ class LargeBodiesRefused(RefusesBodies):
     "content-length-required",
     breaks="EPP-STRM-03",
     why="A request with a body is answered only if its headers say how long the body is.",
+    also=SILENT,
     versions=NEXT,
     modes=FULL_DUPLEX,
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Action, Conversation
-from reference_epp.deviations import WITH_LISTS, WITH_SUBSET, fault
+from reference_epp.deviations import ENDED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
 from reference_epp.names import SUBSET
-from reference_epp.picker import Decision, Picker, Refused, Request
+from reference_epp.picker import SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def hint(metadata: Metadata, namespace: str) -> Value | None:
     if namespace not in metadata.filter_metadata:
         return None
     fields = metadata.filter_metadata[namespace].fields
-    return fields[SUBSET] if SUBSET in fields else None
+    return fields[SUBSET] if SUBSET in fields else None  # noqa: SIM401  # `get` of a protobuf map makes the entry
 
 
 def odd(value: Value | None) -> bool:
@@ -92,7 +92,10 @@ class BetterEndpointOutsideWins(Picker):
     "none-eligible-means-all",
     breaks="EPP-SUB-02",
     why="If no endpoint of the subset is eligible, the whole pool is.",
-    also={"EPP-SUB-01": "the pick is outside the subset"},
+    also={
+        "EPP-SUB-01": "the pick is outside the subset",
+        "EPP-SUB-06": "so it is when only the port is wrong",
+    },
     versions=WITH_SUBSET,
 )
 class NoneEligibleMeansAll(Picker):
@@ -114,6 +117,7 @@ class NoneEligibleCode(Picker):
     "none-eligible-500",
     breaks="EPP-SUB-02",
     why="500 instead of 503 if no endpoint of the subset is eligible.",
+    also={"EPP-SUB-06": "so it is when only the port is wrong"},
     versions=WITH_SUBSET,
 )
 class NoneEligible500(NoneEligibleCode):
@@ -124,6 +128,7 @@ class NoneEligible500(NoneEligibleCode):
     "none-eligible-429",
     breaks="EPP-SUB-02",
     why="429 instead of 503 if no endpoint of the subset is eligible: every failure to pick counts as overload.",
+    also={"EPP-SUB-06": "so it is when only the port is wrong"},
     versions=WITH_SUBSET,
 )
 class NoneEligible429(NoneEligibleCode):
@@ -143,6 +148,33 @@ class EmptySubsetMeansAll(Conversation):
         empty = value is not None and value.WhichOneof("kind") == "list_value" and not value.list_value.values
         if not empty:
             super().read_metadata(kind, metadata)
+
+
+@fault(
+    "none-eligible-unanswered",
+    breaks="EPP-SUB-02",
+    why="A request is never answered if no endpoint of its subset is eligible: it waits for one to appear.",
+    also=SILENT | {"EPP-SUB-06": "so it is when only the port is wrong"},
+    versions=WITH_SUBSET,
+)
+class NoneEligibleUnanswered(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        waits = refusal.code == SERVICE_UNAVAILABLE and self.subset and self.epp.picker.pool.endpoints
+        return [] if waits else super().refuse(refusal)
+
+
+@fault(
+    "saturated-subset-opens",
+    breaks="EPP-SUB-13",
+    why="A sheddable request whose subset is saturated gets an endpoint outside it.",
+    also={"EPP-SUB-01": "the pick is outside the subset"},
+    versions=WITH_SUBSET,
+    effect="warn",
+)
+class SaturatedSubsetOpens(Picker):
+    def shed(self, request: Request) -> Decision:
+        outside = [endpoint for endpoint in self.pool.endpoints if endpoint not in (request.subset or ())]
+        return Picked((outside[0],)) if request.subset and outside else super().shed(request)
 
 
 # -- no hint
@@ -249,9 +281,9 @@ class SubsetIgnoredForBodyless(Conversation):
     "subset-of-the-last-message-counts",
     breaks="EPP-SUB-09",
     why="Each message of the request overwrites what earlier ones said, so that a hint on the headers alone is lost.",
-    also={"EPP-SUB-01": "the pick is outside the subset"},
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
+    effect="warn",
 )
 class SubsetOfTheLastMessageCounts(Conversation):
     def read_metadata(self, kind: str, metadata: Metadata) -> None:
@@ -265,8 +297,9 @@ class SubsetOfTheLastMessageCounts(Conversation):
 
 @fault(
     "odd-subset-is-fatal",
-    breaks="EPP-SUB-10",
+    breaks="ENV-27",
     why="A hint that is no list of strings ends the process.",
+    also={"EPP-SUB-10": "it is an odd hint that does it"},
     versions=WITH_SUBSET,
 )
 class OddSubsetIsFatal(Conversation):
@@ -280,6 +313,7 @@ class OddSubsetIsFatal(Conversation):
     "odd-subset-unanswered",
     breaks="EPP-SUB-10",
     why="A request with a hint that is no list of strings is never answered.",
+    also=SILENT,
     versions=WITH_SUBSET,
 )
 class OddSubsetUnanswered(Conversation):
@@ -321,7 +355,9 @@ class HintRaises(Conversation):
     "malformed-member-is-an-error",
     breaks="EPP-SUB-11",
     why="A member of the subset that is no `ip:port` ends the stream with a gRPC error.",
+    also=ENDED,
     versions=WITH_SUBSET,
+    effect="warn",
 )
 class MalformedMemberIsAnError(HintRaises):
     def inspect(self, items: list[str]) -> None:
@@ -334,7 +370,9 @@ class MalformedMemberIsAnError(HintRaises):
     "long-subset-is-an-error",
     breaks="EPP-SUB-11",
     why="A subset of more than 500 members ends the stream with a gRPC error.",
+    also=ENDED,
     versions=WITH_SUBSET,
+    effect="warn",
 )
 class LongSubsetIsAnError(HintRaises):
     def inspect(self, items: list[str]) -> None:

@@ -15,18 +15,25 @@ if TYPE_CHECKING:
     from reference_epp.conversation import Action
     from reference_epp.picker import Picked
 
-TRANSPARENCY = "ENV-26"
-"""The requirement that forbids setting other headers than one's own to new values."""
 
-
-@fault("authorization-removed", breaks=TRANSPARENCY, why="The client's authorization header is removed.")
+@fault(
+    "authorization-removed",
+    breaks="EPP-TRN-01",
+    why="The client's authorization header is removed.",
+    effect="warn",
+)
 class AuthorizationRemoved(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
         super().destination_header(common, decision)
         common.header_mutation.remove_headers.append("authorization")
 
 
-@fault("content-type-changed", breaks=TRANSPARENCY, why="The request's content-type is set to `text/plain`.")
+@fault(
+    "content-type-changed",
+    breaks="EPP-TRN-02",
+    why="The request's content-type is set to `text/plain`.",
+    effect="warn",
+)
 class ContentTypeChanged(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
         super().destination_header(common, decision)
@@ -34,7 +41,12 @@ class ContentTypeChanged(Conversation):
             answers.set_header(common.header_mutation, "content-type", b"text/plain")
 
 
-@fault("path-changed", breaks=TRANSPARENCY, why="The request's path gets a prefix.")
+@fault(
+    "path-changed",
+    breaks="EPP-TRN-03",
+    why="The request's path gets a prefix.",
+    effect="warn",
+)
 class PathChanged(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
         super().destination_header(common, decision)
@@ -43,8 +55,9 @@ class PathChanged(Conversation):
 
 @fault(
     "duplicate-headers-dropped",
-    breaks=TRANSPARENCY,
+    breaks="EPP-TRN-04",
     why="All headers are set again from a map, so that of repeated ones only the last is left.",
+    effect="warn",
 )
 class DuplicateHeadersDropped(Conversation):
     repeated: frozenset[str] = frozenset()
@@ -58,3 +71,34 @@ class DuplicateHeadersDropped(Conversation):
         super().destination_header(common, decision)
         for name in sorted(self.repeated - {header.header.key for header in common.header_mutation.set_headers}):
             answers.set_header(common.header_mutation, name, self.headers[name])
+
+
+@fault(
+    "unknown-headers-removed",
+    breaks="EPP-TRN-06",
+    why="Headers of the client that are not on a list of known ones are removed.",
+    effect="warn",
+)
+class UnknownHeadersRemoved(Conversation):
+    known = frozenset(
+        {"host", "accept", "authorization", "content-type", "content-length", "user-agent", "x-request-id"}
+    )
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        unknown = {
+            name for name in self.headers if not name.startswith((":", "x-gateway-", "x-forwarded-"))
+        } - self.known
+        common.header_mutation.remove_headers.extend(sorted(unknown))
+
+
+@fault(
+    "append-action-unset",
+    breaks="EPP-TRN-07",
+    why="The entry that sets the destination header does not say how: Envoy overwrites, other data planes append.",
+    effect="warn",
+)
+class AppendActionUnset(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        common.header_mutation.set_headers[0].ClearField("append_action")

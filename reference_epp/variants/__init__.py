@@ -1,5 +1,5 @@
 """Odd but right: EPPs that keep the protocol in another way. Importing this package declares them all."""
 
-from reference_epp.variants import answering, choosing, streaming  # the order in which they are listed
+from reference_epp.variants import answering, choosing, streaming
 
 __all__ = ["answering", "choosing", "streaming"]

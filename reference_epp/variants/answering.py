@@ -10,7 +10,6 @@ from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import Action, Conversation
 from reference_epp.deviations import ALL, BUFFERED, variant
-from reference_epp.names import SERVED
 from reference_epp.picker import Picked
 
 if TYPE_CHECKING:
@@ -18,16 +17,6 @@ if TYPE_CHECKING:
 
 BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
-
-
-@variant(
-    "append-action-unset",
-    why="The entry that sets the header does not say how; Envoy overwrites then.",
-)
-class AppendActionUnset(Conversation):
-    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
-        super().destination_header(common, decision)
-        common.header_mutation.set_headers[0].ClearField("append_action")
 
 
 @variant("route-cache-kept", why="`clear_route_cache` is false: a matter of the data plane's routes.")
@@ -147,8 +136,8 @@ class ExtraResponseHeaders(Conversation):
 
     def note_served(self, metadata: Metadata) -> None:
         super().note_served(metadata)
-        namespace = metadata.filter_metadata[self.epp.metadata_namespace]
-        self.served = namespace.fields[SERVED].string_value if SERVED in namespace.fields else "unknown"
+        if self._at is not None:
+            self.served = self._at.text
 
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         answer, common = answers.headers_answer("response")
