@@ -6,7 +6,6 @@ A second job: it measures how late its own loop runs, because a late loop must n
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -15,6 +14,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LAG_INTERVAL = 0.1
+CLEAN_UP = 30.0
+"""Seconds that cancelled work has to leave nothing behind."""
+
 LAG_KEPT = 600
 """How many measurements are kept: the last minute."""
 
@@ -61,13 +63,20 @@ class Engine:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` and wait for it. Ctrl-C cancels the work, waits until it has cleaned up, and is raised again."""
-        future = self.submit(work)
+        over = threading.Event()
+
+        async def tracked() -> T:
+            try:
+                return await work
+            finally:
+                over.set()
+
+        future = self.submit(tracked())
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
-            with contextlib.suppress(BaseException):
-                self.submit(_settled()).result(timeout=10)
+            over.wait(CLEAN_UP)
             raise
 
     def _main(self) -> None:

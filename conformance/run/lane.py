@@ -143,13 +143,14 @@ class Lane:
 
     async def _gate(self) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self.profile.timeouts.start
+        patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
+        until = loop.time() + patience
         last: Outcome | None = None
         while loop.time() < until:
             if self.target.crashed:
                 raise await self.target.explain_end()
             last = await self.ask(Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer))
-            if last.attempts:
+            if last.attempts or (not self.pool.eligible and last.status is not None):
                 return
             if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
                 break

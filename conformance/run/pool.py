@@ -40,6 +40,7 @@ class PoolController:
         self._profile = profile
         self._emit = emit
         self._members: dict[str, Member] = {}
+        self._gone: dict[str, tuple[str, ...]] = {}
         self._generation = 0
         self._exists = True
         self._nobody = fleet.allocate()
@@ -51,14 +52,19 @@ class PoolController:
 
     @property
     def endpoints(self) -> Mapping[str, tuple[str, ...]]:
-        """What scenario references stand for: each pod's endpoints, and `nobody`."""
+        """What scenario references stand for: each pod's endpoints, the last ones of pods that are gone, `nobody`."""
         nobody = tuple(f"{self._nobody.host}:{port}" for port in self._ports)
-        return {NOBODY: nobody} | {name: member.endpoints for name, member in self._members.items()}
+        return {NOBODY: nobody} | self._gone | {name: member.endpoints for name, member in self._members.items()}
 
     @property
     def facts(self) -> tuple[PodFact, ...]:
         """The pool as it stands."""
         return tuple(member.fact for member in self._members.values()) if self._exists else ()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the target has been told of a pool, empty or not."""
+        return self._exists
 
     @property
     def eligible(self) -> tuple[str, ...]:
@@ -138,7 +144,8 @@ class PoolController:
         order = {**before, **keep}
         members = {name: keep[name] for name in order if name in keep}
         for name, member in before.items():
-            if name not in members and self._server(member) in self._fleet.pods:
+            if name not in members:
+                self._gone[name] = member.endpoints
                 await self._fleet.remove(self._server(member))
         for pod in add:
             members[pod.name] = await self._started(pod, ports, before)

@@ -1,0 +1,166 @@
+"""Runs a batch on a lane and judges it; finds out which exchange is to blame when the target dies or hangs.
+
+With several exchanges in flight none is accused: they are run again one at a time, and only what reproduces counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from conformance.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
+from conformance.judges import judge
+from conformance.outcome import Anomaly, ScenarioResult, decisive, scenario_verdict
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.execute import execute
+from conformance.run.lane import Lane
+from conformance.run.plan import Batch, Work
+from conformance.verdict import Finding, Verdict
+from ext_proc.record import Wait
+
+AT_A_TIME = 12
+"""Pieces of work of one batch in flight together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A result with its evidence."""
+
+    result: ScenarioResult
+    episode: Episode | None
+    context: Context | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done:
+    work: Work
+    episode: Episode
+    context: Context
+    seconds: float
+
+
+class BatchRunner:
+    """Runs one batch."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        catalogue: Catalogue,
+        anomaly: Callable[[Anomaly], None],
+        reproduce: Callable[[Work], str],
+    ) -> None:
+        self._lane = lane
+        self._catalogue = catalogue
+        self._anomaly = anomaly
+        self._reproduce = reproduce
+
+    async def run(self, batch: Batch) -> AsyncIterator[Judged]:
+        """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
+        await self._lane.pool.reset(batch.pool)
+        if len(batch.work) == 1:
+            yield await self._alone(batch.work[0])
+            return
+        done: list[_Done] = []
+        queue = iter(batch.work)
+
+        async def worker() -> None:
+            for work in queue:
+                done.append(await self._execute(work))  # noqa: PERF401 - several workers share the queue
+
+        await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(batch.work)))))
+        suspects = await self._suspects(done)
+        for one in done:
+            if one.work.id not in suspects:
+                yield self._judge(one)
+        again = [one.work for one in done if one.work.id in suspects]
+        if again:
+            async for judged in self._one_at_a_time(again, batch):
+                yield judged
+
+    async def _suspects(self, done: Sequence[_Done]) -> set[str]:
+        """Whose results can't be trusted, because something befell the whole target while they ran."""
+        if self._lane.target.crashed:
+            return {one.work.id for one in done if _died(one.episode)}
+        hung = {one.work.id for one in done if _hung(one.episode)}
+        if hung and await self._lane.probe(None) is None and self._lane.pool.eligible:
+            return hung
+        return {one.work.id for one in done if any(True for _ in one.episode.of(HarnessTrouble))}
+
+    async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[Judged]:
+        guilty = False
+        for work in again:
+            await self._alive()
+            await self._lane.pool.reset(batch.pool)
+            judged = await self._alone(work)
+            guilty = guilty or judged.result.verdict is Verdict.FAIL
+            yield judged
+        if not guilty:
+            text = f"the target died or hung under {len(again)} scenarios at a time, and under none of them alone"
+            self._anomaly(Anomaly(code="not-reproduced", text=text))
+
+    async def _alone(self, work: Work) -> Judged:
+        await self._alive()
+        done = await self._execute(work)
+        if _hung(done.episode) and not self._lane.target.crashed:
+            await self._unhang()
+        return self._judge(done)
+
+    async def _alive(self) -> None:
+        if self._lane.target.crashed:
+            self._anomaly(Anomaly(code="restarted", text="the target ended by itself and was started again"))
+            await self._lane.restart_target()
+
+    async def _unhang(self) -> None:
+        """A target that answers nothing any more is started again, if it is ours."""
+        if not self._lane.profile.started_by_us or not self._lane.pool.eligible:
+            return
+        if await self._lane.probe(None) is None:
+            self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
+            await self._lane.restart_target()
+
+    async def _execute(self, work: Work) -> _Done:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        episode, context = await execute(self._lane, work)
+        return _Done(work=work, episode=episode, context=context, seconds=loop.time() - began)
+
+    def _judge(self, done: _Done) -> Judged:
+        scenario = done.work.instance.scenario
+        reason = next((event.what for _, event in done.episode.of(Unmet)), "")
+        try:
+            findings = judge(done.episode, done.context, self._catalogue)
+        except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
+            reason = f"a judge failed, which is a defect of the suite: {type(problem).__name__}: {problem}"
+            findings = tuple(
+                Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements
+            )
+        trouble = next((event.what for _, event in done.episode.of(HarnessTrouble)), "")
+        verdict = scenario_verdict(findings, scenario.requirements)
+        found = decisive(findings, scenario.requirements)
+        result = ScenarioResult(
+            id=done.work.id,
+            scenario=scenario.id,
+            title=scenario.title,
+            section=done.work.instance.section,
+            requirements=scenario.requirements,
+            mode=done.work.mode,
+            verdict=verdict,
+            findings=findings,
+            reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
+            provisional=scenario.provisional,
+            smoke=scenario.smoke,
+            duration=done.seconds,
+            evidence=done.episode.id,
+            reproduce=self._reproduce(done.work),
+            source=f"{done.work.instance.file}:{done.work.instance.line}",
+        )
+        return Judged(result=result, episode=done.episode, context=done.context)
+
+
+def _died(episode: Episode) -> bool:
+    return any(not event.asked for _, event in episode.of(ProcessExited))
+
+
+def _hung(episode: Episode) -> bool:
+    return any(event.outcome == "expired" and event.what.startswith("answer") for _, event in episode.of(Wait))

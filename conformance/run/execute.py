@@ -1,0 +1,143 @@
+"""Executes one piece of work on a lane: its steps, in order, into an episode."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from conformance.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
+from conformance.errors import ConformanceError
+from conformance.run.capture import Capture
+from conformance.run.lane import Lane
+from conformance.run.plan import Work
+from conformance.scenario import references
+from conformance.scenario.schema import Exchange, Expect, HealthStep, Step
+from ext_proc.channel import Channel
+from ext_proc.health import health_check
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.messages import HealthCheckResponse
+
+LAGGING = 1.0
+"""Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
+
+
+async def execute(lane: Lane, work: Work) -> tuple[Episode, Context]:
+    """Run the steps. Trouble of the harness ends the episode and is recorded in it; it never raises."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with lane.capture() as capture:
+        execution = _Execution(lane, work, capture)
+        try:
+            await execution.steps()
+        except ConformanceError as problem:
+            lane.recorder.emit(Unmet(exchange=capture.exchange(), what=str(problem)))
+        except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
+            lane.recorder.emit(HarnessTrouble(exchange=capture.exchange(), what=f"{type(problem).__name__}: {problem}"))
+        late = lane.lag.worst(began)
+        if late > LAGGING and execution.expired:
+            what = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
+            lane.recorder.emit(HarnessTrouble(exchange=capture.exchange(), what=what))
+        return capture.episode(), execution.context()
+
+
+class _Execution:
+    def __init__(self, lane: Lane, work: Work, capture: Capture) -> None:
+        self._lane = lane
+        self._work = work
+        self._capture = capture
+        self._expectations: dict[str, Expectation] = {}
+        self.expired = False
+
+    def context(self) -> Context:
+        """What the judges need beside the log."""
+        profile, scenario = self._lane.profile, self._work.instance.scenario
+        return Context(
+            version=self._lane.version,
+            scenario=self._work.id,
+            requirements=scenario.requirements,
+            stimulus=scenario.stimulus,
+            provisional=scenario.provisional,
+            destination_namespace=profile.metadata.destination,
+            subset_namespace=profile.metadata.subset,
+            deadline=profile.timeouts.answer,
+            claims=profile.claims,
+            expectations=self._expectations,
+        )
+
+    async def steps(self) -> None:
+        """All of them, one after the other."""
+        for step in self._work.instance.scenario.steps:
+            if self._lane.target.crashed:
+                return  # the crash is in the log; nothing can be sent any more
+            await self._step(step)
+
+    async def _step(self, step: Step) -> None:
+        if step.exchange is not None:
+            await self._exchanges(step.exchange, step.expect)
+        elif step.pool is not None:
+            await self._lane.pool.change(step.pool)
+        elif step.gauges is not None:
+            await self._lane.pool.load(step.gauges)
+        elif step.health is not None:
+            await self._health(step.health, step.expect)
+        elif step.kubernetes is not None and self._lane.kubernetes is not None:
+            await self._lane.kubernetes.trouble(step.kubernetes.fault)
+        elif step.restart is not None:
+            await self._lane.restart_target()
+
+    # -- exchanges -----------------------------------------------------------------------------------------------------
+
+    async def _exchanges(self, exchange: Exchange, expect: Expect | None) -> None:
+        """The repeats of an exchange, as many at a time as it says."""
+        queue: Iterator[int] = iter(range(exchange.repeat))
+        await asyncio.gather(*(self._some(queue, exchange, expect) for _ in range(exchange.concurrent)))
+
+    async def _some(self, queue: Iterator[int], exchange: Exchange, expect: Expect | None) -> None:
+        for index in queue:
+            prepared = self._lane.prepared(exchange, index, self._work.mode)
+            name = self._capture.exchange()
+            if expect is not None:
+                self._expectations[name] = self._expectation(expect)
+            outcome = await self._lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
+            self.expired = self.expired or bool(outcome.expired)
+
+    def _expectation(self, expect: Expect) -> Expectation:
+        endpoints = self._lane.pool.endpoints
+        return Expectation(
+            answer=_several(expect.answer),
+            within=None if expect.within is None else references.resolve(expect.within, endpoints),
+            absent=references.resolve(expect.absent, endpoints),
+            status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),
+            health=_several(expect.health),
+            requirement=expect.requirement,
+        )
+
+    # -- health --------------------------------------------------------------------------------------------------------
+
+    async def _health(self, step: HealthStep, expect: Expect | None) -> None:
+        name = self._capture.exchange()
+        if expect is not None:
+            self._expectations[name] = self._expectation(expect)
+        serving, status = None, 14
+        channel: Channel | None = None
+        with contextlib.suppress(ConnectFailed, TimeoutError):
+            channel = await self._lane.target.health_channel()
+            answer = await health_check(channel, step.service, timeout=self._lane.profile.timeouts.answer)
+            status = 14 if answer.grpc_status is None else answer.grpc_status
+            serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
+        if channel is not None:
+            await channel.close()
+        self._lane.recorder.emit(
+            HealthProbe(
+                exchange=name,
+                service=step.service,
+                serving=serving,
+                grpc_status=status,
+                pool_synced=self._lane.pool.exists,
+            )
+        )
+
+
+def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value or ()

@@ -1,0 +1,284 @@
+"""A session: everything that is run against one target, from its settings to the outcome.
+
+`run` is what most callers want. The pytest plugin holds a `Session` and asks it for one result after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.errors import ConformanceError, IncompleteError
+from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.batches import BatchRunner, Judged
+from conformance.run.engine import Engine
+from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
+from conformance.run.lane import Lane
+from conformance.run.plan import Batch, Plan, Selection, Skip, Work, make_plan
+from conformance.scenario.loader import Instance, load
+from conformance.targets.profile import Profile
+from conformance.verdict import Verdict
+from fake_modelserver import has_ipv6_loopback
+
+LANES = 2
+"""Targets that run side by side, where the suite may start several: waits of one are used by the other."""
+
+SHARE = 24
+"""Pieces of work that a lane takes at a time from a batch that several could share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """What to run. `values` fills placeholders of the profile; `jobs` is how many targets run side by side."""
+
+    profile: Profile
+    versions: tuple[str, ...] = ("1.0.0",)
+    selection: Selection = field(default_factory=Selection)
+    seed: int = field(default_factory=lambda: random.randrange(2**32))
+    scenario_paths: tuple[Path, ...] = ()
+    jobs: int | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    redact: Callable[[str], str] = str
+
+
+def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None) -> RunOutcome:
+    """Run everything and return what came out; `handler` gets the events, on the engine's thread.
+
+    Raises `UsageError` and `FileError` before anything is started. An `IncompleteError` (target unreachable, gate not
+    passed) is raised after `RunFinished`, so that a report can be written. Ctrl-C ends the run early: the outcome is
+    `interrupted`, and nothing is left behind.
+    """
+    with contextlib.ExitStack() as stack:
+        owned = engine or stack.enter_context(Engine())
+        session = Session(settings, owned, handler)
+        try:
+            session.run_all()
+        except KeyboardInterrupt:
+            session.interrupted = True
+        outcome = session.outcome()
+        handler(RunFinished(outcome=outcome))
+        if session.stopped is not None:
+            raise session.stopped
+        return outcome
+
+
+class Session:
+    """The plan of every version, its lanes while they are needed, and the results so far."""
+
+    def __init__(self, settings: RunSettings, engine: Engine, handler: Handler = lambda _: None) -> None:
+        self.settings = settings
+        self.catalogue = Catalogue.load()
+        self.instances: tuple[Instance, ...] = load(self.catalogue, settings.scenario_paths)
+        settings.selection.check(self.instances, self.catalogue)
+        ipv6 = has_ipv6_loopback()
+        self.plans: Mapping[str, Plan] = {
+            version: make_plan(self.instances, self.catalogue, version, settings.profile, settings.selection, ipv6=ipv6)
+            for version in settings.versions
+        }
+        self.interrupted = False
+        self.stopped: IncompleteError | None = None
+        self.anomalies: list[Anomaly] = []
+        self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
+        self._engine = engine
+        self._handler = handler
+        self._lanes: list[Lane] = []
+        self._version: str | None = None
+        self._began = time.monotonic()
+        self._started_at = _now()
+
+    # -- for callers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the only, or first, version."""
+        return next(iter(self.plans.values()))
+
+    @property
+    def results(self) -> Mapping[str, ScenarioResult]:
+        """The results so far of the only, or first, version."""
+        return self._results[self.plan.version]
+
+    def run_all(self) -> None:
+        """Run every version to its end."""
+        self._engine.call(self._run_all())
+
+    def ensure(self, work_id: str) -> ScenarioResult:
+        """The result of one piece of work, running the batch that holds it if that has not happened yet.
+
+        Raises what stopped the session, if it was stopped before that.
+        """
+        if work_id not in self.results:
+            self._engine.call(self._ensure(self.plan, work_id))
+        return self.results[work_id]
+
+    def outcome(self) -> RunOutcome:
+        """Everything counted. Work that was not done is `inconclusive`."""
+        versions = tuple(self._version_outcome(plan) for plan in self.plans.values())
+        return RunOutcome(
+            versions=versions,
+            seed=self.settings.seed,
+            started_at=self._started_at,
+            finished_at=_now(),
+            duration=time.monotonic() - self._began,
+            anomalies=tuple(self.anomalies),
+            interrupted=self.interrupted,
+        )
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        self._engine.call(self._close_lanes())
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    async def _run_all(self) -> None:
+        try:
+            for plan in self.plans.values():
+                self._tell(VersionStarted(version=plan.version, total=plan.total))
+                self._skip(plan)
+                batches = iter(tuple(_shares(plan.batches)))
+                wanted = self.settings.jobs or LANES
+                try:
+                    first = await self._lane(plan.version, 0)
+                    others = [self._helper(plan, number, batches) for number in range(1, self._allowed(wanted))]
+                    await asyncio.gather(self._work(plan, first, batches), *others)
+                finally:
+                    await self._close_lanes()
+        except IncompleteError as problem:
+            self.stopped = problem
+
+    async def _ensure(self, plan: Plan, work_id: str) -> None:
+        if self.stopped is not None:
+            raise self.stopped
+        self._skip(plan)
+        if work_id in self.results:
+            return
+        batch = next(one for one in _shares(plan.batches) if any(work.id == work_id for work in one.work))
+        try:
+            lane = self._lanes[0] if self._lanes else await self._lane(plan.version, 0)
+            await self._batch(plan, lane, batch)
+        except IncompleteError as problem:
+            self.stopped = problem
+            raise
+
+    async def _helper(self, plan: Plan, number: int, batches: Iterator[Batch]) -> None:
+        """A further lane. If its target does not start, the first one does all the work."""
+        try:
+            lane = await self._lane(plan.version, number)
+        except ConformanceError as problem:
+            self._anomaly(Anomaly(code="lane", text=f"a second target did not start: {problem.message}"))
+            return
+        await self._work(plan, lane, batches)
+
+    async def _work(self, plan: Plan, lane: Lane, batches: Iterator[Batch]) -> None:
+        for batch in batches:
+            await self._batch(plan, lane, batch)
+
+    async def _batch(self, plan: Plan, lane: Lane, batch: Batch) -> None:
+        runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce)
+        async for judged in runner.run(batch):
+            self._record(plan.version, judged)
+
+    def _allowed(self, wanted: int) -> int:
+        profile = self.settings.profile
+        alone = not profile.started_by_us or profile.discovery.fixed is not None
+        return 1 if alone else wanted
+
+    async def _lane(self, version: str, number: int) -> Lane:
+        settings = self.settings
+        lane = Lane(
+            settings.profile,
+            version,
+            dict(settings.values),
+            seed=settings.seed + number,
+            lag=self._engine.lag,
+            status=lambda text: self._tell(Status(text=text)),
+            redact=settings.redact,
+        )
+        await lane.__aenter__()
+        self._lanes.append(lane)
+        return lane
+
+    async def _close_lanes(self) -> None:
+        lanes, self._lanes = self._lanes, []
+        await asyncio.gather(*(lane.close() for lane in lanes))
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def _skip(self, plan: Plan) -> None:
+        for skip in plan.skips:
+            if skip.work.id not in self._results[plan.version]:
+                self._record(plan.version, Judged(result=_skipped(skip), episode=None, context=None))
+
+    def _record(self, version: str, judged: Judged) -> None:
+        self._results[version][judged.result.id] = judged.result
+        self._tell(
+            ScenarioFinished(version=version, result=judged.result, episode=judged.episode, context=judged.context)
+        )
+
+    def _anomaly(self, anomaly: Anomaly) -> None:
+        self.anomalies.append(anomaly)
+        self._tell(AnomalySeen(anomaly=anomaly))
+
+    def _tell(self, event: RunEvent) -> None:
+        self._handler(event)
+
+    def _reproduce(self, work: Work) -> str:
+        return f"epp-conformance run --scenario '{work.instance.id}' --seed {self.settings.seed}"
+
+    def _version_outcome(self, plan: Plan) -> VersionOutcome:
+        results = dict(self._results[plan.version])
+        reason = str(self.stopped.message) if self.stopped else "the run was ended before its turn"
+        for work in itertools.chain.from_iterable(batch.work for batch in plan.batches):
+            if work.id not in results:
+                results[work.id] = _not_done(work, reason)
+        return version_outcome(
+            self.catalogue,
+            plan.version,
+            tuple(results.values()),
+            claimed=plan.version in self.settings.profile.protocol_versions,
+            complete=plan.complete and not self.interrupted,
+        )
+
+
+def _shares(batches: Sequence[Batch]) -> Iterator[Batch]:
+    """Batches in pieces that lanes can share."""
+    for batch in batches:
+        for at in range(0, len(batch.work), SHARE):
+            yield Batch(pool=batch.pool, work=batch.work[at : at + SHARE])
+
+
+def _skipped(skip: Skip) -> ScenarioResult:
+    return _result(skip.work, skip.verdict, skip.reason)
+
+
+def _not_done(work: Work, reason: str) -> ScenarioResult:
+    return _result(work, Verdict.INCONCLUSIVE, reason)
+
+
+def _result(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
+    scenario = work.instance.scenario
+    return ScenarioResult(
+        id=work.id,
+        scenario=scenario.id,
+        title=scenario.title,
+        section=work.instance.section,
+        requirements=scenario.requirements,
+        mode=work.mode,
+        verdict=verdict,
+        reason=reason,
+        provisional=scenario.provisional,
+        smoke=scenario.smoke,
+        source=f"{work.instance.file}:{work.instance.line}",
+    )
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
