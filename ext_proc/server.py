@@ -93,7 +93,7 @@ class Server:
         """Bind and listen."""
         loop = asyncio.get_running_loop()
         context = None if tls is None else tls.context()
-        patience = None if context is None else 1.0
+        patience = None if context is None else 0.1  # seconds for the TLS farewell, which many clients never send
         self._listening = await loop.create_server(
             self._connection, host, port, ssl=context, backlog=1024, ssl_shutdown_timeout=patience
         )
@@ -118,10 +118,13 @@ class Server:
         def accept(stream: int, headers: Headers, end: bool) -> ServedStream:
             return self._accept(transport, stream, headers, end)
 
-        transport = Transport(Connection(settings=self._settings, accept=accept), number=next(self._numbers))
+        connection = Connection(settings=self._settings, accept=accept)
+        transport = Transport(connection, number=next(self._numbers), on_made=self._made)
+        return transport
+
+    def _made(self, transport: Transport) -> None:
         self.connections.append(transport)
         transport.on_lost(lambda: self.connections.remove(transport))
-        return transport
 
     def _accept(self, transport: Transport, stream: int, headers: Headers, end: bool) -> ServedStream:
         path = header(headers, b":path")

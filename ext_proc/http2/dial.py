@@ -23,6 +23,9 @@ from ext_proc.http2.errors import (
 from ext_proc.http2.tls import ClientTls
 from ext_proc.http2.transport import Transport
 
+_FAREWELL = 0.1
+"""Seconds that closing waits for the other side's TLS farewell; many servers never send one."""
+
 _PROBE = 1.0
 """Seconds given to find out whether a silent peer wanted TLS."""
 
@@ -153,7 +156,7 @@ async def _attach(
         await loop.create_connection(lambda: transport, sock=raw)
     else:
         await loop.create_connection(
-            lambda: transport, sock=raw, ssl=context, server_hostname=name, ssl_shutdown_timeout=1.0
+            lambda: transport, sock=raw, ssl=context, server_hostname=name, ssl_shutdown_timeout=_FAREWELL
         )
 
 
@@ -186,15 +189,14 @@ async def _not_ready(address: str, host: str, port: int, transport: Transport, *
         return NotHttp2(
             address, f"an HTTP/1 server answers ({line})", "Use the ext_proc gRPC port, not the HTTP or metrics port"
         )
-    if encrypted:
-        reason = transport.connection.failure or ""
-        if not said and "SSL" in reason:
-            return TlsFailed(
-                address,
-                f"the server ended the TLS connection: {reason}",
-                "Check whether it asks for a client certificate",
-            )
-    elif said[:2] == b"\x15\x03" or (not said and await _speaks_tls(host, port)):
+    if encrypted and not said:
+        # TLS 1.3 servers judge the client's certificate only after the client has seen the handshake succeed.
+        return TlsFailed(
+            address,
+            "the server ended the connection right after the TLS handshake",
+            "Check whether it asks for a client certificate, and whether the port speaks HTTP/2",
+        )
+    if said[:2] == b"\x15\x03" or (not said and await _speaks_tls(host, port)):
         return _wants_tls(address)
     what = f"it answered {said[:24]!r}" if said else "it closed the connection without a word"
     return NotHttp2(address, f"not an HTTP/2 server: {what}", "Check that the address is the ext_proc gRPC port")
@@ -209,7 +211,7 @@ async def _speaks_tls(host: str, port: int) -> bool:
     with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
         async with asyncio.timeout(_PROBE):
             _, writer = await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=1.0
+                host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_FAREWELL
             )
             writer.transport.abort()
             return True

@@ -27,7 +27,9 @@ class Transport(asyncio.Protocol):
     Writes are collected and made once per turn of the event loop.
     """
 
-    def __init__(self, connection: Connection, *, number: int = 1) -> None:
+    def __init__(
+        self, connection: Connection, *, number: int = 1, on_made: Callable[[Transport], None] | None = None
+    ) -> None:
         self.connection = connection
         self.number = number
         """Which connection this is, as the record names it."""
@@ -45,6 +47,7 @@ class Transport(asyncio.Protocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._on_lost: list[Callable[[], None]] = []
         self._linger: asyncio.TimerHandle | None = None
+        self._on_made = on_made
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
@@ -139,6 +142,8 @@ class Transport(asyncio.Protocol):
         self._socket = cast("asyncio.Transport", transport)
         self.peer = _peer(transport.get_extra_info("peername"))
         self._socket.set_write_buffer_limits(high=_HIGH_WATER)
+        if self._on_made is not None:
+            self._on_made(self)
         self._flush()
 
     def data_received(self, data: bytes) -> None:
