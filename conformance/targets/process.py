@@ -126,7 +126,7 @@ def resolve_program(program: str, cwd: Path | None) -> str:
         raise UsageError(f"{path} is a folder", hint="name the program in it")
     if not os.access(path, os.X_OK):
         raise UsageError(f"{path} may not be run", hint=f"chmod +x {shlex.quote(str(path))}")
-    return str(path.resolve())
+    return str(path.absolute())  # not resolved: what a symbolic link is called matters to interpreters
 
 
 async def exited_early(process: TargetProcess) -> TargetUnreachableError:
