@@ -66,6 +66,7 @@ def prepare(
         update={
             name: references.resolve(getattr(exchange, name), endpoints)
             for name in ("headers", "subset", "hint", "metadata")
+            if name in exchange.model_fields_set  # a hint that is not set differs from one that is null
         }
     )
     return Prepared(
