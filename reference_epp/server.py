@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import signal
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
 import grpc
@@ -54,10 +55,19 @@ class Parts:
 
 
 async def serve(settings: Settings, parts: Parts) -> None:
-    """Serve until SIGINT or SIGTERM; prints the address as a line of JSON when it is ready to accept streams.
+    """Serve until SIGINT or SIGTERM; prints where as a line of JSON as soon as streams are accepted.
 
-    Raises `RuntimeError` if the port can't be had and `OSError` if a certificate can't be read.
+    Raises `RuntimeError` if a port can't be had and `OSError` if a certificate can't be read.
     """
+    async with running(settings, parts) as addresses:
+        print(json.dumps({"event": "listening"} | addresses), flush=True)  # noqa: T201  # who started us waits for it
+        await _stop_signal()
+    LOG.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, str]]:
+    """An EPP that serves within the context; gives the addresses by name: `address`, `health_address`, …"""
     pool, accounting, readings = Pool(), Accounting(), Readings(settings.staleness)
     limits = Limits(
         queue_threshold=settings.queue_threshold,
@@ -73,37 +83,35 @@ async def serve(settings: Settings, parts: Parts) -> None:
         metadata_namespace=settings.metadata_namespace,
         subset_namespace=settings.subset_namespace,
     )
-    scraper = Scraper(pool, readings, settings.scrape_interval)
-    health = parts.health(pool)
-    source = EndpointsFile(settings.endpoints_file, pool)
-    source.start()
-
     host, port = settings.listen
-    server = grpc.aio.server(options=OPTIONS)
-    server.add_generic_rpc_handlers((parts.service(epp, parts.conversation).handler(), health.handler()))
-    said: dict[str, str] = {"event": "listening", "address": _address(host, _bind(server, settings, host, port))}
-    servers = [server]
+    health = parts.health(pool)
     async with contextlib.AsyncExitStack() as stack:
+        scraper = Scraper(pool, readings, settings.scrape_interval)
+        stack.push_async_callback(scraper.stop)
+        source = EndpointsFile(settings.endpoints_file, pool)
+        source.start()
+
+        server = grpc.aio.server(options=OPTIONS)
+        server.add_generic_rpc_handlers((parts.service(epp, parts.conversation).handler(), health.handler()))
+        addresses = {"address": _address(host, _bind(server, settings, host, port))}
+        servers = [server]
         if settings.health_port is not None:
             servers.append(grpc.aio.server(options=OPTIONS))
             servers[-1].add_generic_rpc_handlers((health.handler(),))
             bound = servers[-1].add_insecure_port(_address(host, settings.health_port))
-            said["health_address"] = _address(host, bound)
+            addresses["health_address"] = _address(host, bound)
         if settings.metrics_port is not None:
             from reference_epp.metrics import serve_metrics
 
             bound, stop = serve_metrics(host, settings.metrics_port, pool, accounting)
             stack.callback(stop)
-            said["metrics_address"] = _address(host, bound)
+            addresses["metrics_address"] = _address(host, bound)
         for one in servers:
             await one.start()
             stack.push_async_callback(one.stop, STOP_GRACE)
-        stack.push_async_callback(scraper.stop)
-        print(json.dumps(said), flush=True)  # noqa: T201  # the one line that whoever started us waits for
         watching = asyncio.get_running_loop().create_task(source.watch())
-        await _stop_signal()
-        watching.cancel()
-    LOG.info("stopped")
+        stack.callback(watching.cancel)
+        yield addresses
 
 
 def _bind(server: grpc.aio.Server, settings: Settings, host: str, port: int) -> int:
