@@ -66,7 +66,7 @@ class ProcessStream:
         self._inbox = Inbox(on_event)
         self._transport: Transport | None = None
         self._stream = 0
-        self._deframer = grpc.Deframer()
+        self._deframer: grpc.Deframer | None = grpc.Deframer()  # None: the answer is not gRPC
         self._half_closed = False
         self._attempts = 0
         self._replay: list[tuple[bytes, bool, bool]] | None = []  # (bytes, is a message, end), until an answer comes
@@ -164,6 +164,8 @@ class ProcessStream:
         if not self.head:
             self.head = headers
             problem = "" if end else grpc.head_problem(headers)
+            if problem:
+                self._deframer = None
             if problem and self.ended is None:
                 self._end(self._ended(Author.EPP, "malformed", message=problem))
                 self._cancel(ErrorCode.CANCEL)
@@ -172,7 +174,7 @@ class ProcessStream:
             self._remote_end(None if headers is self.head else headers)
 
     def on_data(self, data: bytes, end: bool) -> None:
-        for found in self._deframer.feed(data):
+        for found in self._deframer.feed(data) if self._deframer is not None else ():
             if isinstance(found, bytes):
                 self._received(Message(exchange=self._exchange, stream=self.name, author=Author.EPP, raw=found))
             else:
@@ -241,7 +243,7 @@ class ProcessStream:
         )
 
     def _remote_end(self, trailers: Headers | None) -> None:
-        violation = self._deframer.finish()
+        violation = self._deframer.finish() if self._deframer is not None else None
         if violation is not None:
             self._violated(violation)
         if self.ended is not None:
