@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance
-from conformance.scenario.schema import BodyMode, Pod, Pool, Step
+from conformance.scenario.schema import BodyMode, Pod, Pool, Scenario, Step
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
 
@@ -130,10 +130,9 @@ def make_plan(
     shared: dict[Pool, list[Work]] = {}
     alone: list[Batch] = []
     for instance in chosen:
-        modes = [mode for mode in profile.body_modes if not instance.scenario.modes or mode in instance.scenario.modes]
+        modes = _modes(instance.scenario, profile)
         for mode in modes or instance.scenario.modes[:1]:
-            suffix = f"@{mode}" if len(profile.body_modes) > 1 and len(modes) > 1 else ""
-            work = Work(id=instance.id + suffix, instance=instance, mode=mode)
+            work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
             skip = None if modes else _not_driven(work)
             skip = skip or _impossible(work, profile, ipv6=ipv6)
             if skip:
@@ -145,6 +144,13 @@ def make_plan(
     batches = [Batch(pool=pool, work=tuple(work)) for pool, work in shared.items()]
     batches += sorted(alone, key=lambda batch: batch.pool != Pool())
     return Plan(version=version, batches=tuple(batches), skips=tuple(skips), complete=selection.everything)
+
+
+def _modes(scenario: Scenario, profile: Profile) -> tuple[BodyMode, ...]:
+    """The body modes to run a scenario in: those it is about; for the smoke set all that are driven, else the first."""
+    if scenario.modes:
+        return tuple(mode for mode in profile.body_modes if mode in scenario.modes)
+    return profile.body_modes if scenario.smoke else profile.body_modes[:1]
 
 
 def _names(instance: Instance) -> tuple[str, ...]:

@@ -190,7 +190,9 @@ class Profile(FileModel):
     requests: Requests = Requests.model_construct()
     metadata: Metadata = Metadata.model_construct()
     limits: Limits = Limits.model_construct()
-    body_modes: tuple[BodyMode, ...] = Field(("full-duplex",), min_length=1, description="request body modes driven")
+    body_modes: tuple[BodyMode, ...] = Field(
+        ("full-duplex",), min_length=1, description="request body modes driven; the first is the main one"
+    )
     protocol_versions: tuple[str, ...] = Field(("1.0.0",), description="the versions that it claims")
     claims: Claims = Claims()
     timeouts: Timeouts = Timeouts.model_construct()
