@@ -97,7 +97,7 @@ class PoolController:
         if ports != self._ports:
             keep = {name: await self._moved(member, ports) for name, member in keep.items()}
         exists = self._exists if step.pool is None else step.pool == "create"
-        await self._become(keep, step.add, ports, exists=exists, settle=step.settle)
+        await self._become(keep, step.add, ports, exists=exists, settle=step.settle, convergence=step.convergence)
         await self.load(
             {name: _only_load(change) for name, change in step.set.items()} | {p.name: _full(p) for p in step.add}
         )
@@ -139,6 +139,7 @@ class PoolController:
         *,
         exists: bool,
         settle: bool = True,
+        convergence: float | None = None,
     ) -> None:
         before, existed, old_ports = dict(self._members), self._exists, self._ports
         order = {**before, **keep}
@@ -154,10 +155,11 @@ class PoolController:
         self._members, self._exists, self._ports = members, exists, ports
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self._channel.publish(tuple(members.values()), ports, exists=exists)
-        if await self._channel.delivered(self._profile.timeouts.convergence):
+        patience = convergence or self._profile.timeouts.convergence
+        if await self._channel.delivered(patience):
             self._emit(PoolState(phase="delivered", pods=self.facts))
         if settle:
-            await self._settle(before if existed else {})
+            await self._settle(before if existed else {}, patience)
         self._emit(PoolState(phase="effective", pods=self.facts))
 
     async def _started(self, pod: Pod, ports: tuple[int, ...], before: Mapping[str, Member]) -> Member:
@@ -219,7 +221,7 @@ class PoolController:
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    async def _settle(self, before: Mapping[str, Member]) -> None:
+    async def _settle(self, before: Mapping[str, Member], patience: float) -> None:
         old = {endpoint for member in before.values() if member.fact.eligible for endpoint in member.endpoints}
         now = set(self.eligible)
         new_servers = [self._server(m) for name, m in self._members.items() if name not in before or before[name] != m]
@@ -232,7 +234,7 @@ class PoolController:
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
-            async with asyncio.timeout(self._profile.timeouts.convergence):
+            async with asyncio.timeout(patience):
                 if self.supports_subset:
                     for endpoint in sorted(old ^ now):
                         await self._until(lambda endpoint=endpoint: self._follows(endpoint, endpoint in now))  # type: ignore[misc]

@@ -98,7 +98,7 @@ class Reply(FileModel):
 
     source: Literal["model-server", "scripted", "local-reply", "never"] = Field(
         "model-server",
-        description="the picked pod over HTTP; a scripted upstream; the data plane's own reply; nobody ever",
+        description="the picked pod over HTTP; a scripted upstream; the data plane itself, as no endpoint is reached; none",
     )
     status: int = Field(200, ge=100, le=999)
     headers: tuple[tuple[str, str], ...] = ()
@@ -169,6 +169,7 @@ class PoolStep(FileModel):
     ports: int | None = Field(None, ge=1, le=8)
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
     settle: bool = True
+    convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 
 class HealthStep(FileModel):
