@@ -98,7 +98,7 @@ class Reply(FileModel):
 
     source: Literal["model-server", "scripted", "local-reply", "never"] = Field(
         "model-server",
-        description="the picked pod over HTTP; a scripted upstream; the data plane itself, as no endpoint is reached; none",
+        description="the picked pod over HTTP; a script; the data plane itself, as no endpoint is reached; none",
     )
     status: int = Field(200, ge=100, le=999)
     headers: tuple[tuple[str, str], ...] = ()
