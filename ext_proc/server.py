@@ -237,24 +237,24 @@ class ServedStream:
             return
         trailers = grpc.trailers(status, message, metadata)
         sent = trailers if self._headed else (*grpc.RESPONSE_HEADERS, *trailers)
-        self.transport.send_headers(self.stream_id, sent, end=True)
         self._close("status", Author.EPP, status=status, message=message, trailers=trailers)
+        self.transport.send_headers(self.stream_id, sent, end=True)
 
     def end_without_trailers(self) -> None:
         """End the stream with a bare END_STREAM, which gRPC does not allow."""
         if self.ended is None:
             self.send_head()
-            self.transport.send(self.stream_id, b"", end=True)
             self._close("malformed", Author.EPP, message="ended without trailers on purpose")
+            self.transport.send(self.stream_id, b"", end=True)
 
     def respond_http(self, status: int, headers: Headers = (), body: bytes = b"") -> None:
         """Answer as an HTTP server that knows no gRPC. Nothing may have been sent before."""
         if self.ended is None and not self._headed:
             head = ((b":status", str(status).encode()), *headers)
+            self._close("malformed", Author.EPP, message=f"answered HTTP {status} on purpose")
             self.transport.send_headers(self.stream_id, head, end=not body)
             if body:
                 self.transport.send(self.stream_id, body, end=True)
-            self._close("malformed", Author.EPP, message=f"answered HTTP {status} on purpose")
 
     def reset(self, code: int = ErrorCode.CANCEL) -> None:
         """End the stream with RST_STREAM; REFUSED_STREAM (7) says that it was not processed."""

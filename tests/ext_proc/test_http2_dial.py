@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import dataclasses
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+import uvloop
 
 from ext_proc.channel import dial
 from ext_proc.http2 import errors, frames
@@ -20,6 +22,15 @@ from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream, serve
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Both event loops that the suite runs on word their errors differently."""
+    return request.param
 
 
 @contextlib.asynccontextmanager
@@ -84,16 +95,16 @@ def test_bad_addresses(address: str) -> None:
         split_address(address)
 
 
-def test_nobody_listens() -> None:
+def test_nobody_listens(run: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody else can take it meanwhile
-        failed = asyncio.run(fails(f"127.0.0.1:{taken.getsockname()[1]}"))
+        failed = run(fails(f"127.0.0.1:{taken.getsockname()[1]}"))
     assert type(failed) is errors.ConnectionRefused
     assert failed.what == "connection refused"
 
 
-def test_a_name_that_does_not_exist() -> None:
-    assert type(asyncio.run(fails("no-such-host.invalid:9002"))) is errors.BadAddress
+def test_a_name_that_does_not_exist(run: Run) -> None:
+    assert type(run(fails("no-such-host.invalid:9002"))) is errors.BadAddress
 
 
 def _says(data: bytes) -> Talk:
@@ -121,28 +132,28 @@ async def _silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -
     ],
     ids=["http/1", "smtp", "closes", "zeros", "tls alert", "huge frame"],
 )
-def test_what_is_not_http2(said: bytes, kind: type[errors.ConnectFailed], text: str) -> None:
+def test_what_is_not_http2(run: Run, said: bytes, kind: type[errors.ConnectFailed], text: str) -> None:
     async def main() -> errors.ConnectFailed:
         async with peer(_says(said)) as address:
             return await fails(address)
 
-    failed = asyncio.run(main())
+    failed = run(main())
     assert type(failed) is kind
     assert text in failed.what
 
 
-def test_a_server_that_never_speaks() -> None:
+def test_a_server_that_never_speaks(run: Run) -> None:
     async def main() -> list[errors.ConnectFailed]:
         async with peer(_silent) as address:
             return [await fails(address, timeout=0.05), await fails(address, ClientTls(verify=False), timeout=0.05)]
 
-    plain, encrypted = asyncio.run(main())
+    plain, encrypted = run(main())
     assert type(plain) is type(encrypted) is errors.ConnectTimedOut
     assert "HTTP/2 settings" in plain.what
     assert "TLS handshake" in encrypted.what
 
 
-def test_plaintext_to_a_tls_port(tmp_path: Path) -> None:
+def test_plaintext_to_a_tls_port(run: Run, tmp_path: Path) -> None:
     async def main() -> errors.ConnectFailed:
         server = await serve("127.0.0.1", 0, echo, tls=self_signed(tmp_path))
         try:
@@ -152,19 +163,19 @@ def test_plaintext_to_a_tls_port(tmp_path: Path) -> None:
         finally:
             await server.close()
 
-    assert type(asyncio.run(main())) is errors.PeerSpeaksTls
+    assert type(run(main())) is errors.PeerSpeaksTls
 
 
-def test_plaintext_to_a_grpc_tls_port(tmp_path: Path) -> None:
+def test_plaintext_to_a_grpc_tls_port(run: Run, tmp_path: Path) -> None:
     async def main() -> errors.ConnectFailed:
         async with grpcio_server(self_signed(tmp_path)) as address:
             return await fails(address)
 
-    assert type(asyncio.run(main())) is errors.PeerSpeaksTls
+    assert type(run(main())) is errors.PeerSpeaksTls
 
 
 @pytest.mark.parametrize("which", ["ours", "grpcio", "http/1"])
-def test_tls_to_a_plaintext_port(which: str) -> None:
+def test_tls_to_a_plaintext_port(run: Run, which: str) -> None:
     async def main() -> errors.ConnectFailed:
         if which == "ours":
             server = await serve("127.0.0.1", 0, echo)
@@ -176,7 +187,7 @@ def test_tls_to_a_plaintext_port(which: str) -> None:
         async with around as address:
             return await fails(address, ClientTls(verify=False))
 
-    assert type(asyncio.run(main())) is errors.PeerSpeaksPlaintext
+    assert type(run(main())) is errors.PeerSpeaksPlaintext
 
 
 @contextlib.asynccontextmanager
@@ -218,7 +229,7 @@ _SERVERS = pytest.mark.parametrize("around", [own_server, grpcio_server], ids=["
 
 
 @_SERVERS
-def test_tls_unverified_takes_a_certificate_without_any_name(around, tmp_path: Path) -> None:
+def test_tls_unverified_takes_a_certificate_without_any_name(run: Run, around, tmp_path: Path) -> None:
     nameless = self_signed(tmp_path)
 
     async def main() -> errors.ConnectFailed:
@@ -226,12 +237,12 @@ def test_tls_unverified_takes_a_certificate_without_any_name(around, tmp_path: P
             await echoes(address, ClientTls(verify=False), authority="epp.example")
             return await fails(address, ClientTls(ca=nameless.certificate))
 
-    rejected = asyncio.run(main())
+    rejected = run(main())
     assert type(rejected) is errors.CertificateRejected
 
 
 @_SERVERS
-def test_tls_verified_by_address_and_by_server_name(around, tmp_path: Path) -> None:
+def test_tls_verified_by_address_and_by_server_name(run: Run, around, tmp_path: Path) -> None:
     by_address = self_signed(tmp_path, names=("127.0.0.1", "epp.example"))
     ours = ClientTls(ca=by_address.certificate)
 
@@ -244,14 +255,14 @@ def test_tls_verified_by_address_and_by_server_name(around, tmp_path: Path) -> N
                 await fails(address, ClientTls()),
             ]
 
-    wrong_name, unknown_root = asyncio.run(main())
+    wrong_name, unknown_root = run(main())
     assert type(wrong_name) is type(unknown_root) is errors.CertificateRejected
     assert "other.example" in wrong_name.what
     assert "self-signed" in unknown_root.what
 
 
 @_SERVERS
-def test_mutual_tls(around, tmp_path: Path) -> None:
+def test_mutual_tls(run: Run, around, tmp_path: Path) -> None:
     client = self_signed(tmp_path, names=("client.example",), stem="client")
     server = dataclasses.replace(self_signed(tmp_path), client_ca=client.certificate)
 
@@ -260,25 +271,25 @@ def test_mutual_tls(around, tmp_path: Path) -> None:
             await echoes(address, ClientTls(verify=False, certificate=client.certificate, key=client.key))
             return await fails(address, ClientTls(verify=False))
 
-    assert isinstance(asyncio.run(main()), errors.TlsFailed)
+    assert isinstance(run(main()), errors.TlsFailed)
 
 
-def test_tls_files_that_can_not_be_used(tmp_path: Path) -> None:
-    missing = asyncio.run(fails("127.0.0.1:1", ClientTls(ca=tmp_path / "none.pem")))
+def test_tls_files_that_can_not_be_used(run: Run, tmp_path: Path) -> None:
+    missing = run(fails("127.0.0.1:1", ClientTls(ca=tmp_path / "none.pem")))
     (tmp_path / "bad.pem").write_text("no certificate")
-    damaged = asyncio.run(fails("127.0.0.1:1", ClientTls(certificate=tmp_path / "bad.pem")))
+    damaged = run(fails("127.0.0.1:1", ClientTls(certificate=tmp_path / "bad.pem")))
     assert type(missing) is type(damaged) is errors.TlsFailed
 
 
-def test_a_tls_server_that_speaks_http1(tmp_path: Path) -> None:
+def test_a_tls_server_that_speaks_http1(run: Run, tmp_path: Path) -> None:
     async def main() -> errors.ConnectFailed:
         async with peer(_says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), self_signed(tmp_path)) as address:
             return await fails(address, ClientTls(verify=False))
 
-    assert type(asyncio.run(main())) is errors.NotHttp2
+    assert type(run(main())) is errors.NotHttp2
 
 
-def test_a_peer_that_floods_and_never_reads_is_cut() -> None:
+def test_a_peer_that_floods_and_never_reads_is_cut(run: Run) -> None:
     """Answers to its pings pile up: the connection ends instead of growing without bound."""
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -294,10 +305,10 @@ def test_a_peer_that_floods_and_never_reads_is_cut() -> None:
             await asyncio.wait_for(transport.wait_closed(), 20)
             return transport.connection.failure
 
-    assert asyncio.run(main())
+    assert run(main())
 
 
-def test_the_certificate_is_for_grpcios_eyes_too(tmp_path: Path) -> None:
+def test_the_certificate_is_for_grpcios_eyes_too(run: Run, tmp_path: Path) -> None:
     """grpcio's client trusts our server with our certificate: ALPN and names are right."""
     identity = self_signed(tmp_path, names=("localhost",))
 
@@ -314,4 +325,4 @@ def test_the_certificate_is_for_grpcios_eyes_too(tmp_path: Path) -> None:
         await server.close()
         return b"|".join(answers)
 
-    assert asyncio.run(main()) == b"|second"
+    assert run(main()) == b"|second"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc as grpcio
 import pytest
+import uvloop
 
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
@@ -112,7 +113,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         async with asyncio.timeout(60):
             await main()
 
-    asyncio.run(bounded())
+    uvloop.run(bounded())  # the loop that the suite itself runs on
 
 
 # -- grpcio as the EPP -------------------------------------------------------------------------------------------------
