@@ -186,6 +186,8 @@ class Conversation:
 
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         """Answer at once where the mode or the missing body demands it; otherwise hold the headers for the body."""
+        if self.held or self.decision is not None:
+            return []
         self.headers = {entry.key.lower(): entry.raw_value or entry.value.encode() for entry in headers.headers.headers}
         self.held = True
         if headers.end_of_stream:
