@@ -1,0 +1,52 @@
+# The commands of this repository. Each sets up all it needs: the virtual environment, the locked dependencies and,
+# where it runs as root on Debian, the system packages. `make` alone lists them.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# The browser opens the report, kubectl talks to the Kubernetes emulator. Without them the tests that need them are skipped.
+TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
+
+# Further arguments: `make conformance ARGS="--epp localhost:9002"`, `make test PYTEST_ARGS="-k subset"`.
+ARGS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help conformance test lint type unit docs clean
+
+help:
+	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
+	@echo 'make test         lint, types, import contracts and all tests'
+	@echo 'make lint         ruff and the import contracts'
+	@echo 'make type         mypy'
+	@echo 'make unit         the tests alone'
+	@echo 'make docs         write the generated pages of docs/ anew'
+	@echo 'make clean        remove everything that these commands made'
+
+conformance: $(READY)
+	$(BIN)/epp-conformance run --output conformance-report $(ARGS)
+
+test: lint type unit
+
+lint: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+
+type: $(READY)
+	$(BIN)/mypy
+
+unit: $(READY)
+	.ci/packages $(TEST_COMMANDS)
+	$(BIN)/pytest -n auto $(PYTEST_ARGS)
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) .tox build dist conformance-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml uv.lock
+	.ci/environment "$(PYTHON)" $(VENV)
+	touch $@
