@@ -130,9 +130,8 @@ class Router:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _may_retry(self) -> bool:
-        """Envoy retries only what it still has as a whole."""
-        fits = len(self._body) <= self._config.buffer_limit
-        return self._ended and fits and self.attempt <= self._config.num_retries
+        """Envoy retries what it still has from the beginning, be it complete or not."""
+        return len(self._body) <= self._config.buffer_limit and self.attempt <= self._config.num_retries
 
     def _try(self) -> None:
         endpoint = self._choose()

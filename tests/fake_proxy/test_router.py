@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_driver import A, B, C, Driven, common, mutation, pick, request_headers, set_header
+from machine_driver import A, B, C, Driven, common, mutation, pick, request_body, request_headers, set_header, streamed
 
 from ext_proc.headers import to_struct, to_value
 from ext_proc.messages import HeadersResponse, ProcessingResponse
 from fake_proxy.client import HttpRequest
-from fake_proxy.config import ProxyConfig
+from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.router import dialable
 
 OPEN = replace(
@@ -123,11 +123,21 @@ def test_local_replies_pass_the_epp_with_the_last_endpoint_tried() -> None:
     assert fields["x-gateway-destination-endpoint-served"].string_value == A
 
 
-def test_what_has_not_ended_is_not_retried() -> None:
-    driven = Driven(POOL)
+def test_a_request_is_retried_with_what_is_known_of_it() -> None:
+    driven = Driven(replace(POOL, request_body_mode=BodyMode.STREAMED))
     headers = [(b":authority", b"g"), (b":path", b"/"), (b":method", b"POST"), (b":scheme", b"http")]
     driven.do(driven.machine.request_headers(headers, False)).epp(pick(f"{A},{B}"))
+    driven.do(driven.machine.request_data(b"one", False)).epp(request_body())
     driven.do(driven.machine.upstream_failed(1, "connect-failed"))
+    assert [(one.endpoint, one.body, one.end) for one in driven.attempts] == [(A, b"", False), (B, b"one", False)]
+    driven.do(driven.machine.request_data(b"two", True)).epp(request_body())
+    assert (bytes(driven.upstream), driven.upstream_ended) == (b"onetwo", True)
+
+
+def test_a_request_that_outgrew_the_buffer_is_not_retried() -> None:
+    driven = Driven(replace(POOL, buffer_limit=3)).request(HttpRequest(body=b"long"))
+    driven.epp(pick(f"{A},{B}"), request_body(streamed(b"long", True)))
+    driven.do(driven.machine.upstream_failed(1, "reset"))
     assert (len(driven.attempts), driven.status) == (1, 503)
 
 
