@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import random
 import tempfile
@@ -178,6 +179,8 @@ class Lane:
         """One exchange beside the episodes."""
         mode = self.profile.body_modes[0]
         prepared = self.prepared(exchange, 0, mode)
+        # A cluster without endpoints of its own dials what the EPP names, and nothing else.
+        prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
         return await self.carry_out(prepared, f"settle.{next(self._settling)}", note=note, deadline=deadline)
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:

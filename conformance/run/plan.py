@@ -70,6 +70,8 @@ class Selection:
     levels: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     smoke: bool = False
+    with_smoke: bool = False
+    """The smoke set, besides what the rest selects."""
     slow: bool = False
 
     @property
@@ -96,6 +98,8 @@ class Selection:
 
     def admits(self, instance: Instance, catalogue: Catalogue) -> bool:
         """Whether an instance is selected."""
+        if self.with_smoke and instance.scenario.smoke:
+            return True
         names = _names(instance)
         levels = {catalogue.get(name).level for name in instance.scenario.requirements}
         return (

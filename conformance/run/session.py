@@ -108,7 +108,7 @@ class Session:
 
     def run_all(self) -> None:
         """Run every version to its end."""
-        self._engine.call(self._run_all())
+        self._engine.call(self.run())
 
     def ensure(self, work_id: str) -> ScenarioResult:
         """The result of one piece of work, running the batch that holds it if that has not happened yet.
@@ -138,7 +138,8 @@ class Session:
 
     # -- running -------------------------------------------------------------------------------------------------------
 
-    async def _run_all(self) -> None:
+    async def run(self) -> None:
+        """Run every version to its end, on the engine's loop."""
         try:
             for plan in self.plans.values():
                 self._tell(VersionStarted(version=plan.version, total=plan.total))
