@@ -92,7 +92,8 @@ def _misbehaviours() -> dict[str, tuple[Handler, grpcio.StatusCode]]:
         stream.reset(ErrorCode.ENHANCE_YOUR_CALM)
 
     async def no_trailers(stream: ServedStream) -> None:
-        await stream.recv()
+        while await stream.recv() is not None:  # grpc-core takes a bare end for one only when both sides have ended
+            pass
         stream.end_without_trailers()
 
     async def not_grpc(stream: ServedStream) -> None:
@@ -130,7 +131,7 @@ def test_grpcio_sees_our_misbehaviour(name: str) -> None:
             with contextlib.suppress(grpcio.aio.AioRpcError):
                 await call.write(b"x")
                 if name == "no trailers":
-                    await call.done_writing()  # grpc-core takes a bare end for one only when both sides have ended
+                    await call.done_writing()
                 await call.read()
             assert await call.code() == code
 
