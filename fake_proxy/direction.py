@@ -58,28 +58,6 @@ class Processor(Protocol):
 class Direction:
     """The state of one direction. `headers`, `data` and `trailers` come from the codec, `*_answer` from the EPP."""
 
-    __slots__ = (
-        "_awaiting",
-        "_body_received",
-        "_body_replaced",
-        "_config",
-        "_early_body",
-        "_gate",
-        "_header_field",
-        "_mutable",
-        "_paused",
-        "_processor",
-        "_queue",
-        "_rules",
-        "_send_headers",
-        "_send_trailers",
-        "_side",
-        "_trailers_open",
-        "_trailers_sent",
-        "mode",
-        "no_body",
-    )
-
     def __init__(self, side: Side, config: ProxyConfig, processor: Processor, following: Next) -> None:
         request = side == "request"
         self._side: Side = side
@@ -251,9 +229,11 @@ class Direction:
         return not (self.mode is BodyMode.FULL_DUPLEX_STREAMED and self._body_received)
 
     @property
-    def awaiting(self) -> Awaiting:
-        """The answer that is awaited now."""
-        return self._awaiting
+    def awaited(self) -> str:
+        """The answer that is awaited now, such as `answer to request_body`; empty if none is."""
+        kinds = {Awaiting.HEADERS: "headers", Awaiting.TRAILERS: "trailers"}
+        kind = kinds.get(self._awaiting, "body")
+        return f"answer to {self._side}_{kind}" if self._awaiting is not Awaiting.NOTHING else ""
 
     @property
     def unprocessed(self) -> bool:

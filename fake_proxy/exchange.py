@@ -173,6 +173,7 @@ class Exchange:
             await self._over.wait()
         finally:
             deadline.cancel()
+            self._feed(self._machine.client_gone())  # only a cancelled exchange is not over yet
             await self._attempts.close()
             for timer in self._timers.values():
                 timer.cancel()

@@ -5,7 +5,8 @@ Headers go first and once; held data and trailers follow when the gate opens; no
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from fake_proxy.actions import HeaderList
 
@@ -13,11 +14,25 @@ from fake_proxy.actions import HeaderList
 class Next(Protocol):
     """What comes after the filter: the router for requests, the client for responses."""
 
-    def headers(self, headers: HeaderList, end: bool) -> None: ...
+    @property
+    def headers(self) -> Callable[[HeaderList, bool], None]:
+        """Takes the headers, and whether they are all."""
 
-    def data(self, data: bytes, end: bool) -> None: ...
+    @property
+    def data(self) -> Callable[[bytes, bool], None]:
+        """Takes a piece of body, and whether it is the last."""
 
-    def trailers(self, trailers: HeaderList) -> None: ...
+    @property
+    def trailers(self) -> Callable[[HeaderList], None]:
+        """Takes the trailers, which end the message."""
+
+
+class Sink(NamedTuple):
+    """A `Next` of three functions."""
+
+    headers: Callable[[HeaderList, bool], None]
+    data: Callable[[bytes, bool], None]
+    trailers: Callable[[HeaderList], None]
 
 
 class Gate:

@@ -29,7 +29,8 @@ from fake_proxy.actions import (
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
-from fake_proxy.direction import Awaiting, Direction
+from fake_proxy.direction import Direction
+from fake_proxy.gate import Sink
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.mutations import get
@@ -54,7 +55,8 @@ class Machine:
         self._out: list[Action] = []
         self._router = Router(config, self._metadata, self._out.append, self._selected, self._local_reply)
         self._request = Direction("request", config, self, self._router)
-        self._response = Direction("response", config, self, _Client(self))
+        self._client = Sink(self._client_headers, self._client_data, self._client_trailers)
+        self._response = Direction("response", config, self, self._client)
         self._facts = Facts(source=source, cluster=_CLUSTER, request=[])
         self._writer = MessageWriter(config, self._stimulus, self._metadata, self._facts)
         self._stream_open = False
@@ -74,16 +76,9 @@ class Machine:
     @property
     def awaiting(self) -> str:
         """What the exchange waits for now, in the words of the record."""
-        for side, direction in (("request", self._request), ("response", self._response)):
-            match direction.awaiting:
-                case Awaiting.NOTHING:
-                    continue
-                case Awaiting.HEADERS:
-                    return f"answer to {side}_headers"
-                case Awaiting.TRAILERS:
-                    return f"answer to {side}_trailers"
-                case _:
-                    return f"answer to {side}_body"
+        for direction in (self._request, self._response):
+            if direction.awaited:
+                return direction.awaited
         return "response of the model server" if self._router.open else "rest of the request"
 
     # -- the client ----------------------------------------------------------------------------------------------------
@@ -322,10 +317,9 @@ class Machine:
         )
         if self._response_begun:
             self._response.stop()
-            client = _Client(self)
-            client.headers(headers, not text)
+            self._client.headers(headers, not text)
             if text:
-                client.data(text, True)
+                self._client.data(text, True)
             return
         self._respond(headers, not text)
         if text:
@@ -340,7 +334,7 @@ class Machine:
             self._close(Closing.OWN)
             self.processing = False
 
-    def client_headers(self, headers: HeaderList, end: bool) -> None:
+    def _client_headers(self, headers: HeaderList, end: bool) -> None:
         """The response begins at the client."""
         self._client_begun = True
         plain = [entry for entry in headers if entry[0] not in _HOP_BY_HOP]
@@ -348,13 +342,13 @@ class Machine:
         if end:
             self._finish()
 
-    def client_data(self, data: bytes, end: bool) -> None:
+    def _client_data(self, data: bytes, end: bool) -> None:
         """Response body reaches the client."""
         self._out.append(ClientData(data, end))
         if end:
             self._finish()
 
-    def client_trailers(self, trailers: HeaderList) -> None:
+    def _client_trailers(self, trailers: HeaderList) -> None:
         """The response ends at the client, with trailers."""
         self._out.append(ClientTrailers(trailers))
         self._finish()
@@ -394,21 +388,3 @@ class Machine:
         out = self._out[:]
         self._out.clear()
         return out
-
-
-class _Client:
-    """What follows the response direction: the client."""
-
-    __slots__ = ("_machine",)
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-
-    def headers(self, headers: HeaderList, end: bool) -> None:
-        self._machine.client_headers(headers, end)
-
-    def data(self, data: bytes, end: bool) -> None:
-        self._machine.client_data(data, end)
-
-    def trailers(self, trailers: HeaderList) -> None:
-        self._machine.client_trailers(trailers)

@@ -24,6 +24,7 @@ from machine_driver import (
 
 from ext_proc.messages import (
     BodyMutation,
+    CommonResponse,
     Duration,
     GrpcStatus,
     HeadersResponse,
@@ -164,6 +165,13 @@ def test_a_body_mutation_on_headers_without_replace_is_ignored() -> None:
     response = common(mutation(set_header("x-gateway-destination-endpoint", A.encode())), BodyMutation(body=b"no"))
     driven = Driven(BUFFERED).request(POST).epp(request_headers(response), request_body())
     assert bytes(driven.upstream) == b"hello"
+
+
+def test_continue_and_replace_in_full_duplex_leaves_no_room_for_body_answers() -> None:
+    replaced = common(None, BodyMutation(body=b"other"), CommonResponse.CONTINUE_AND_REPLACE)
+    driven = Driven(FDS).request(POST).epp(request_headers(replaced))
+    assert (bytes(driven.upstream), driven.upstream_ended) == (b"other", True)
+    failed(driven.epp(request_body(streamed(b"hello", True))), "spurious_message")
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
