@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Iterable
 
@@ -61,6 +62,7 @@ class Channel:
         self._tls = tls
         self._metadata = tuple(metadata)
         self._slots: list[Transport | None] = [None] * connections
+        self._open: set[Transport] = set()  # those in the slots, and those replaced that still have streams
         self._turn = itertools.cycle(range(connections))
         self._made = itertools.count(1)
         self._dialling = asyncio.Lock()
@@ -102,7 +104,7 @@ class Channel:
             for _ in self._slots:
                 slot = next(self._turn)
                 found = self._slots[slot]
-                if found is None or found.closed or found.connection.going_away:
+                if found is None or found.retired:
                     found = await self.connect(slot)
                 if found.can_open():
                     return found
@@ -117,9 +119,11 @@ class Channel:
         """The connection in `slot`, made anew unless it is usable. Raises a `ConnectFailed`."""
         async with self._dialling:
             found = self._slots[slot]
-            if found is None or found.closed or found.connection.going_away:
+            if found is None or found.retired:
                 found = await connect(self.address, tls=self._tls, timeout=self.timeout, number=next(self._made))
                 self._slots[slot] = found
+                self._open.add(found)
+                found.on_lost(functools.partial(self._open.discard, found))
             return found
 
     def reopen(self, stream: ProcessStream) -> None:
@@ -139,8 +143,8 @@ class Channel:
         """Close all connections; open streams end as `lost`."""
         for task in self._tasks:
             task.cancel()
-        transports, self._slots = [one for one in self._slots if one is not None], [None] * len(self._slots)
-        for one in transports:
+        self._slots = [None] * len(self._slots)
+        for one in (still_open := tuple(self._open)):
             one.close()
-        for one in transports:
+        for one in still_open:
             await one.wait_closed()

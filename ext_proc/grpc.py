@@ -5,6 +5,7 @@ https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ class Ending:
     message: str
 
 
+@functools.lru_cache(maxsize=64)
 def head_problem(head: Headers) -> str:
     """Why a response head is not that of a gRPC call, or an empty string."""
     status = header(head, b":status")
@@ -147,6 +149,7 @@ def head_problem(head: Headers) -> str:
     return ""
 
 
+@functools.lru_cache(maxsize=64)  # most calls end in the same words
 def ending(head: Headers, trailing: Headers | None) -> Ending:
     """Read a call's end from its head and its trailers. Without trailers (None) the head may be both: trailers-only."""
     problem = head_problem(head)

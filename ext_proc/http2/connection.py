@@ -63,6 +63,7 @@ class Connection:
         self._awaits_preface = b"" if accept is None else f.PREFACE
         self._streams: dict[int, Stream] = {}
         self._late: dict[int, Stream] = {}
+        self._farewell = ""  # what the peer's GOAWAY said, if it was not a plain one
         self._closing = False  # we take no new streams, of our own or of the peer above _accept_up_to
         self._accept_up_to = f.MAX_STREAM_ID
         self._next_id = 1
@@ -98,14 +99,14 @@ class Connection:
         """Streams that are not over on both sides."""
         return len(self._streams)
 
+    @property
+    def retired(self) -> bool:
+        """True if no stream will ever be opened here again; open ones may go on."""
+        return self.going_away or self._closing or self.failure is not None or self._next_id > f.MAX_STREAM_ID
+
     def can_open(self) -> bool:
         """True if a stream may be opened now."""
-        return (
-            not (self.going_away or self._closing)
-            and self.failure is None
-            and len(self._streams) < self.max_streams
-            and self._next_id <= f.MAX_STREAM_ID
-        )
+        return not self.retired and len(self._streams) < self.max_streams
 
     def open(self, headers: Headers, sink: Sink, *, end: bool = False) -> int:
         """Open a stream (client role) and return its number. Raises `RuntimeError` unless `can_open()`."""
@@ -202,7 +203,7 @@ class Connection:
         """The connection is gone: every open stream ends as `lost`. Idempotent."""
         if self.failure is not None:
             return
-        self.failure = reason
+        self.failure = reason = reason + self._farewell
         self._sender.clear()
         self._late.clear()
         streams, self._streams = self._streams, {}
@@ -265,8 +266,7 @@ class Connection:
             )
         if not flags & f.END_HEADERS:
             return
-        self._block = None
-        self._quiet = 0
+        self._block, self._quiet = None, 0
         headers, end = self._decoder.decode(bytes(block)), bool(first_flags & f.END_STREAM)
         if self._accept is not None and stream_id > self._last_seen and stream_id % 2:
             self._open_remote(stream_id, headers, end)
@@ -346,6 +346,8 @@ class Connection:
         if self._accept is not None:
             return
         last, code = int.from_bytes(payload[:4]) & f.MAX_STREAM_ID, int.from_bytes(payload[4:8])
+        if code:
+            self._farewell = f", after GOAWAY {f.code_name(code)} {payload[8:208].decode('latin-1')}".rstrip()
         for stream in [one for one in self._streams.values() if one.id > last]:
             del self._streams[stream.id]
             self._sender.drop(stream)

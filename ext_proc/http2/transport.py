@@ -58,7 +58,7 @@ class Transport(asyncio.Protocol):
     async def wait_open(self) -> bool:
         """Wait until a stream may be opened (True), or never again on this connection (False)."""
         while not self.can_open():
-            if self.closed or self.connection.going_away or self.connection.failure is not None:
+            if self.retired:
                 return False
             waiter = self._loop.create_future()
             self._opening.append(waiter)
@@ -100,6 +100,11 @@ class Transport(asyncio.Protocol):
     def closed(self) -> bool:
         """True once the connection is closed or closing."""
         return self._socket is None or self._socket.is_closing()
+
+    @property
+    def retired(self) -> bool:
+        """True if this connection takes no new stream ever again: closed, going away, or made dirty on purpose."""
+        return self.closed or self.connection.retired
 
     async def wait_ready(self) -> bool:
         """Wait for the peer's SETTINGS; False if the connection broke first."""
@@ -220,7 +225,7 @@ class Transport(asyncio.Protocol):
 
     def _wake(self) -> None:
         """Let waiters look again."""
-        if self._opening and (self.closed or self.connection.going_away or self.can_open()):
+        if self._opening and (self.retired or self.can_open()):
             opening, self._opening = self._opening, []
             _release(opening)
         for stream in list(self._draining):

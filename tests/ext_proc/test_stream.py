@@ -566,6 +566,40 @@ def test_bytes_that_are_wrong_on_purpose_reach_the_epp() -> None:
     assert tape.story()[:3] == ["opened", "data-plane: malformed", "data-plane: half-closed"]
 
 
+def test_a_connection_made_dirty_is_replaced_and_closed_in_the_end() -> None:
+    async def main() -> None:
+        async with scripted(echo) as channel:
+            dirty = await channel.open()
+            dirty.write_raw(frames.frame(0x77, 0, 0, b"unknown but legal"))
+            fresh = await channel.open()
+            assert fresh.transport is not dirty.transport
+            dirty.send(b"still works")
+            assert await dirty.recv() == b"still works"
+
+    run(main)
+
+
+def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
+    async def handler(stream: ServedStream) -> None:
+        stream.transport.goaway(ErrorCode.ENHANCE_YOUR_CALM, debug=b"too many pings")
+        await stream.recv()
+        stream.transport.abort()
+
+    async def main() -> None:
+        async with scripted(handler) as channel:
+            stream = await channel.open()
+            transport = stream.transport
+            assert transport is not None
+            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event of its own
+                await asyncio.sleep(0)
+            stream.send(b"go on")
+            ended = await stream.wait_ended()
+            assert ended.how == "lost"
+            assert ended.message.endswith("after GOAWAY ENHANCE_YOUR_CALM too many pings")
+
+    run(main)
+
+
 def test_the_channel_sends_authority_and_metadata() -> None:
     seen: list[tuple[tuple[bytes, bytes], ...]] = []
 
