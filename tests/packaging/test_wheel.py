@@ -1,0 +1,94 @@
+"""The wheel, installed alone in an empty environment away from the checkout, is the whole suite."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uv
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGES = {"conformance", "ext_proc", "fake_epp", "fake_kubernetes", "fake_modelserver", "fake_proxy", "reference_epp"}
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("wheel")]
+
+
+def command(*arguments, cwd=CHECKOUT, env=None, code=0):
+    """Run a program to its end and return its output."""
+    environment = {**os.environ, "PYTHONPATH": "", "VIRTUAL_ENV": "", **(env or {})}
+    done = subprocess.run(arguments, cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Built:
+    wheel: Path
+    sdist: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The wheel and the source distribution of this checkout."""
+    directory = tmp_path_factory.mktemp("dist")
+    command(sys.executable, "-m", "hatchling", "build", "-d", str(directory))
+    return Built(*directory.glob("*.whl"), *directory.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """The folder of the commands of an environment that holds the wheel and what it depends on, as locked."""
+    directory = tmp_path_factory.mktemp("installed")
+    locked, environment = directory / "locked.txt", directory / "environment"
+    run_uv = uv.find_uv_bin()
+    into = ("--python", str(environment / "bin" / "python"))
+    command(run_uv, "export", "-q", "--frozen", "--no-dev", "--no-emit-project", "-o", str(locked))
+    command(run_uv, "venv", "-q", "--no-config", "--python", sys.executable, str(environment))
+    command(run_uv, "pip", "install", "-q", *into, "--require-hashes", "-r", str(locked))
+    command(run_uv, "pip", "install", "-q", *into, "--no-deps", str(built.wheel))
+    command(run_uv, "pip", "check", "-q", *into)
+    return environment / "bin"
+
+
+def names_of(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_the_wheel_holds_the_packages_and_their_data(built):
+    names = names_of(built.wheel)
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    tracked = command("git", "ls-files", *PACKAGES).split()
+    assert not {name for name in tracked if (CHECKOUT / name).exists()} - names
+    scenarios = {f"conformance/{name}" for name in command("git", "ls-files", "scenarios").split()}
+    assert scenarios
+    assert not scenarios - names
+
+
+def test_the_source_distribution_builds_the_same_wheel(built, tmp_path):
+    with tarfile.open(built.sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    assert {"LICENSE", "README.md", "pyproject.toml", "Makefile"} <= {path.name for path in source.iterdir()}
+    command(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "again"), cwd=source)
+    (again,) = (tmp_path / "again").glob("*.whl")
+    assert names_of(again) == names_of(built.wheel)
+
+
+def test_the_installed_commands_start(installed, tmp_path):
+    assert "0.1.0" in command(str(installed / "epp-conformance"), "--version", cwd=tmp_path)
+    assert "EPP-SUB-01" in command(str(installed / "epp-conformance"), "list", cwd=tmp_path)
+    assert "--fault" in command(str(installed / "reference-epp"), "--help", cwd=tmp_path)
+
+
+def test_the_installed_suite_does_the_main_job(installed, tmp_path):
+    command(str(installed / "epp-conformance"), "run", "--output", "out", cwd=tmp_path)
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["kind"] == "EPPConformanceReport"
+    assert report["complete"]
+    assert (tmp_path / "out" / "evidence.ndjson.gz").stat().st_size
