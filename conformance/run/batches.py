@@ -59,7 +59,7 @@ class BatchRunner:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
         await self._lane.pool.reset(batch.pool)
         if len(batch.work) == 1:
-            yield await self._alone(batch.work[0])
+            yield await self.alone(batch.work[0])
             return
         done: list[_Done] = []
         queue = iter(batch.work)
@@ -92,14 +92,15 @@ class BatchRunner:
         for work in again:
             await self._alive()
             await self._lane.pool.reset(batch.pool)
-            judged = await self._alone(work)
+            judged = await self.alone(work)
             guilty = guilty or judged.result.verdict is Verdict.FAIL
             yield judged
         if not guilty:
             text = f"the target died or hung under {len(again)} scenarios at a time, and under none of them alone"
             self._anomaly(Anomaly(code="not-reproduced", text=text))
 
-    async def _alone(self, work: Work) -> Judged:
+    async def alone(self, work: Work) -> Judged:
+        """Run one piece of work on the pool as it is, with nothing else in flight."""
         await self._alive()
         done = await self._execute(work)
         if _hung(done.episode) and not self._lane.target.crashed:

@@ -19,6 +19,7 @@ from conformance.errors import ConformanceError, IncompleteError
 from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, Judged
+from conformance.run.conversations import Exploration, explore
 from conformance.run.engine import Engine
 from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
 from conformance.run.lane import Lane
@@ -47,6 +48,8 @@ class RunSettings:
     jobs: int | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
+    property_examples: int = 0
+    """Generated conversations to try in each version, after the scenarios."""
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None) -> RunOutcome:
@@ -61,6 +64,7 @@ def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None
         session = Session(settings, owned, handler)
         try:
             session.run_all()
+            session.explore()
         except KeyboardInterrupt:
             session.interrupted = True
         outcome = session.outcome()
@@ -86,6 +90,8 @@ class Session:
         self.interrupted = False
         self.stopped: IncompleteError | None = None
         self.anomalies: list[Anomaly] = []
+        self.explorations: dict[str, Exploration] = {}
+        """What generated conversations showed, by version."""
         self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
         self._engine = engine
         self._handler = handler
@@ -109,6 +115,12 @@ class Session:
     def run_all(self) -> None:
         """Run every version to its end."""
         self._engine.call(self.run())
+
+    def explore(self) -> None:
+        """Try generated conversations in each version, if the settings ask for any. A failure is one result more."""
+        for plan in self.plans.values():
+            if self.settings.property_examples and self.stopped is None:
+                self._explore(plan)
 
     def ensure(self, work_id: str) -> ScenarioResult:
         """The result of one piece of work, running the batch that holds it if that has not happened yet.
@@ -210,6 +222,34 @@ class Session:
     async def _close_lanes(self) -> None:
         lanes, self._lanes = self._lanes, []
         await asyncio.gather(*(lane.close() for lane in lanes))
+
+    # -- generated conversations ---------------------------------------------------------------------------------------
+
+    def _explore(self, plan: Plan) -> None:
+        rows = self._version_outcome(plan).requirements
+        known = [row.requirement.id for row in rows if row.verdict is Verdict.FAIL]
+        self._tell(Status(text=f"trying {self.settings.property_examples} generated conversations"))
+        try:
+            lane = self._engine.call(self._lane(plan.version, 0))
+            runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce)
+            exploration = explore(
+                lambda instance, mode: self._engine.call(
+                    runner.alone(Work(id=instance.id, instance=instance, mode=mode))
+                ),
+                self.catalogue,
+                plan.version,
+                self.settings.profile.body_modes,
+                examples=self.settings.property_examples,
+                seed=self.settings.seed,
+                known=known,
+            )
+        except IncompleteError as problem:
+            self.stopped = problem
+            return
+        finally:
+            self._engine.call(self._close_lanes())
+        self.explorations[plan.version] = exploration
+        self._record(plan.version, exploration.judged(self.settings.seed))
 
     # -- results -------------------------------------------------------------------------------------------------------
 

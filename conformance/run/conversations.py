@@ -1,0 +1,184 @@
+"""Conversations by property: exchanges generated at random, judged by everything that holds for any exchange.
+
+A failure is shrunk to the shortest conversation that still shows it, and can be saved as a scenario file.
+Needs hypothesis (the extra `property`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import UsageError
+from conformance.outcome import ScenarioResult
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.batches import Judged
+from conformance.scenario.loader import Instance
+from conformance.scenario.schema import BodyMode, Scenario
+from conformance.strict_yaml import dump
+from conformance.verdict import Verdict
+
+SECTION = "generated"
+ID = f"{SECTION}.conversations"
+SERVED = ("default", "absent", "unknown", "other", "number", "list", "empty")
+
+
+class _Broken(AssertionError):  # noqa: N818 - what hypothesis looks for, not an error of ours
+    """A generated conversation broke a rule; hypothesis shrinks it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploration:
+    """What came of it: how many conversations were tried, and the shortest failing one, if any."""
+
+    examples: int
+    failure: Judged | None = None
+    scenario: Scenario | None = None
+
+    def judged(self, seed: int) -> Judged:
+        """The exploration as one result: that of the failing conversation, or a pass."""
+        if self.failure is not None and self.scenario is not None:
+            broken = self.scenario.requirements
+            result = replace(self.failure.result, id=ID, scenario=ID, requirements=broken, verdict=Verdict.FAIL)
+            return replace(self.failure, result=result)
+        result = ScenarioResult(
+            id=ID,
+            scenario=ID,
+            title="Generated conversations keep every rule",
+            section=SECTION,
+            requirements=(),
+            mode="",
+            verdict=Verdict.PASS,
+            reason=f"{self.examples} conversations, seed {seed}",
+        )
+        return Judged(result=result, episode=None, context=None)
+
+    def save(self, path: Path) -> None:
+        """Write the failing conversation as a scenario file that reproduces it."""
+        assert self.scenario is not None
+        content = self.scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        path.write_text(dump({"section": SECTION, "scenarios": [content]}))
+
+
+def explore(
+    run: Callable[[Instance, BodyMode], Judged],
+    catalogue: Catalogue,
+    version: str,
+    modes: tuple[BodyMode, ...],
+    *,
+    examples: int,
+    seed: int,
+    known: Collection[str] = (),
+) -> Exploration:
+    """Try `examples` conversations. `run` runs one alone; `known` are requirements that are known to fail.
+
+    The same seed gives the same conversations. Raises `UsageError` without hypothesis.
+    """
+    try:
+        import hypothesis
+    except ImportError:
+        raise UsageError(
+            "conversations are generated with hypothesis, which is not installed",
+            hint="pip install 'epp-conformance[property]'",
+        ) from None
+
+    universal = tuple(one.id for one in catalogue.for_version(version) if one.universal and one.testable)
+    tried = itertools.count(1)
+    found: list[tuple[Judged, Scenario]] = []
+    count = 0
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        print_blob=False,
+    )
+    @hypothesis.given(_exchanges(modes, version))
+    def try_one(drawn: tuple[BodyMode, dict[str, Any]]) -> None:
+        nonlocal count
+        count = next(tried)
+        mode, exchange = drawn
+        scenario = _scenario(count, exchange, universal)
+        judged = run(Instance(id=scenario.id, scenario=scenario, section=SECTION, file=SECTION, line=0), mode)
+        broken = {one.requirement for one in judged.result.findings if one.verdict is Verdict.FAIL} - set(known)
+        if broken:
+            found.append((judged, _scenario(count, exchange, tuple(sorted(broken)))))
+            raise _Broken
+
+    try:
+        try_one()
+    except (_Broken, hypothesis.errors.Flaky):
+        judged, scenario = found[-1]
+        return Exploration(examples=count, failure=judged, scenario=scenario)
+    return Exploration(examples=count)
+
+
+def _scenario(number: int, exchange: dict[str, Any], requirements: tuple[str, ...]) -> Scenario:
+    content = {
+        "id": f"{SECTION}.conversation-{number}",
+        "title": "A generated conversation",
+        "requirements": requirements,
+        "steps": [{"exchange": exchange}],
+    }
+    return Scenario.model_validate(content)
+
+
+def _exchanges(modes: tuple[BodyMode, ...], version: str) -> Any:
+    """A strategy for (body mode, fields of an `Exchange`). Defaults are left out, so that shorter is simpler."""
+    from hypothesis import strategies as st
+
+    words = st.text("abcdefghijklmnopqrstuvwxyz0123456789 .,:;/-_{}[]\"'", max_size=40)
+    text = st.one_of(words, st.text(max_size=30))
+    body = st.one_of(
+        st.just("none"),
+        st.fixed_dictionaries({"fields": st.dictionaries(st.sampled_from(["user", "stop", "seed", "n"]), text)}),
+        st.fixed_dictionaries({"text": text.filter(bool)}),
+        st.fixed_dictionaries({"size": st.integers(200, 150_000)}),
+    )
+    value = st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(-1000, 1000), words),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(words.filter(bool), inner, max_size=3)),
+        max_leaves=6,
+    )
+    header = st.tuples(st.from_regex(r"x-[a-z0-9-]{1,12}", fullmatch=True), words.map(str.strip))
+    reply = st.fixed_dictionaries(
+        {},
+        optional={
+            "kind": st.sampled_from(["json", "sse", "text", "none"]),
+            "status": st.sampled_from([200, 201, 400, 404, 500]),
+            "text": text,
+            "events": st.integers(0, 6),
+            "split": st.integers(1, 400),
+            "trailers": st.lists(header, min_size=1, max_size=2),
+            "gzip": st.booleans(),
+        },
+    )
+    optional: dict[str, Any] = {
+        "method": st.sampled_from(["POST", "GET", "PUT"]),
+        "path": st.sampled_from(["/v1/completions", "/v1/chat/completions", "/v1/models", "/"]),
+        "http": st.sampled_from([1, 2]),
+        "body": body,
+        "chunks": st.lists(st.integers(1, 5000), max_size=8),
+        "end": st.sampled_from(["flag", "empty", "trailers"]),
+        "contentLength": st.booleans(),
+        "headers": st.lists(header, max_size=4),
+        "metadata": st.dictionaries(
+            st.sampled_from(["com.example", "envoy.filters.http.rbac"]), st.dictionaries(words, value)
+        ),
+        "protocolConfig": st.sampled_from(["default", "absent", "not-waiting"]),
+        "headerField": st.sampled_from(["raw_value", "value"]),
+        "inject": st.lists(st.sampled_from(["unknown-field", "typed-metadata", "attributes"]), unique=True),
+        "reply": reply,
+        "served": st.sampled_from(SERVED),
+        "abort": st.sampled_from(["request-headers", "request-body", "destination", "response"]),
+        "ending": st.sampled_from(["envoy", "half-close", "drain"]),
+    }
+    if version != "0.2.0":
+        optional["subset"] = st.sampled_from([[], ["{a}"], ["{b}"], ["{b}", "{c}"], ["{nobody}"], ["{nobody}", "{a}"]])
+    return st.tuples(st.sampled_from(modes), st.fixed_dictionaries({}, optional=optional))
