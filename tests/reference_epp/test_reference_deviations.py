@@ -1,0 +1,339 @@
+"""Faults and variants: each one is declared soundly, serves, and behaves otherwise than the correct EPP."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
+from reference_epp.deviations import ALL, FAULTS, VARIANTS, Fault, UnknownDeviationError, Variant, find, load
+from reference_epp.endpoints import Pool
+from reference_epp.server import Parts, running
+from reference_epp.settings import Settings
+
+load()
+
+MODES = {"none": 0, "streamed": 1, "buffered": 2, "full-duplex": 4}
+A, B, C, OTHER_PORT, SIX = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.1:8001", "[fd00::6]:8000"
+POOL = (A, B, C, OTHER_PORT, SIX)
+PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+CHECK = "/grpc.health.v1.Health/Check"
+
+ON_THE_WIRE_ONLY = {"one-stream-at-a-time", "ready-but-unavailable", "slow"}
+"""Deviations of the service, which a conversation alone does not show; they have tests of their own."""
+
+
+# -- stimuli: everything that any deviation reacts to
+
+
+def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingRequest]]]:
+    """Content type and messages of request bodies, each complete."""
+    body, last = data_plane.request_body, data_plane.request_body(b"")
+    plain = b'{"model":"m","prompt":"hi","n":12345678901234567890,"seed":1}'
+    if mode == MODES["buffered"]:
+        yield b"application/json", [body(plain)]
+        yield b"application/json", [body(b"{broken")]
+        yield b"text/plain", [body(b"\xff\x00text")]
+        yield b"application/json", [body(plain, end=False), data_plane.request_trailers()]
+    else:
+        yield b"application/json", [body(plain)]
+        yield b"application/json", [body(plain[:9], end=False), body(plain[9:], end=False), last]
+        yield b"application/json", [body(b"{broken")]
+        yield (
+            b"application/json",
+            [body(plain[index : index + 3], end=False) for index in range(0, len(plain), 3)] + [last],
+        )
+        yield b"text/plain", [body(b"\xff\x00text"), last][:1]
+        yield b"text/plain", [body(b"".join(b"%d," % i for i in range(30_000))), last][:1]
+        yield b"application/json", [body(plain, end=False), data_plane.request_trailers()]
+    if mode == MODES["full-duplex"]:
+        yield b"text/plain", [body(b"x" * 4_500_000)]
+
+
+HINTS: list[Any] = [
+    [A], [C], [SIX], ["10.0.0.1:9"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7, [1], ["10.0.0.1"],
+    [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
+]  # fmt: skip
+
+
+def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest]]:
+    headers = functools.partial(data_plane.request_headers, mode=mode)
+    get = functools.partial(headers, end=True)
+    body = [data_plane.request_body()] if mode else []
+    for content_type, messages in bodies(mode, data_plane) if mode else ():
+        yield [headers(("content-type", content_type), ("content-length", b"9")), *messages]
+    yield [headers(), *body]
+    yield [headers((":path", b"/v1/models")), *body]
+    for extra in (
+        ("x-gateway-destination-endpoint", b"6.6.6.6:1"),
+        ("x-custom", b"\xff"),
+        ("authorization", b"Bearer secret"),
+    ):
+        yield [headers(extra), *body]
+    yield [headers(("x-many", b"1"), ("x-many", b"2")), *body]
+    yield [headers(*((f"x-filler-{index}", b"1") for index in range(95))), *body]
+    for hint in HINTS:
+        yield [get(hint=hint)]
+        yield [headers(hint=hint), *([data_plane.request_body(hint=hint)] if mode else [])]
+    yield [headers(subset=[C]), *body]
+    yield [headers(empty_namespace=True), *body]
+    odd = get()
+    odd.attributes["x"].SetInParent()
+    yield [odd]
+    for first in (get(mode=None), get(without_waiting=True), get(subset=[B])):
+        response = data_plane.response_headers
+        yield [
+            first,
+            response(content_type=b"text/plain"),
+            *(data_plane.response_body(b"%d" % i, end=i == 11) for i in range(12)),
+        ]
+        yield [first, response(end=True, status=b"204")]
+        yield [
+            first,
+            response(status=b"500"),
+            data_plane.response_body(b"{oops", end=False),
+            data_plane.response_trailers(),
+        ]
+        for event_stream in (b"text/event-stream", b"text/event-stream; charset=utf-8"):
+            yield [first, response(content_type=event_stream), data_plane.response_body(b"data: 1\n\n", end=False)]
+        yield [first, response(), data_plane.response_body(b"{", end=False), data_plane.response_body(b"}")]
+        for served in (A, "9.9.9.9:1", 7):
+            yield [first, response(served=served), data_plane.response_body()]
+    yield [data_plane.response_headers(status=b"413"), data_plane.response_body()]
+
+
+STIMULI: dict[int, list[list[ProcessingRequest]]] = {}
+
+
+def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: str, mode: int) -> list[Any]:
+    """What an EPP made of `parts` does about all stimuli; exceptions and the end of the process count too."""
+    seen: list[Any] = []
+    objectives = {"batch": -1}
+    made = world(version, parts=parts, models=frozenset({"m"}), objectives=objectives)
+
+    def note(act: Callable[[], Any]) -> None:
+        try:
+            said = act()
+        except (ValueError, SystemExit) as problem:
+            seen.append(repr(problem))
+        else:
+            seen.append(
+                [
+                    item.SerializeToString(deterministic=True) if isinstance(item, ProcessingResponse) else item
+                    for item in said
+                ]
+            )
+
+    headers = functools.partial(data_plane.request_headers, mode=mode)
+    sheddable = ("x-gateway-inference-objective", b"batch")
+    body = [data_plane.request_body()] if mode else []
+    unknown = [data_plane.request_body(b'{"model":"nope"}')] if mode else []
+
+    for messages in ([headers()], [headers(), *body], [headers(sheddable), *body], [headers(end=True)]):
+        note(lambda messages=messages: made.talk(*messages))  # the pool is empty
+    made.endpoints(*POOL)
+    if mode not in STIMULI:
+        STIMULI[mode] = list(conversations(mode, data_plane))
+    for messages in STIMULI[mode]:
+        note(lambda messages=messages: made.talk(*messages))
+    note(lambda: made.talk(headers(), *unknown))
+    for index in range(45):
+        note(lambda index=index: made.talk(headers(end=True), connection=1 + index % 2))
+
+    aborted = made.open()
+    aborted.receive(headers())
+    note(lambda: [aborted.finished() or 0])
+    note(lambda: made.talk(headers(), *body))
+
+    one, two = made.open(), made.open()
+    same_id = ("x-request-id", b"same")
+    note(lambda: [*one.receive(headers(same_id, subset=[A])), *two.receive(headers(same_id, subset=[B]))])
+    halves = [data_plane.request_body(half, end=half.endswith(b"}")) for half in (b'{"n":', b"1}")] if mode else []
+    for half in halves:
+        for conversation in (one, two):
+            note(lambda conversation=conversation, half=half: conversation.receive(half))
+
+    made.endpoints(B, C, SIX)
+    note(lambda: made.talk(headers(), *body))
+    made.load(B, queued=50)
+    made.load(C)
+    note(lambda: made.talk(headers(subset=[B]), *body))
+    made.load(SIX, queued=50)
+    note(lambda: made.talk(headers(sheddable, subset=[B]), *body))
+    made.load(C, queued=50)
+    note(lambda: made.talk(headers(sheddable), *body))
+
+    for endpoints, synced in (((), False), ((), True), ((*made.pool.endpoints,), True)):
+        pool = Pool()
+        pool.update(endpoints, synced=synced)
+        health = parts.health(pool)
+        seen.append(
+            [
+                health.status(name)
+                for name in ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
+            ]
+        )
+        seen.append(health.handler().service_name())
+    return seen
+
+
+@pytest.fixture(scope="module")
+def correct() -> dict[tuple[str, int], list[Any]]:
+    return {}
+
+
+@pytest.fixture
+def differs(world: Any, data_plane: Any, correct: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bool]:
+    def exit_(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", exit_)
+
+    def compare(deviation: Fault | Variant, version: str, mode: str) -> bool:
+        key = (version, MODES[mode])
+        if key not in correct:
+            correct[key] = observe(world, data_plane, Parts(), *key)
+        return observe(world, data_plane, Parts().exchange(*deviation.classes), *key) != correct[key]
+
+    return compare
+
+
+def test_the_correct_epp_is_deterministic(world: Any, data_plane: Any) -> None:
+    first, second = (observe(world, data_plane, Parts(), "1.0.0", 4) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_shows_in_every_version_it_names(name: str, differs: Callable[..., bool]) -> None:
+    fault = FAULTS[name]
+    assert re.fullmatch(r"(ENV|EPP-[A-Z]+)-\d\d", fault.breaks)
+    assert fault.breaks not in fault.also_breaks
+    assert all(fault.also_breaks.values())
+    assert fault.why.endswith(".")
+    assert fault.versions
+    assert set(fault.versions) <= set(ALL)
+    if name not in ON_THE_WIRE_ONLY:
+        for version in {fault.versions[0], fault.versions[-1]}:
+            assert any(differs(fault, version, mode) for mode in fault.modes[::-1]), (
+                f"{name} does not show in {version}"
+            )
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_is_odd_and_serves(name: str, world: Any, data_plane: Any, differs: Any, destination: Any) -> None:
+    variant = VARIANTS[name]
+    version = variant.versions[-1]
+    assert variant.why.endswith(".")
+    for mode in variant.modes:
+        made = world(version, parts=Parts().exchange(*variant.classes), max_endpoints=4, models=frozenset({"m"}))
+        made.endpoints(A, B, C)
+        messages = [
+            data_plane.request_headers(mode=MODES[mode], subset=[A, C]),
+            *([data_plane.request_body()] if mode != "none" else []),
+        ]
+        answers = [item for item in made.talk(*messages) if isinstance(item, ProcessingResponse)]
+        named = [destination(answer) for answer in answers]
+        header, metadata = ({value for pair in named if (value := pair[side])} for side in (0, 1))
+        assert header == metadata
+        assert len(header) == 1
+        assert set(header.pop().split(",")) <= {A, C}
+        pieces = [item.request_body.response.body_mutation for item in answers if item.HasField("request_body")]
+        if mode == "full-duplex":
+            assert json.loads(b"".join(piece.streamed_response.body for piece in pieces)) == {
+                "model": "m",
+                "prompt": "hi",
+            }
+            assert [piece.streamed_response.end_of_stream for piece in pieces].count(True) == 1
+    if name not in ON_THE_WIRE_ONLY:
+        assert any(differs(variant, version, mode) for mode in [*variant.modes[::-1], "full-duplex", "streamed"])
+
+
+@pytest.mark.parametrize("name", [name for name, variant in VARIANTS.items() if variant.limits])
+def test_a_variant_that_limits_modes_closes_streams_of_others(name: str, world: Any, data_plane: Any) -> None:
+    made = world(parts=Parts().exchange(*VARIANTS[name].classes))
+    made.endpoints(A)
+    for mode in MODES.keys() - set(VARIANTS[name].modes):
+        (end,) = made.talk(data_plane.request_headers(end=True, mode=MODES[mode]))
+        assert end.code == 9
+
+
+def test_enough_are_declared() -> None:
+    assert len(FAULTS) >= 70
+    assert len(VARIANTS) >= 20
+    assert not FAULTS.keys() & VARIANTS.keys()
+    with pytest.raises(UnknownDeviationError, match="did you mean 'no-header'"):
+        find("no-headre", None)
+    with pytest.raises(UnknownDeviationError, match="--list-variants"):
+        find(None, "xyzzy")
+
+
+# -- deviations of the service
+
+
+def with_epp(tmp_path: Path, fault: str | None, variant: str | None, act: Callable[[Any], Any]) -> Any:
+    (tmp_path / "endpoints").write_text("127.0.0.1:9\n")
+    settings = Settings(listen=("127.0.0.1", 0), endpoints_file=tmp_path / "endpoints")
+
+    async def main() -> Any:
+        async with (
+            running(settings, Parts().exchange(*find(fault, variant).classes)) as addresses,
+            grpc.aio.insecure_channel(addresses["address"]) as channel,
+        ):
+            return await act(channel)
+
+    return asyncio.run(main())
+
+
+def stream(channel: Any) -> Any:
+    method = channel.stream_stream(PROCESS, ProcessingRequest.SerializeToString, ProcessingResponse.FromString)
+    return method(timeout=20)
+
+
+def test_one_stream_at_a_time(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        first = stream(channel)
+        await first.write(data_plane.request_headers())
+        await first.write(data_plane.request_body())
+        assert isinstance(await first.read(), ProcessingResponse)
+        second = stream(channel)
+        await second.write(data_plane.request_headers(end=True))
+        reading = asyncio.ensure_future(second.read())
+        assert not (await asyncio.wait({reading}, timeout=0.1))[0]
+        first.cancel()
+        assert isinstance(await reading, ProcessingResponse)
+
+    with_epp(tmp_path, "one-stream-at-a-time", None, act)
+
+
+def test_ready_but_unavailable(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        check = channel.unary_unary(CHECK, HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString)
+        for refused in (False, True, False):
+            if refused:
+                assert (await check(HealthCheckRequest(service="readiness"))).status == 1
+            call = stream(channel)
+            await call.write(data_plane.request_headers(end=True))
+            if refused:
+                assert await call.code() == grpc.StatusCode.UNAVAILABLE
+            else:
+                assert isinstance(await call.read(), ProcessingResponse)
+
+    with_epp(tmp_path, "ready-but-unavailable", None, act)
+
+
+def test_slow_is_slow_and_right(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        call = stream(channel)
+        await call.write(data_plane.request_headers(end=True))
+        assert (await call.read()).HasField("request_headers")
+
+    with_epp(tmp_path, None, "slow", act)
