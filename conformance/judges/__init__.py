@@ -1,0 +1,182 @@
+"""The judges: pure functions from an episode in its context to findings (design: observe, episode, judge, report).
+
+    findings = judge(episode, context, catalogue)
+
+One module per section of the protocol says what its rules are; `attribution` puts the sections in order, so that one
+deviation gives one finding; `registry` knows every judge; here rulings become findings: weighed by what the catalogue
+says a violation counts for in the version, and reduced to survival where the stimulus itself was off-contract.
+
+No input or output, no clock, no randomness: the same episode gives the same findings for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.episode import Context, Episode, HarnessTrouble, Unmet
+from conformance.judges import (
+    attribution,
+    destination,
+    errors,
+    expectation,
+    fallback,
+    health,
+    isolation,
+    model,
+    streaming,
+    subset,
+    transparency,
+)
+from conformance.judges.case import Rules, Scene
+from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
+from conformance.judges.registry import JUDGES
+from conformance.judges.ruling import Nature, Ruling
+from conformance.verdict import Finding, Verdict
+
+__all__ = ["JUDGES", "Rules", "judge", "rulings"]
+
+_SECTIONS = (
+    ordering,
+    answering,
+    attribution,
+    destination,
+    subset,
+    errors,
+    fallback,
+    model,
+    streaming,
+    health,
+    isolation,
+    transparency,
+    bodies,
+    header_mutations,
+    immediate,
+    robustness,
+)
+"""Importing them registers their judges."""
+
+_ALWAYS_FAILS = (Nature.HANG, Nature.CRASH)
+_ABOUT_THE_ANSWER = ("attribution", "ext_proc.ordering", "ext_proc.answering", "ext_proc.robustness.process", "health")
+"""Judges after whose fault an expectation of the same answer has nothing to add."""
+
+
+def judge(episode: Episode, context: Context, catalogue: Rules) -> tuple[Finding, ...]:
+    """Every finding on `episode`: violations, warnings and what is inconclusive, each with its exchange; then what was
+    seen to hold and what did not arise, once per requirement.
+
+    Requirements that the catalogue does not have in `context.version` are left out. Where the harness had trouble, the
+    exchanges concerned give no violations, and the scenario's requirements are `error`. A judge that raises is the
+    suite's own defect and lets the exception through; who runs the suite makes it `error`.
+    """
+    scene = Scene(episode, context, catalogue)
+    weighed = list(_weigh(scene, rulings(scene)))
+    weighed += _harness(episode, context, weighed)
+    return tuple(_collect(weighed))
+
+
+def rulings(scene: Scene) -> Iterator[Ruling]:
+    """What all judges say about `scene`, before it is weighed."""
+    blamed: set[str | None] = set()
+    for name in JUDGES:
+        about_the_answer = name.startswith(_ABOUT_THE_ANSWER)
+        for ruling in _ask(scene, name):
+            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
+                blamed.add(ruling.exchange)
+            yield ruling
+    for case in scene.cases:
+        if not case.settling:
+            yield from expectation.expectation(case, blamed=case.exchange in blamed)
+    yield from health.expected_health(scene, blamed=frozenset(blamed))
+
+
+def _ask(scene: Scene, name: str) -> Iterator[Ruling]:
+    judge_ = JUDGES[name]
+    if judge_.of_scene is not None:
+        yield from judge_.of_scene(scene)
+    elif judge_.of_case is not None:
+        for case in scene.cases:
+            if judge_.hygiene or not case.settling:
+                yield from judge_.of_case(case)
+
+
+# -- weighing ----------------------------------------------------------------------------------------------------------
+
+
+def _weigh(scene: Scene, given: Iterable[Ruling]) -> Iterator[Finding]:
+    trouble = {event.exchange for _, event in scene.episode.of(HarnessTrouble)}
+    for ruling in given:
+        effect = scene.effect(ruling.requirement)
+        if effect is None or not _kept(scene.context, ruling):
+            continue
+        if ruling.negative and (None in trouble or ruling.exchange in trouble):
+            continue
+        yield _finding(ruling, _verdict(ruling, effect))
+
+
+def _verdict(ruling: Ruling, effect: str) -> Verdict:
+    if ruling.nature in _ALWAYS_FAILS or effect == "fail":
+        return ruling.verdict
+    if effect == "warn":
+        return Verdict.WARN if ruling.verdict is Verdict.FAIL else ruling.verdict
+    return Verdict.NOT_APPLICABLE if ruling.negative else ruling.verdict
+
+
+def _kept(context: Context, ruling: Ruling) -> bool:
+    """Off-contract, only survival, cross-talk and membership are judged; of what holds, what the scenario is about."""
+    if context.stimulus == "contract":
+        return True
+    if ruling.negative:
+        return ruling.nature is not Nature.CONDUCT
+    return ruling.requirement in context.requirements
+
+
+def _finding(ruling: Ruling, verdict: Verdict) -> Finding:
+    return Finding(
+        requirement=ruling.requirement,
+        verdict=verdict,
+        expected=ruling.expected,
+        actual=ruling.actual,
+        exchange=ruling.exchange,
+        seq=ruling.seq,
+        hint=ruling.hint,
+    )
+
+
+def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> Iterator[Finding]:
+    """`error` for what the harness could not do, and what was unmet, on the requirements that the scenario names."""
+    for entry, trouble in episode.of(HarnessTrouble):
+        for requirement in context.requirements:
+            yield Finding(
+                requirement=requirement,
+                verdict=Verdict.ERROR,
+                actual=trouble.what,
+                exchange=trouble.exchange,
+                seq=entry.seq,
+                hint="This is trouble of the suite, not a finding about the target.",
+            )
+    failed = {finding.requirement for finding in found if finding.verdict is Verdict.FAIL}
+    for entry, unmet in episode.of(Unmet):
+        for requirement in context.requirements:
+            if requirement not in failed:
+                verdict = Verdict(unmet.verdict)
+                yield Finding(requirement=requirement, verdict=verdict, actual=unmet.what, seq=entry.seq)
+
+
+_TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.SKIPPED)
+
+
+def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
+    """Telling findings as they are; of the rest one per requirement, and only where nothing telling was found."""
+    telling: list[Finding] = []
+    neutral: dict[str, Finding] = {}
+    for finding in weighed:
+        if finding.verdict in _TELLING:
+            if finding not in telling:
+                telling.append(finding)
+        else:
+            earlier = neutral.get(finding.requirement)
+            if earlier is None or (finding.verdict is Verdict.PASS and earlier.verdict is not Verdict.PASS):
+                neutral[finding.requirement] = finding
+    told = {finding.requirement for finding in telling}
+    yield from telling
+    yield from (finding for name, finding in neutral.items() if name not in told)

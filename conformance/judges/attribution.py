@@ -1,0 +1,99 @@
+"""Which one rule a wrong answer to a request breaks: the only place where the sections are put in order.
+
+Each section has functions that say what is wrong with an answer as far as its own rules go. For each kind of answer
+they are asked in the order below; the first that finds fault has the finding. So one deviation is one finding, on the
+requirement that says most about it.
+
+What is not here is a deviation of its own: answers out of order (`ext_proc.ordering`), streams that stop with something
+unanswered (`ext_proc.answering`), and what is wrong with mutations, bodies and contents of answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from conformance.judges import destination, errors, isolation, model, subset
+from conformance.judges.case import Answer, Case
+from conformance.judges.ext_proc.immediate import VALID
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling
+from conformance.verdict import Verdict
+
+Section = Callable[[Case], Ruling | None]
+
+IF_AN_ENDPOINT_IS_DUE: tuple[Section, ...] = (
+    errors.undecided,
+    subset.undue_error,
+    errors.undue_error,
+    destination.undue_error,
+)
+"""An ImmediateResponse that is not tolerated although an endpoint is due."""
+
+PICKS: tuple[Section, ...] = (model.deviation, errors.unshed, subset.wrong_pick, destination.wrong_pick)
+"""An endpoint."""
+
+_UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
+"""With a value that is malformed, or two, there is no telling which endpoint is meant."""
+
+
+@judge_of_case(
+    *(f"EPP-DEST-{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 10)),
+    *(f"EPP-SUB-{number:02}" for number in range(1, 12)),
+    *(f"EPP-ERR-{number:02}" for number in (1, 2, 3)),
+    "EPP-MODEL-01",
+    "EPP-MODEL-02",
+    "EPP-STRM-01",
+    "ENV-14",
+    "ENV-21",
+)
+def request_phase(case: Case) -> Iterator[Ruling]:
+    """What is wrong with the way in which the request was answered."""
+    match case.answer:
+        case Answer.IMMEDIATE if case.code in VALID:
+            found = _error(case)
+            if found is not None:
+                yield found
+        case Answer.UNSTEERED:
+            yield _nothing(case)
+        case Answer.ENDPOINT:
+            yield from _endpoint(case)
+
+
+def _error(case: Case) -> Ruling | None:
+    found = model.deviation(case)
+    if found is not None:
+        return found
+    if case.demand.error_due:
+        return _due_error(case)
+    if not case.demand.endpoint_due or errors.tolerated(case) or case.unknown_model:
+        return None
+    return _first(case, IF_AN_ENDPOINT_IS_DUE)
+
+
+def _due_error(case: Case) -> Ruling | None:
+    of_the_subset = subset.binding(case) and not case.demand.pool_empty
+    return subset.due_error(case) if of_the_subset else errors.due_error(case)
+
+
+def _nothing(case: Case) -> Ruling:
+    found = model.deviation(case)
+    if found is not None:
+        return found
+    if case.demand.error_due:
+        of_the_subset = subset.binding(case) and not case.demand.pool_empty
+        return (subset if of_the_subset else errors).missing_error(case)
+    return destination.missing(case)
+
+
+def _endpoint(case: Case) -> Iterator[Ruling]:
+    form = list(destination.form(case))
+    yield from form
+    if any(one.verdict is Verdict.FAIL and one.requirement in _UNREADABLE for one in form):
+        return
+    found = _first(case, PICKS)
+    if found is not None:
+        yield isolation.explained(case, found)
+
+
+def _first(case: Case, sections: tuple[Section, ...]) -> Ruling | None:
+    return next((found for ask in sections if (found := ask(case)) is not None), None)

@@ -1,0 +1,353 @@
+"""What judges look at: the scene (an episode in its context) and its cases (one per conversation).
+
+A `Case` answers the questions that several judges ask, each in one place: how the request was answered, what it
+demanded of the EPP, and what was peculiar about it.
+
+Of `ExchangeOpened.note` these keys are read: `sheddable` (the request is marked so), `unknown_model` (no InferenceModel
+has its model), `settling` (a poll made while the pool settles: judged for stream hygiene only).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Protocol
+
+from conformance.conversation import Conversation, conversations
+from conformance.endpoints import parse_list
+from conformance.episode import Context, Episode, Expectation, HealthProbe, ProcessExited
+from conformance.flow import Flow, StopKind, follow
+from conformance.hints import UNSET, Hint, ServedReport, served_report, subset_hint
+from conformance.judges.demand import NOTHING, Demand, demand
+from conformance.judges.ruling import Nature, Ruling
+from conformance.said import Said
+from conformance.steering import Steering, sent_headers, values_of
+from conformance.verdict import Verdict
+from ext_proc.record import Entry
+
+
+class Rules(Protocol):
+    """What judges need of the catalogue (`conformance.requirements.catalogue.Catalogue` is one)."""
+
+    def effect(self, requirement_id: str, version: str, /) -> str | None:
+        """`fail`, `warn` or `info`; None where the requirement does not apply."""
+
+
+class Answer(StrEnum):
+    """How a request was answered."""
+
+    ENDPOINT = "endpoint"
+    UNSTEERED = "released without a destination"
+    IMMEDIATE = "ImmediateResponse"
+    ENDED = "the stream ended without an answer"
+    SILENT = "no answer"
+    OFFENDED = "an answer that is not acceptable"
+    NOT_ASKED = "there was no request"
+    UNSEEN = "not observed"
+
+
+class Shape(StrEnum):
+    """What a request looked like."""
+
+    BODYLESS = "without a body"
+    ORDINARY = "an inference request"
+    ODD = "odd"
+    UNSEEN = "not observed"
+
+
+class Case:
+    """One conversation of a scene."""
+
+    def __init__(self, scene: Scene, conversation: Conversation) -> None:
+        self.scene = scene
+        self.conversation = conversation
+
+    @property
+    def exchange(self) -> str:
+        """The exchange's id."""
+        return self.conversation.exchange
+
+    @property
+    def context(self) -> Context:
+        """The scene's context."""
+        return self.scene.context
+
+    @cached_property
+    def flow(self) -> Flow:
+        """The course of the stream."""
+        return follow(self.conversation)
+
+    @cached_property
+    def steering(self) -> Steering:
+        """The destination that the answers gave."""
+        return Steering(conversation=self.conversation, flow=self.flow, namespace=self.context.destination_namespace)
+
+    @cached_property
+    def expectation(self) -> Expectation | None:
+        """What the scenario says must come back."""
+        return self.context.expectations.get(self.exchange)
+
+    # -- the answer ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def answer(self) -> Answer:
+        """How the request was answered."""
+        flow = self.flow
+        if flow.request.headers is None:
+            return Answer.NOT_ASKED
+        decision = flow.decision
+        if decision is not None and decision is flow.immediate:
+            return Answer.UNSEEN if decision.partial else Answer.IMMEDIATE
+        if decision is not None:
+            if not self.steering.observed:
+                return Answer.UNSEEN
+            if self.steering.header or self.steering.metadata_entries or self.steering.late_settings:
+                return Answer.ENDPOINT
+            return Answer.OFFENDED if flow.offence is not None else Answer.UNSTEERED
+        if flow.offence is not None:
+            return Answer.OFFENDED
+        match flow.stop.kind if flow.stop else None:
+            case StopKind.HANG:
+                return Answer.SILENT
+            case StopKind.CLOSED | StopKind.STATUS | StopKind.RESET | StopKind.LOST | StopKind.REFUSED:
+                return Answer.ENDED
+            case _:
+                return Answer.UNSEEN
+
+    @property
+    def code(self) -> int:
+        """The HTTP status of the ImmediateResponse; 0 if it has none."""
+        said = self.flow.immediate
+        if said is None or said.response is None:
+            return 0
+        return int(said.response.immediate_response.status.code)
+
+    @property
+    def decided(self) -> Said | None:
+        """The message that decided."""
+        return self.flow.decision
+
+    @cached_property
+    def picks(self) -> tuple[str, ...]:
+        """The well-formed endpoints given, in canonical spelling and order."""
+        given = self.steering.given
+        return parse_list(given).endpoints if given else ()
+
+    def describe(self) -> str:
+        """The answer in words."""
+        match self.answer:
+            case Answer.IMMEDIATE:
+                return f"ImmediateResponse {self.code}"
+            case Answer.ENDPOINT:
+                return f"endpoint {self.steering.given}"
+            case Answer.ENDED | Answer.SILENT:
+                return self.flow.stop.what if self.flow.stop else self.answer.value
+            case _:
+                return self.answer.value
+
+    # -- the request ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def hint(self) -> Hint:
+        """The subset hint."""
+        return subset_hint(self.conversation, self.context.subset_namespace)
+
+    @cached_property
+    def demand(self) -> Demand:
+        """What the request demanded. Versions without the subset hint do not demand that it is kept to."""
+        first = self.conversation.first
+        if first is None or self.flow.request.headers is None:
+            return NOTHING
+        last = self.decided.seq if self.decided is not None else self.conversation.span[1]
+        if self.hint.kind == "unset" or self.scene.applies("EPP-SUB-01"):
+            return demand(self.scene.episode, first.seq, last, self.hint)
+        return dataclasses.replace(demand(self.scene.episode, first.seq, last, UNSET), endpoint_due=False)
+
+    @property
+    def sheddable(self) -> bool:
+        """Whether the request is marked as one that may be dropped."""
+        return bool(self.conversation.note.get("sheddable"))
+
+    @property
+    def unknown_model(self) -> bool:
+        """Whether the request is for a model that nobody serves."""
+        return bool(self.conversation.note.get("unknown_model"))
+
+    @property
+    def settling(self) -> bool:
+        """Whether this is a poll made while the pool settles."""
+        return bool(self.conversation.note.get("settling"))
+
+    @property
+    def bodyless(self) -> bool:
+        """Whether the request ended with its headers."""
+        return self.flow.request.header_only
+
+    @cached_property
+    def request_body(self) -> bytes | None:
+        """The request body as far as it was sent to the EPP; None if some of it was not kept."""
+        bodies = self.flow.request.bodies
+        return None if any(said.partial for said in bodies) else b"".join(said.body for said in bodies)
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Whether the request is one that an EPP can be expected to understand (reading AMB-08)."""
+        lane = self.flow.request
+        if lane.headers is None or lane.headers.partial:
+            return Shape.UNSEEN
+        if self.bodyless:
+            return Shape.BODYLESS
+        if self.conversation.request_mode == "NONE":
+            return Shape.ORDINARY
+        body = self.request_body
+        if body is None or lane.end is None:
+            return Shape.UNSEEN
+        return Shape.ORDINARY if _ordinary(body) else Shape.ODD
+
+    @cached_property
+    def served(self) -> ServedReport | None:
+        """What the response's messages said about the endpoint that served."""
+        return served_report(self.conversation, self.context.destination_namespace)
+
+    def request_header(self, name: str) -> bytes | None:
+        """The last value of a header that the client sent; None if there is none."""
+        return _last(values_of(sent_headers(self.flow.request), name))
+
+    def response_header(self, name: str) -> bytes | None:
+        """The last value of a header of the response; None if there is none."""
+        return _last(values_of(sent_headers(self.flow.response), name))
+
+    # -- rulings -------------------------------------------------------------------------------------------------------
+
+    def fail(
+        self,
+        requirement: str,
+        expected: Sequence[str] | str,
+        actual: str = "",
+        *,
+        at: Said | int | None = None,
+        hint: str = "",
+        nature: Nature = Nature.CONDUCT,
+        verdict: Verdict = Verdict.FAIL,
+    ) -> Ruling:
+        """A violation in this exchange. `at` is the message or entry at fault; default: the one that decided."""
+        where = at if at is not None else self.decided
+        return Ruling(
+            requirement=requirement,
+            verdict=verdict,
+            expected=(expected,) if isinstance(expected, str) else tuple(expected),
+            actual=actual or self.describe(),
+            hint=hint,
+            exchange=self.exchange,
+            seq=where.seq if isinstance(where, Said) else where,
+            nature=nature,
+        )
+
+    def warn(
+        self,
+        requirement: str,
+        expected: Sequence[str] | str,
+        actual: str = "",
+        *,
+        at: Said | int | None = None,
+        hint: str = "",
+        nature: Nature = Nature.CONDUCT,
+    ) -> Ruling:
+        """Something that is not right, and does not count."""
+        return self.fail(requirement, expected, actual, at=at, hint=hint, nature=nature, verdict=Verdict.WARN)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """The process of the target ended by itself. `suspects`: the exchanges that may have done it."""
+
+    entry: Entry
+    exited: ProcessExited
+    suspects: tuple[Case, ...]
+
+
+class Scene:
+    """An episode in its context, under a catalogue's rules."""
+
+    def __init__(self, episode: Episode, context: Context, rules: Rules) -> None:
+        self.episode = episode
+        self.context = context
+        self.rules = rules
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        """Every conversation that the data plane wanted answers in, in order."""
+        found = (Case(self, one) for one in conversations(self.episode))
+        return tuple(case for case in found if not case.conversation.observed_only)
+
+    def effect(self, requirement: str) -> str | None:
+        """What a violation counts for in this version; None where the requirement does not apply."""
+        return self.rules.effect(requirement, self.context.version)
+
+    def counts(self, requirement: str) -> bool:
+        """Whether a violation fails in this version."""
+        return self.effect(requirement) == "fail"
+
+    def applies(self, requirement: str) -> bool:
+        """Whether it is part of this version."""
+        return self.effect(requirement) is not None
+
+    @cached_property
+    def crash(self) -> Crash | None:
+        """The first time that the process of the target ended by itself."""
+        for entry, exited in self.episode.of(ProcessExited):
+            if not exited.asked:
+                return Crash(entry=entry, exited=exited, suspects=self._in_flight(entry.seq))
+        return None
+
+    def _in_flight(self, exit_seq: int) -> tuple[Case, ...]:
+        """The cases that were open when the first stream was lost; if none was lost, the last begun before the exit."""
+        begun = [case for case in self.cases if case.conversation.span[0] < exit_seq]
+        lost = [end[0].seq for case in begun if (end := case.conversation.end) and end[1].how == "lost"]
+        if not lost:
+            return tuple(begun[-1:])
+        return tuple(case for case in begun if case.conversation.span[0] <= min(lost) <= case.conversation.span[1])
+
+    def explains_end(self, case: Case) -> bool:
+        """Whether a stream ended because the process did: then it is not a finding of its own."""
+        stop = case.flow.stop
+        return self.crash is not None and stop is not None and stop.kind is not StopKind.CLOSED
+
+    def promised_ready(self, case: Case) -> bool:
+        """Whether the last thing before this exchange was a check that said readiness is SERVING."""
+        start = case.conversation.span[0]
+        earlier = [(entry.seq, probe) for entry, probe in self.episode.of(HealthProbe) if entry.seq < start]
+        if not earlier or earlier[-1][1].service != "readiness" or earlier[-1][1].serving != "SERVING":
+            return False
+        return not any(earlier[-1][0] < other.conversation.span[0] for other in self.before(case))
+
+    def before(self, case: Case) -> Iterator[Case]:
+        """The cases that had begun before `case` did, latest first."""
+        return (one for one in reversed(self.cases) if one.conversation.span[0] < case.conversation.span[0])
+
+    def overlapping(self, case: Case) -> tuple[Case, ...]:
+        """The other cases whose streams were open at the same time."""
+        first, last = case.conversation.span
+        return tuple(
+            one
+            for one in self.cases
+            if one is not case and one.conversation.span[0] <= last and one.conversation.span[1] >= first
+        )
+
+
+def _ordinary(body: bytes) -> bool:
+    try:
+        content: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
+        return False
+    prompt, messages = content.get("prompt"), content.get("messages")
+    return (isinstance(prompt, str | list) and bool(prompt)) or (isinstance(messages, list) and bool(messages))
+
+
+def _last(values: Sequence[bytes]) -> bytes | None:
+    return values[-1] if values else None

@@ -1,0 +1,230 @@
+"""Every message is answered (ENV-16), and what in particular was not: trailers, headers without a body, the last chunk.
+
+A stream that stops with something unanswered gives one ruling. What it is put down to, in this order:
+
+1. the stimulus (`peculiar.STIMULI`; in the response, `peculiar.RESPONSES`);
+2. an error that was due and did not come as an ImmediateResponse (EPP-ERR-04; silence: the requirement of that error);
+3. what is missing: headers without a body (ENV-07), trailers (ENV-06), one of several body answers (ENV-02), the end of
+   stream when all bytes came back (ENV-05);
+4. the circumstances (`peculiar.CIRCUMSTANCES`), an odd body (EPP-DEST-07), and else ENV-16.
+
+An EPP that closes the stream once the request is answered is right (design: fairness).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.flow import Lane, Stop, StopKind
+from conformance.judges import peculiar
+from conformance.judges.case import Answer, Case, Shape
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Nature, Ruling, held, moot
+from conformance.said import REQUEST, RESPONSE
+from conformance.steering import DESTINATION
+
+_UNIMPLEMENTED = (12, 9)
+"""gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
+
+
+@judge_of_case(
+    "ENV-02",
+    "ENV-05",
+    "ENV-06",
+    "ENV-07",
+    "ENV-16",
+    "ENV-19",
+    "ENV-21",
+    "ENV-22",
+    "ENV-23",
+    "ENV-26",
+    "EPP-DEST-07",
+    "EPP-ERR-01",
+    "EPP-ERR-02",
+    "EPP-ERR-04",
+    "EPP-HLTH-06",
+    "EPP-SRVD-01",
+    "EPP-STRM-01",
+    "EPP-STRM-03",
+    "EPP-SUB-02",
+    "EPP-SUB-03",
+    "EPP-SUB-10",
+    "EPP-SUB-11",
+    "EPP-SUB-14",
+    hygiene=True,
+)
+def unanswered(case: Case) -> Iterator[Ruling]:
+    """The stream does not stop with something unanswered."""
+    flow, stop = case.flow, case.flow.stop
+    if flow.offence is not None or (stop is not None and stop.kind is StopKind.OPAQUE):
+        return
+    missing = flow.missing
+    if stop is not None and stop.kind is StopKind.REFUSED:
+        yield case.fail(
+            "ENV-16",
+            "a stream that is refused is accepted when it is opened again",
+            f"the stream was refused, {case.conversation.refused or 1} times",
+            hint="Allow as many concurrent streams as requests, or tell the limit in SETTINGS.",
+        )
+    elif stop is not None and stop.kind is not StopKind.CANCELLED and missing is not None:
+        side, part = missing
+        if stop.kind is StopKind.CLOSED and _may_close(case, side, part):
+            if side == RESPONSE:
+                yield from _moot_response()
+        elif _error_by_status(case, stop):
+            yield held("EPP-ERR-01")
+        elif not case.scene.explains_end(case):
+            yield _unanswered(case, stop, side, part)
+    elif missing is None:
+        yield from _answered(case)
+
+
+def _error_by_status(case: Case, stop: Stop) -> bool:
+    """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
+    in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
+    return in_words and case.decided is None and case.demand.error_due and case.scene.counts("EPP-ERR-01")
+
+
+def _unanswered(case: Case, stop: Stop, side: str, part: str) -> Ruling:
+    requirement = _whose(case, stop, side, part)
+    nature = Nature.CONDUCT if requirement in ("EPP-ERR-01", "EPP-ERR-04") else Nature.HANG
+    silent = stop.kind is StopKind.HANG
+    actual = f"no answer to {side}_{part} ({stop.what})" if silent else f"{stop.what}, {side}_{part} unanswered"
+    return case.fail(
+        requirement,
+        _expected(case, requirement, side, part),
+        actual,
+        at=stop.entry.seq if stop.entry is not None else None,
+        hint=_HINTS.get(requirement, "" if silent else "Send an ImmediateResponse instead of ending the stream."),
+        nature=nature,
+    )
+
+
+_HINTS = {
+    "ENV-05": "Mark the last chunk with end_of_stream, also when the last chunk from Envoy is empty.",
+    "ENV-06": "Trailers end the body; answer them, and flush what is held back first.",
+    "ENV-07": "Answer headers with end_of_stream at once: no body message follows.",
+    "EPP-ERR-04": "Return the error as an ImmediateResponse; a gRPC status becomes a 500 at the client.",
+    "EPP-STRM-03": "Do not wait for a content-length, or for the end of stream in the headers.",
+}
+
+
+def _expected(case: Case, requirement: str, side: str, part: str) -> tuple[str, ...]:
+    if requirement in ("EPP-ERR-02", "EPP-ERR-04", "EPP-SUB-02", "EPP-SUB-03", "EPP-SUB-14"):
+        return ("an ImmediateResponse with 503",)
+    if requirement == "EPP-ERR-01":
+        return ("an ImmediateResponse with 400 or more", "a gRPC error")
+    if requirement == "ENV-05":
+        return (f"the last {side} body answer has end_of_stream",)
+    if case.flow.request.release is None and side == REQUEST:
+        return (f"an answer to {side}_{part}", "an ImmediateResponse")
+    return (f"an answer to {side}_{part}",)
+
+
+def _whose(case: Case, stop: Stop, side: str, part: str) -> str:
+    lane = case.flow.lane(side)
+    found = peculiar.first(case, peculiar.RESPONSES if side == RESPONSE else peculiar.STIMULI)
+    if found is not None:
+        return found
+    if case.answer in (Answer.ENDED, Answer.SILENT) and (due := _error_due(case, stop)) is not None:
+        return due
+    if stop.kind in (StopKind.STATUS, StopKind.RESET) and case.scene.promised_ready(case):
+        return "EPP-HLTH-06"
+    if stop.kind is StopKind.HANG and (found := _missing_part(lane, part)) is not None:
+        return found
+    if _refused_mode(case, stop, side):
+        return "EPP-STRM-01"
+    if side == REQUEST and case.shape is Shape.ODD and stop.kind is not StopKind.CLOSED:
+        return "EPP-DEST-07"
+    if stop.kind is StopKind.HANG and (found := peculiar.first(case, peculiar.CIRCUMSTANCES)) is not None:
+        return found
+    if part == "trailers":
+        return "ENV-06"
+    return "ENV-16"
+
+
+def _error_due(case: Case, stop: Stop) -> str | None:
+    """The requirement of the error that should have come, if one was due."""
+    demand, hint, counts = case.demand, case.hint, case.scene.counts
+    if not demand.error_due or stop.kind is StopKind.LOST:
+        return None
+    if counts("EPP-ERR-01"):
+        return "EPP-ERR-01"
+    if stop.kind is not StopKind.HANG:
+        return "EPP-ERR-04" if counts("EPP-ERR-04") else None
+    if case.context.claims.queues and counts("EPP-SUB-14"):
+        return "EPP-SUB-14"
+    due = "EPP-ERR-02" if demand.pool_empty or not hint.set else "EPP-SUB-02" if hint.items else "EPP-SUB-03"
+    return due if counts(due) else None
+
+
+def _missing_part(lane: Lane, part: str) -> str | None:
+    if part == "headers":
+        if lane.header_only:
+            return "ENV-07"
+        return "ENV-06" if lane.duplex and lane.trailers is not None else None
+    if part == "trailers":
+        return "ENV-06"
+    if lane.duplex:
+        return "ENV-05" if lane.end is not None and lane.body_answers and _all_came_back(lane) else None
+    return "ENV-02" if lane.body_answers else None
+
+
+def _all_came_back(lane: Lane) -> bool:
+    """Whether as many bytes came back as were sent; a body that the EPP rewrites may have another length."""
+    sent = sum(len(said.body) for said in lane.bodies)
+    commons = (said.common for said in lane.body_answers)
+    return sum(len(one.body_mutation.streamed_response.body) for one in commons if one is not None) >= sent
+
+
+def _refused_mode(case: Case, stop: Stop, side: str) -> bool:
+    refused = stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED
+    return refused and side == REQUEST and case.flow.request.duplex and case.scene.counts("EPP-STRM-01")
+
+
+def _may_close(case: Case, side: str, part: str) -> bool:
+    """Whether a clean close is right with this part unanswered: Envoy then goes on without the EPP."""
+    lane = case.flow.lane(side)
+    if side == RESPONSE:
+        return lane.headers_answer is None or not lane.duplex or part == "trailers" or _all_came_back(lane)
+    if lane.duplex or part == "headers":
+        return False
+    steered = lane.headers_answer.header_mutation if lane.headers_answer is not None else None
+    names = {option.header.key.lower() for option in steered.set_headers} if steered is not None else set()
+    return part == "trailers" or DESTINATION in names
+
+
+def _moot_response() -> Iterator[Ruling]:
+    for requirement in ("EPP-SRVD-01", "EPP-STRM-02"):
+        yield moot(requirement, "the EPP closed the stream once the request was answered")
+
+
+def _answered(case: Case) -> Iterator[Ruling]:
+    """What was seen to hold, where nothing was left unanswered."""
+    flow = case.flow
+    request, response = flow.request, flow.response
+    if not flow.answers:
+        return
+    if request.complete or flow.immediate is not None or (response.complete and request.headers is None):
+        yield held("ENV-16")
+        if request.header_only or response.header_only:
+            yield held("ENV-07")
+        if request.trailers_answer is not None or response.trailers_answer is not None:
+            yield held("ENV-06")
+        if request.headers is not None and case.answer in (Answer.ENDPOINT, Answer.IMMEDIATE):
+            yield from _survived(case)
+    if response.headers_answer is not None:
+        if peculiar.early_response(case):
+            yield held("ENV-23")
+        if case.served is not None:
+            yield held("EPP-SRVD-01")
+
+
+def _survived(case: Case) -> Iterator[Ruling]:
+    for requirement, peculiar_in in peculiar.STIMULI:
+        if peculiar_in(case) and requirement != "EPP-SUB-10":
+            yield held(requirement)
+    if peculiar.without_length(case) or case.flow.request.duplex:
+        yield held("EPP-STRM-03")
+    if peculiar.after_an_abort(case):
+        yield held("ENV-22")

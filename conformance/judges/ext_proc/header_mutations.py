@@ -1,0 +1,159 @@
+"""How headers are set: encoding (ENV-11), overwriting (ENV-12), in the right answer (ENV-13), and within Envoy's limits
+(ENV-26); clear_route_cache is recorded (ENV-25).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from conformance.conversation import BUFFERED_MODES
+from conformance.judges.case import Case
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held, noted
+from conformance.said import REQUEST, Said
+from conformance.steering import (
+    DESTINATION,
+    apply,
+    counting,
+    header_list,
+    protected,
+    sent_headers,
+    values_of,
+)
+from ext_proc.headers import value_of
+from ext_proc.messages import HeaderValueOption
+
+MAX_HEADERS = 100
+"""Envoy's default limit for the headers of a request."""
+
+_NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FORBIDDEN = re.compile(rb"[\r\n\0]")
+
+
+@judge_of_case("ENV-11", hygiene=True)
+def encoding(case: Case) -> Iterator[Ruling]:
+    """Values are in `raw_value` alone; names and values are legal HTTP."""
+    seen = False
+    for said in case.flow.answers:
+        mutation = said.header_mutation
+        if mutation is None:
+            continue
+        for option in mutation.set_headers:
+            seen = True
+            if (problem := _illegal(option)) is not None:
+                yield case.fail("ENV-11", *problem, at=said)
+            elif option.header.value and not option.header.raw_value:
+                yield _in_value(case, said, option)
+        for name in mutation.remove_headers:
+            if not _NAME.fullmatch(name):
+                yield case.fail("ENV-11", "names of headers are tokens", f"{name!r} is to be removed", at=said)
+    if seen:
+        yield held("ENV-11")
+
+
+def _illegal(option: HeaderValueOption) -> tuple[str, str] | None:
+    header = option.header
+    if header.value and header.raw_value:
+        return "a value in raw_value alone", f"{header.key!r} has both value and raw_value"
+    if not _NAME.fullmatch(header.key):
+        return "names of headers are tokens", f"a header named {header.key!r} is set"
+    if _FORBIDDEN.search(value_of(header)):
+        return "no CR, LF or NUL in values", f"{header.key!r} is set to {value_of(header)[:80]!r}"
+    return None
+
+
+def _in_value(case: Case, said: Said, option: HeaderValueOption) -> Ruling:
+    expected = f"{option.header.key} has its value in raw_value"
+    actual = f"it is in value ({option.header.value[:60]!r}), raw_value is empty"
+    hint = "Envoy drops `value`; the header arrives empty."
+    if option.header.key.lower() == DESTINATION and said.side == REQUEST:
+        return case.fail("ENV-11", expected, actual, at=said, hint=hint)
+    return case.warn("ENV-11", expected, actual, at=said, hint=hint)
+
+
+@judge_of_case("ENV-12", "ENV-13")
+def destination_header(case: Case) -> Iterator[Ruling]:
+    """The destination header overwrites, and is set where it counts."""
+    steering, lane = case.steering, case.flow.request
+    for setting in steering.settings:
+        if setting.conditional:
+            yield case.fail(
+                "ENV-12",
+                "the destination header replaces whatever the client sent, and is always set",
+                f"{setting.value} with {_flags(setting.option)}",
+                at=setting.said,
+                hint="Set no append action, or OVERWRITE_IF_EXISTS_OR_ADD.",
+            )
+        else:
+            yield held("ENV-12")
+    if lane.mode in BUFFERED_MODES or not case.steering.observed:
+        return
+    if steering.settings:
+        yield held("ENV-13")
+    elif steering.late_settings:
+        late = steering.late_settings[0]
+        yield case.fail(
+            "ENV-13",
+            "the destination header on the answer to the request headers",
+            f"{late.value} on {late.said.what}",
+            at=late.said,
+            hint=f"In mode {lane.mode} header mutations of a body answer have no effect; hold the headers answer back.",
+        )
+
+
+def _flags(option: HeaderValueOption) -> str:
+    if option.HasField("append"):
+        return f"append: {str(option.append.value).lower()}"
+    number = option.append_action
+    known = HeaderValueOption.HeaderAppendAction
+    return f"append_action {known.Name(number) if number in known.values() else number}"
+
+
+@judge_of_case("ENV-26")
+def protected_headers(case: Case) -> Iterator[Ruling]:
+    """Headers that data planes protect are not set to new values, and not too many are set."""
+    lane = case.flow.request
+    sent = sent_headers(lane)
+    if sent is None or not counting(lane):
+        return
+    fine = True
+    for said in counting(lane):
+        mutation = said.header_mutation
+        for option in mutation.set_headers if mutation is not None else ():
+            name, value = option.header.key.lower(), value_of(option.header)
+            if protected(name) and value not in values_of(sent, _alias(name)):
+                fine = False
+                actual = f"{name} is set to {value.decode('latin-1')[:80]!r}"
+                hint = "Envoy ignores it, or fails the request where disallow_is_error is set."
+                yield case.warn("ENV-26", f"{name} is left alone", actual, at=said, hint=hint)
+        if mutation is not None and len(apply(mutation, sent)) > MAX_HEADERS >= len(sent):
+            fine = False
+            actual = f"{len(sent)} headers became {len(apply(mutation, sent))}"
+            yield case.warn("ENV-26", f"at most {MAX_HEADERS} headers", actual, at=said)
+    if fine and header_list(lane) is not None:
+        yield held("ENV-26")
+
+
+def _alias(name: str) -> str:
+    return ":authority" if name == "host" else name
+
+
+@judge_of_case("ENV-17", "ENV-18", "ENV-25", hygiene=True)
+def recorded(case: Case) -> Iterator[Ruling]:
+    """mode_override, override_message_timeout and clear_route_cache."""
+    exchange = case.exchange
+    for said in case.conversation.said:
+        if said.response is None:
+            continue
+        if said.response.HasField("mode_override"):
+            yield noted("ENV-17", f"mode_override on {said.what}", exchange=exchange, seq=said.seq)
+        if said.only_timeout:
+            wait = said.response.override_message_timeout
+            what = f"override_message_timeout of {wait.seconds + wait.nanos / 1e9:g} s"
+            yield noted("ENV-18", what, exchange=exchange, seq=said.seq)
+    setting = case.steering.settings[:1]
+    common = setting[0].said.common if setting else None
+    if common is not None:
+        flag = "set" if common.clear_route_cache else "not set"
+        yield noted("ENV-25", f"clear_route_cache is {flag} with the destination header")

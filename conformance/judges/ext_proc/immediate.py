@@ -1,0 +1,69 @@
+"""ImmediateResponses: complete and final (ENV-15), and not in the place of a response (ENV-24)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.case import Case
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held
+from conformance.steering import sent_headers, values_of
+from ext_proc.headers import value_of
+
+VALID = range(200, 600)
+"""Codes that an ImmediateResponse may have."""
+
+
+@judge_of_case("ENV-15", hygiene=True)
+def immediate_response(case: Case) -> Iterator[Ruling]:
+    """An ImmediateResponse has a valid status, and the stream ends well after it."""
+    said = case.flow.immediate
+    if said is None or said.response is None or case.flow.offence is not None:
+        return
+    immediate = said.response.immediate_response
+    if not immediate.HasField("status") or case.code not in VALID:
+        actual = f"code {case.code}" if immediate.HasField("status") else "no status"
+        expected = "a status with a code from 200 to 599"
+        yield case.fail("ENV-15", expected, actual, at=said, hint="Envoy takes a missing status for 200.")
+        return
+    end = case.conversation.end
+    if end is not None and end[1].how == "status" and end[1].status:
+        expected = "after an ImmediateResponse the stream ends with gRPC status OK"
+        yield case.warn("ENV-15", expected, f"it ended with {end[1].status} {end[1].message!r}", at=end[0].seq)
+    elif case.conversation.drained:
+        yield held("ENV-15")
+
+
+@judge_of_case("ENV-24")
+def response_headers(case: Case) -> Iterator[Ruling]:
+    """The response's status and content type are left alone."""
+    lane, said = case.flow.response, case.flow.response.headers_answer
+    sent = sent_headers(lane)
+    if sent is None:
+        return
+    status = values_of(sent, ":status")
+    if (immediate := case.flow.immediate) is not None and immediate is not case.decided and said is None:
+        expected = f"the response of the model server ({_text(status)}) is passed on"
+        yield case.fail("ENV-24", expected, f"ImmediateResponse {case.code} in its place", at=immediate)
+        return
+    if said is None or said.partial:
+        return
+    mutation = said.header_mutation
+    fine = True
+    for option in mutation.set_headers if mutation is not None else ():
+        name, value = option.header.key.lower(), value_of(option.header)
+        if name == ":status" and value not in status:
+            fine = False
+            actual = f":status is set to {value.decode('latin-1')[:20]!r}"
+            yield case.fail("ENV-24", f":status stays {_text(status)}", actual, at=said)
+    removed = {name.lower() for name in mutation.remove_headers} if mutation is not None else set()
+    replaced = {option.header.key.lower() for option in mutation.set_headers} if mutation is not None else set()
+    if "content-type" in removed - replaced and values_of(sent, "content-type"):
+        fine = False
+        yield case.fail("ENV-24", "the response keeps its content-type", "it is removed", at=said)
+    if fine:
+        yield held("ENV-24")
+
+
+def _text(values: object) -> str:
+    return b", ".join(values).decode("latin-1") if isinstance(values, list) else ""

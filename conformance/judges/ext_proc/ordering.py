@@ -1,0 +1,38 @@
+"""The order and the kinds of answers (ENV-01 to ENV-05).
+
+The offence itself is found where the stream is followed (`conformance.flow`); here it becomes a ruling, and what was
+seen to hold is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.flow import Lane
+from conformance.judges.case import Case
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held
+
+
+@judge_of_case("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", hygiene=True)
+def order_of_answers(case: Case) -> Iterator[Ruling]:
+    """Each answer is of a kind, in a place and of a form that Envoy accepts there."""
+    flow = case.flow
+    if flow.offence is not None:
+        found = flow.offence
+        yield case.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
+    if not flow.answers:
+        return
+    yield held("ENV-01")
+    yield held("ENV-02")
+    for lane in (flow.request, flow.response):
+        yield from _seen_to_hold(lane)
+
+
+def _seen_to_hold(lane: Lane) -> Iterator[Ruling]:
+    if lane.headers_answer is not None and (lane.body_answers or lane.trailers_answer):
+        yield held("ENV-03")
+    if lane.body_answers:
+        yield held("ENV-04")
+    if lane.duplex and lane.complete and lane.bodies:
+        yield held("ENV-05")

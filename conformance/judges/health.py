@@ -1,0 +1,119 @@
+"""Health Checking (EPP-HLTH-*, `next`): the Check call, and the services liveness, readiness and ext_proc's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.episode import Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
+from conformance.judges import expectation
+from conformance.judges.case import Answer, Scene
+from conformance.judges.registry import judge_of_scene
+from conformance.judges.ruling import Ruling, held, noted
+from conformance.verdict import Verdict
+from ext_proc.record import Entry
+
+LIVENESS, READINESS, EXT_PROC = "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"
+SERVING, NOT_SERVING = "SERVING", "NOT_SERVING"
+UNIMPLEMENTED, UNAVAILABLE, NOT_FOUND = 12, 14, 5
+
+Probe = tuple[Entry, HealthProbe]
+
+
+@judge_of_scene(*(f"EPP-HLTH-{number:02}" for number in range(1, 7)))
+def health(scene: Scene) -> Iterator[Ruling]:
+    """The health service is there, and its services say what they should at the time."""
+    probes = list(scene.episode.of(HealthProbe))
+    if not probes or scene.crash is not None:
+        return
+    unserved = [one for one in probes if one[1].grpc_status in (UNIMPLEMENTED, UNAVAILABLE)]
+    if len(unserved) == len(probes):
+        yield _ruling(unserved[0], "EPP-HLTH-01", "an answer to Check", "The profile names the port of health checks.")
+        return
+    yield held("EPP-HLTH-01")
+    for probe in probes:
+        match probe[1].service:
+            case "liveness":
+                good = probe[1].serving == SERVING
+                yield held("EPP-HLTH-02") if good else _ruling(probe, "EPP-HLTH-02", f"{LIVENESS} is {SERVING}")
+            case "readiness":
+                yield from _readiness(probe, "EPP-HLTH-03")
+            case service if service == EXT_PROC:
+                yield from _like_readiness(scene, probes, probe)
+            case _:
+                yield noted("EPP-HLTH-05", _say(probe), exchange=probe[1].exchange, seq=probe[0].seq)
+    yield from _kept_promises(scene, probes)
+
+
+def _readiness(probe: Probe, requirement: str) -> Iterator[Ruling]:
+    synced = probe[1].pool_synced
+    if probe[1].serving is None:
+        yield _ruling(probe, requirement, f"a status of {probe[1].service}")
+    elif synced is not None:
+        wanted = SERVING if synced else NOT_SERVING
+        because = "the pool was synced" if synced else "the pool was not synced yet"
+        good = probe[1].serving == wanted
+        yield held(requirement) if good else _ruling(probe, requirement, f"{probe[1].service} is {wanted}: {because}")
+
+
+def _like_readiness(scene: Scene, probes: Sequence[Probe], probe: Probe) -> Iterator[Ruling]:
+    """The service named like ext_proc's has the status of readiness; without that at hand, what it should be."""
+    twin = next((one for one in probes if one[1].service == READINESS and _same_time(scene, one, probe)), None)
+    if twin is None:
+        yield from _readiness(probe, "EPP-HLTH-04")
+    elif probe[1].serving == twin[1].serving and probe[1].serving is not None:
+        yield held("EPP-HLTH-04")
+    elif twin[1].serving is not None or probe[1].serving is None:
+        yield _ruling(probe, "EPP-HLTH-04", f"the status of readiness: {twin[1].serving}")
+
+
+def _same_time(scene: Scene, one: Probe, other: Probe) -> bool:
+    """Whether nothing that changes readiness happened between two probes."""
+    first, last = sorted((one[0].seq, other[0].seq))
+    changes = (PoolState, ProcessStarted, ProcessExited)
+    between = (entry for entry in scene.episode.entries if first < entry.seq < last)
+    return one[1].pool_synced == other[1].pool_synced and not any(isinstance(e.event, changes) for e in between)
+
+
+def _kept_promises(scene: Scene, probes: Sequence[Probe]) -> Iterator[Ruling]:
+    for entry, probe in probes:
+        if probe.service != READINESS or probe.serving != SERVING:
+            continue
+        following = next((one for one in scene.cases if one.conversation.span[0] > entry.seq), None)
+        if following is not None and following.answer in (Answer.ENDPOINT, Answer.IMMEDIATE):
+            yield held("EPP-HLTH-06")
+
+
+def expected_health(scene: Scene, *, blamed: frozenset[str | None]) -> Iterator[Ruling]:
+    """What the scenario expects of each check; `blamed`: labels of checks with which fault was already found."""
+    for probe in scene.episode.of(HealthProbe):
+        expected: Expectation | None = scene.context.expectations.get(probe[1].exchange or "")
+        requirement = expectation.about(expected, scene.context) if expected is not None else None
+        if expected is None or not expected.health or requirement is None:
+            continue
+        if _is(probe[1]) & {one.lower().replace("_", "-") for one in expected.health}:
+            yield held(requirement)
+        elif probe[1].exchange not in blamed:
+            yield _ruling(probe, requirement, " or ".join(expected.health))
+
+
+def _is(probe: HealthProbe) -> set[str]:
+    if probe.serving is not None:
+        return {probe.serving.lower().replace("_", "-")}
+    return {"not-found"} if probe.grpc_status == NOT_FOUND else {"error"}
+
+
+def _say(probe: Probe) -> str:
+    found = probe[1]
+    return f"Check({found.service!r}): {found.serving or f'gRPC status {found.grpc_status}'}"
+
+
+def _ruling(probe: Probe, requirement: str, expected: str, hint: str = "") -> Ruling:
+    return Ruling(
+        requirement=requirement,
+        verdict=Verdict.FAIL,
+        expected=(expected,),
+        actual=_say(probe),
+        hint=hint,
+        exchange=probe[1].exchange,
+        seq=probe[0].seq,
+    )

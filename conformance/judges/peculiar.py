@@ -1,0 +1,144 @@
+"""What was peculiar about an exchange, and the requirement that is about it.
+
+A stream that is left without an answer, or a process that dies, is put down to what was peculiar about the stimulus: a
+hang on a subset of the wrong type is EPP-SUB-10, one on an ordinary request ENV-16. Each row is a requirement and a
+question; the first that answers yes decides. Requirements that are not part of the version are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.endpoints import canonical, parse
+from conformance.judges.case import Case, Shape
+from conformance.said import Said, has_unknown
+from ext_proc.record import Author
+
+MANY_HEADERS = 60
+MANY_ITEMS = 100
+MANY_STREAMS = 2
+
+
+def odd_hint(case: Case) -> bool:
+    """A subset hint of the wrong type."""
+    return case.hint.kind == "wrong-type"
+
+
+def odd_items(case: Case) -> bool:
+    """A subset hint with odd items, or very many."""
+    return case.hint.set and (not case.hint.plain or len(case.hint.items) > MANY_ITEMS)
+
+
+def odd_served(case: Case) -> bool:
+    """A served endpoint that is not the first of those picked, or none although a model server answered."""
+    served = case.served
+    if served is None or not case.flow.response.headers:
+        return False
+    if not served.present:
+        return bool(case.conversation.upstream_responses)
+    if not isinstance(served.value, str) or parse(served.value).canonical is None:
+        return True
+    return case.picks[:1] != (canonical(served.value),)
+
+
+def odd_protocol_config(case: Case) -> bool:
+    """No protocol_config on the first message, or bodies that do not wait for the answer to the headers."""
+    first = case.conversation.first
+    if first is None or first.request is None:
+        return False
+    config = first.request.protocol_config
+    return not first.request.HasField("protocol_config") or config.send_body_without_waiting_for_header_response
+
+
+def unknown_input(case: Case) -> bool:
+    """Unknown fields, attributes, typed metadata, many headers, or header bytes that are no UTF-8."""
+    asked = [said for said in case.conversation.said if said.author is Author.DATA_PLANE]
+    return any(said.opaque or _unknown(said) for said in asked)
+
+
+def _unknown(said: Said) -> bool:
+    request = said.request
+    if request is None:
+        return False
+    if request.attributes or request.metadata_context.typed_filter_metadata or has_unknown(request):
+        return True
+    if said.part != "headers":
+        return False
+    headers = getattr(request, said.what or "").headers.headers
+    return len(headers) > MANY_HEADERS or any(not _is_utf8(one.raw_value) for one in headers)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def early_response(case: Case) -> bool:
+    """Response headers on a stream without a request, or before the request was complete or answered."""
+    response, request = case.flow.response.headers, case.flow.request
+    if response is None:
+        return False
+    if request.headers is None:
+        return True
+    answered = request.release
+    return request.end is None or request.end.seq > response.seq or answered is None or answered.seq > response.seq
+
+
+def aborted(case: Case) -> bool:
+    """The client went away."""
+    return case.conversation.aborted is not None
+
+
+def after_an_abort(case: Case) -> bool:
+    """An exchange before it was aborted."""
+    return any(aborted(one) for one in case.scene.before(case))
+
+
+def crowded(case: Case) -> bool:
+    """Other streams of the scenario were open at the same time."""
+    return len(case.scene.overlapping(case)) >= MANY_STREAMS
+
+
+def without_length(case: Case) -> bool:
+    """A full-duplex request body of which the headers do not say the length."""
+    lane = case.flow.request
+    return lane.duplex and bool(lane.bodies) and case.request_header("content-length") is None
+
+
+def odd_body(case: Case) -> bool:
+    """A request body that is no inference request."""
+    return case.shape is Shape.ODD
+
+
+Row = tuple[str, Callable[[Case], bool]]
+
+STIMULI: tuple[Row, ...] = (
+    ("EPP-SUB-10", odd_hint),
+    ("EPP-SUB-11", odd_items),
+    ("ENV-19", odd_protocol_config),
+    ("ENV-26", unknown_input),
+)
+"""What is peculiar about the request as a whole: it decides before what the answer lacks."""
+
+RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_response))
+"""The same for the response."""
+
+CIRCUMSTANCES: tuple[Row, ...] = (
+    ("EPP-STRM-03", without_length),
+    ("ENV-22", after_an_abort),
+    ("ENV-21", crowded),
+)
+"""What explains a silence that nothing else explains."""
+
+
+def first(case: Case, rows: tuple[Row, ...]) -> str | None:
+    """The first requirement of the version whose question is answered with yes."""
+    return next((requirement for requirement, ask in rows if _asked(case, requirement) and ask(case)), None)
+
+
+def _asked(case: Case, requirement: str) -> bool:
+    """Before `next`, streaming is an option: what only informs explains nothing."""
+    return case.scene.effect(requirement) in ("fail", "warn")

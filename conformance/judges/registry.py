@@ -1,0 +1,54 @@
+"""Which judges there are, and what each speaks about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from conformance.judges.case import Case, Scene
+from conformance.judges.ruling import Ruling
+
+F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A judge: what it speaks about, and how it is asked (exactly one of the two)."""
+
+    name: str
+    requirements: tuple[str, ...]
+    of_case: Callable[[Case], Iterable[Ruling]] | None = None
+    of_scene: Callable[[Scene], Iterable[Ruling]] | None = None
+    hygiene: bool = False
+    """Whether it also judges the polls made while the pool settles."""
+
+
+JUDGES: dict[str, Judge] = {}
+"""Every judge by name, in the order in which they are asked."""
+
+
+def judge_of_case(*requirements: str, hygiene: bool = False) -> Callable[[F], F]:
+    """Register a function of one `Case` as the judge of `requirements`. It gives rulings on no others."""
+
+    def register(function: F) -> F:
+        name = _name(function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, of_case=function, hygiene=hygiene)
+        return function
+
+    return register
+
+
+def judge_of_scene(*requirements: str) -> Callable[[F], F]:
+    """Register a function of the whole `Scene` as the judge of `requirements`."""
+
+    def register(function: F) -> F:
+        name = _name(function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, of_scene=function)
+        return function
+
+    return register
+
+
+def _name(function: Callable[..., object]) -> str:
+    return f"{function.__module__.removeprefix('conformance.judges.')}.{function.__name__}"

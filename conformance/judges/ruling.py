@@ -1,0 +1,60 @@
+"""What a judge says before it is weighed: a finding, and of what nature the deviation is.
+
+Weighing (`judges.weigh`) knows the catalogue: what a violation counts for in a version, and what remains of it when the
+stimulus itself was off-contract.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+
+from conformance.verdict import Verdict
+
+
+class Nature(StrEnum):
+    """Of what kind a deviation is. All but CONDUCT are judged even where the suite itself broke the contract; crash
+    and hang fail whatever the requirement's effect is."""
+
+    CONDUCT = "conduct"
+    MEMBERSHIP = "membership"
+    CROSS_TALK = "cross-talk"
+    HANG = "hang"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """One judgement on one requirement. `exchange` and `seq` point into the episode; None where it is not about one."""
+
+    requirement: str
+    verdict: Verdict
+    expected: tuple[str, ...] = ()
+    actual: str = ""
+    hint: str = ""
+    exchange: str | None = None
+    seq: int | None = None
+    nature: Nature = Nature.CONDUCT
+
+    @property
+    def negative(self) -> bool:
+        """Whether it says that something is wrong, or could not be told."""
+        return self.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
+
+
+@functools.cache
+def held(requirement: str) -> Ruling:
+    """The requirement applied, and was seen to be kept."""
+    return Ruling(requirement=requirement, verdict=Verdict.PASS)
+
+
+@functools.cache
+def moot(requirement: str, why: str) -> Ruling:
+    """The condition of the requirement did not arise."""
+    return Ruling(requirement=requirement, verdict=Verdict.NOT_APPLICABLE, actual=why)
+
+
+def noted(requirement: str, what: str, *, exchange: str | None = None, seq: int | None = None) -> Ruling:
+    """Something that is recorded and counts for nothing."""
+    return Ruling(requirement=requirement, verdict=Verdict.NOT_APPLICABLE, actual=what, exchange=exchange, seq=seq)

@@ -1,0 +1,56 @@
+"""Streaming (EPP-STRM-01, 02): full-duplex bodies are taken, and event streams are passed on event by event.
+
+Before `next` both are an option and only recorded. Whether events are held back is told by the waits for the echo of
+each piece, which are in the log with how they ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.flow import StopKind
+from conformance.judges.case import Answer, Case
+from conformance.judges.ext_proc.bodies import is_event_stream
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held
+from conformance.said import Said
+
+ECHO = "echo of response"
+
+
+@judge_of_case("EPP-STRM-01", "EPP-STRM-02", "ENV-11")
+def streaming(case: Case) -> Iterator[Ruling]:
+    """Bodies go through in full duplex; the next event is sent only after the one before came back."""
+    request = case.flow.request
+    if request.duplex and request.bodies and request.complete and case.answer is Answer.ENDPOINT:
+        yield held("EPP-STRM-01")
+    if is_event_stream(case.response_header("content-type")):
+        yield from _events(case)
+
+
+def _events(case: Case) -> Iterator[Ruling]:
+    flow = case.flow
+    waits = [(entry, wait) for entry, wait in case.conversation.waits if wait.what.startswith(ECHO)]
+    expired = [(entry, wait) for entry, wait in waits if wait.outcome == "expired"]
+    stopped = flow.stop is not None and flow.stop.kind is not StopKind.CANCELLED and flow.missing is not None
+    if flow.offence is not None or stopped:
+        return  # that is the finding
+    if expired:
+        entry, wait = expired[0]
+        expected = "each event comes back before the next one is sent"
+        actual = f"{wait.what}: none within {wait.seconds:.1f} s"
+        if _only_in_value(flow.response.headers):
+            hint = "The content-type was in `value`, which EPPs should read where `raw_value` is empty."
+            yield case.warn("ENV-11", expected, actual, at=entry.seq, hint=hint)
+            return
+        hint = "Answer each response body message of an event stream at once; keep a copy if the usage is needed."
+        yield case.fail("EPP-STRM-02", expected, actual, at=entry.seq, hint=hint)
+    elif waits:
+        yield held("EPP-STRM-02")
+
+
+def _only_in_value(said: Said | None) -> bool:
+    if said is None or said.request is None:
+        return False
+    headers = said.request.response_headers.headers.headers
+    return any(one.key.lower() == "content-type" and one.value and not one.raw_value for one in headers)

@@ -1,0 +1,66 @@
+"""Transparency of the request (EPP-TRN-*): the EPP picks an endpoint, and leaves the rest alone.
+
+The client's headers are compared with what they are after the header mutations, applied as Envoy does. Headers of this
+protocol, those that Envoy protects (ENV-26) and content-length (ENV-10) are left out; added headers are the EPP's own.
+The body is EPP-TRN-05, judged with ENV-09.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from conformance.judges.case import Case
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held
+from conformance.steering import DESTINATION, HeaderList, counting, header_list, protected, sent_headers, values_of
+
+_OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
+"""Headers with a requirement of their own; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
+
+_PROTOCOL = "x-gateway-"
+"""Headers of this protocol and its mechanisms, which an EPP may consume."""
+
+
+@judge_of_case("EPP-TRN-01", "EPP-TRN-02", "EPP-TRN-03", "EPP-TRN-04", "EPP-TRN-06", "EPP-TRN-07")
+def headers(case: Case) -> Iterator[Ruling]:
+    """The client's headers are there with their values."""
+    lane = case.flow.request
+    before, after = sent_headers(lane), header_list(lane)
+    if before is None or after is None or lane.headers_answer is None:
+        return
+    repeated = {name for name, count in Counter(name for name, _ in before).items() if count > 1}
+    for name in dict.fromkeys(name for name, _ in before):
+        if name.startswith(_PROTOCOL) or protected(name) or name in ("content-length", "host"):
+            continue
+        requirement = "EPP-TRN-04" if name in repeated else _OWN.get(name, "EPP-TRN-06")
+        old, new = list(values_of(before, name)), list(values_of(after, name))
+        if old == new:
+            yield held(requirement)
+        else:
+            actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
+            yield case.warn(requirement, f"{name} is left alone", actual, at=counting(lane)[-1])
+    yield from _same_under_append(case, after)
+
+
+def _same_under_append(case: Case, overwritten: HeaderList) -> Iterator[Ruling]:
+    appended = header_list(case.flow.request, append=True)
+    if appended is None or not case.steering.settings:
+        return
+    if any(setting.conditional for setting in case.steering.settings):
+        return  # ENV-12
+    first, second = list(values_of(overwritten, DESTINATION)), list(values_of(appended, DESTINATION))
+    if first == second or len({setting.value for setting in case.steering.settings}) > 1:
+        yield held("EPP-TRN-07")
+    else:
+        yield case.warn(
+            "EPP-TRN-07",
+            "the same destination whether an entry without an action overwrites or appends",
+            f"{_show(first)} if it overwrites, {_show(second)} if it appends",
+            at=case.steering.settings[-1].said,
+            hint="Set OVERWRITE_IF_EXISTS_OR_ADD, or remove the client's header.",
+        )
+
+
+def _show(values: list[bytes]) -> str:
+    return ", ".join(value.decode("latin-1")[:60] for value in values)
