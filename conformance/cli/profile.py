@@ -1,0 +1,245 @@
+"""`epp-conformance profile`: make, check and list profiles of targets."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from conformance.cli import options
+
+profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, check and list profiles of targets.")
+
+
+class DiscoveryKind(StrEnum):
+    """How a target learns its pool."""
+
+    KUBERNETES = "kubernetes"
+    FILE = "file"
+    FIXED = "fixed"
+
+
+class TlsKind(StrEnum):
+    """How a target is spoken to."""
+
+    PLAINTEXT = "plaintext"
+    UNVERIFIED = "unverified"
+    VERIFIED = "verified"
+
+
+@profile.command()
+def init(
+    output: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("epp-profile.yaml"),
+    name: Annotated[str | None, typer.Option("--name", help="What the target is called.")] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", help="How it is started, with placeholders such as {port}.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where it runs already, instead of a command.")
+    ] = None,
+    discovery: Annotated[DiscoveryKind | None, typer.Option("--discovery", help="How it learns its pool.")] = None,
+    endpoint: Annotated[
+        list[str] | None, typer.Option("--endpoint", metavar="IP:PORT", help="For --discovery fixed. Repeatable.")
+    ] = None,
+    endpoints_file: Annotated[
+        str | None, typer.Option("--endpoints-file", metavar="PATH", help="For --discovery file and --address.")
+    ] = None,
+    tls: Annotated[TlsKind | None, typer.Option("--tls", help="How it is spoken to.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="A model that it serves.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a commented profile. Asks for what no flag says, if there is a terminal."""
+    from conformance.errors import UsageError
+    from conformance.strict_yaml import load
+    from conformance.targets.profile import Profile
+
+    if output.exists() and not force:
+        raise UsageError(f"{output} is there already", hint="--force writes over it")
+    name = name or _ask("Name of the target", "--name", default=Path.cwd().name)
+    if command is None and address is None:
+        command = _ask(
+            "Command that starts it, with {port} and {endpointsFile} or {kubeconfig} (empty: it runs already)",
+            "--command or --address",
+            default="",
+        )
+        if not command:
+            address = _ask("Its address, host:port", "--address")
+    if command is not None and address is not None and "{" not in address:
+        raise UsageError("--command and --address exclude each other", hint="leave one out")
+    if discovery is None:
+        implied = "file" if "{endpointsFile}" in (command or "") or endpoints_file else "kubernetes"
+        discovery = _kind(_ask("How it learns its pool: kubernetes, file or fixed", "--discovery", default=implied))
+    if discovery is DiscoveryKind.FIXED and not endpoint:
+        endpoint = _ask("The endpoints that it knows, separated by commas", "--endpoint").split(",")
+    if tls is None:
+        default = "unverified" if discovery is DiscoveryKind.KUBERNETES else "plaintext"
+        tls = _tls(_ask("TLS: plaintext, unverified (self-signed) or verified", "--tls", default=default))
+    model = model or (_ask("A model that it serves", "--model", default="llama-3") if _interactive() else "llama-3")
+    text = _text(name, command, address, discovery, endpoint or [], endpoints_file, tls, model)
+    load(text, Profile, name=str(output))
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise UsageError(f"{output} can't be written: {problem.strerror}") from None
+    typer.echo(f"wrote {output}; try it: epp-conformance profile check {shlex.quote(str(output))}")
+
+
+@profile.command()
+def check(
+    name: Annotated[
+        str | None, typer.Argument(metavar="FILE|NAME", help="The profile; or flags name a target.")
+    ] = None,
+    epp: options.Epp = None,
+    binary: options.Binary = None,
+    endpoints: options.Endpoints = None,
+    endpoints_file: options.EndpointsFile = None,
+    body_mode: options.BodyModes = None,
+    tls: options.TlsMode = None,
+    ca: options.Ca = None,
+    protocol_version: Annotated[str | None, typer.Option("--protocol-version", metavar="VERSION")] = None,
+) -> None:
+    """Start the target, wait until it is ready, send one request, and explain what failed (exit 4)."""
+    from conformance.cli import examine
+    from conformance.run.engine import Engine
+    from conformance.targets.resolve import protocol_versions
+
+    resolved = options.resolve_target(epp, name, binary, endpoints, endpoints_file, body_mode, tls, ca)
+    versions = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())
+    typer.echo(f"the profile {name or resolved.profile.name} is well-formed; starting the target", err=True)
+    with Engine() as engine:
+        answers = examine.target(resolved, versions[-1], engine)
+    raise typer.Exit(0 if examine.show(answers) else 4)
+
+
+@profile.command("list")
+def list_() -> None:
+    """List the profiles that come with the suite."""
+    from conformance.cli.console import print_table
+    from conformance.targets.resolve import load_profile, shipped
+
+    rows = []
+    for name in shipped():
+        one = load_profile(name)
+        owner = one.implementation
+        needs = "--binary PATH" if "{binary}" in (one.start.command or ()) else ""
+        rows.append([name, f"{owner.organization}/{owner.project} {owner.version}".strip(), needs])
+    print_table(["NAME", "IMPLEMENTATION", "NEEDS"], rows)
+
+
+@profile.command()
+def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped profile.")]) -> None:
+    """Print a profile that comes with the suite, to copy from."""
+    from conformance.errors import UnknownNameError
+    from conformance.targets.resolve import shipped
+
+    known = shipped()
+    if name not in known:
+        raise UnknownNameError("profile", name, known)
+    typer.echo(known[name].read_text(encoding="utf-8"), nl=False)
+
+
+@profile.command()
+def schema() -> None:
+    """Print the JSON Schema of profiles, for editors."""
+    from conformance.cli.console import print_json
+    from conformance.targets.resolve import json_schema
+
+    print_json(json_schema())
+
+
+def _interactive() -> bool:
+    return sys.stdin.isatty()
+
+
+def _ask(question: str, flag: str, default: str | None = None) -> str:
+    from conformance.errors import UsageError
+
+    if not _interactive():
+        if default:
+            return default
+        raise UsageError(f"nothing says: {question}", hint=f"give {flag}")
+    answer: str = typer.prompt(question, default=default, show_default=bool(default))
+    return answer.strip()
+
+
+def _kind(text: str) -> DiscoveryKind:
+    from conformance.errors import UnknownNameError
+
+    try:
+        return DiscoveryKind(text)
+    except ValueError:
+        raise UnknownNameError("way to learn the pool", text, list(DiscoveryKind)) from None
+
+
+def _tls(text: str) -> TlsKind:
+    from conformance.errors import UnknownNameError
+
+    try:
+        return TlsKind(text)
+    except ValueError:
+        raise UnknownNameError("TLS mode", text, list(TlsKind)) from None
+
+
+def _text(
+    name: str,
+    command: str | None,
+    address: str | None,
+    discovery: DiscoveryKind,
+    endpoints: list[str],
+    endpoints_file: str | None,
+    tls: TlsKind,
+    model: str,
+) -> str:
+    """The profile as commented YAML. Values are written as JSON, which YAML reads."""
+    from conformance.targets.launch import command_start
+
+    lines = [
+        "# A target of epp-conformance. `epp-conformance profile schema` has every key; keys left out have defaults.",
+        f"name: {json.dumps(name)}",
+        "implementation: # for reports that are submitted upstream",
+        '  organization: ""',
+        f"  project: {json.dumps(name)}",
+        '  url: ""',
+        '  version: ""',
+        "  contact: []",
+    ]
+    if command:
+        words = command_start(command).command or ()
+        lines += ["start:", "  # placeholders: {port} {healthPort} {metricsPort} {endpointsFile} {kubeconfig} {pool}"]
+        lines += ["  # {namespace} {binary} (--binary) {version} (of the protocol) {workdir}", "  command:"]
+        lines += [f"    - {json.dumps(word)}" for word in words]
+        if discovery is DiscoveryKind.KUBERNETES and "{kubeconfig}" not in command:
+            lines += ['  env: {KUBECONFIG: "{kubeconfig}"}']
+    if address:
+        lines += [f"address: {json.dumps(address)}"]
+    lines += [f"tls: {{mode: {tls}}} # plaintext, unverified (any certificate), verified (with ca: FILE)", "discovery:"]
+    match discovery:
+        case DiscoveryKind.KUBERNETES:
+            lines += ["  kubernetes: # served by the suite, no cluster", "    namespace: default", "    pool: pool"]
+            lines += ["    objectives: {batch: -1} # InferenceObjectives by priority"]
+        case DiscoveryKind.FILE:
+            path = endpoints_file or "{workdir}/endpoints"
+            lines += ["  file:", f"    path: {json.dumps(path)} # rewritten by the suite, one endpoint a line"]
+            lines += ["    reread: 0.25 # seconds: the target reads it at least this often"]
+        case DiscoveryKind.FIXED:
+            listed = [text.strip() for text in endpoints if text.strip()]
+            lines += ["  fixed:", f"    endpoints: {json.dumps(listed)} # model servers are bound there"]
+    lines += [
+        "  scrapes: true # it reads the pods' /metrics",
+        "requests:",
+        f"  model: {json.dumps(model)}",
+        "  headers: {} # sent with every request; secrets go to secretHeaders",
+        "  # sheddable: {headers: {x-gateway-inference-objective: batch}}",
+        "bodyModes: [full-duplex] # request body modes that the target is made for",
+        "protocolVersions: [1.0.0] # what it claims; a claim that fails makes the exit code 1",
+        "claims:",
+        "  sheds: null # true: it answers 429 to sheddable requests under load",
+        "  fallbackLists: null # true: it names several endpoints",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""`epp-conformance report`: show, verify, compare and convert reports."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from conformance.report.model import Report
+
+report = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, verify, compare and convert reports.")
+
+Where = Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that has it.")]
+
+
+class To(StrEnum):
+    """What a report can be converted to."""
+
+    HTML = "html"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+    YAML = "yaml"
+    BADGE = "badge"
+    SHIELDS = "shields"
+
+
+@report.command()
+def show(
+    where: Where = options.DEFAULT_OUTPUT,
+    everything: Annotated[bool, typer.Option("--all", help="Every failure in full.")] = False,
+    unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
+    no_color: options.NoColor = False,
+) -> None:
+    """Show the failures of a report, and its summary."""
+    from conformance.cli.console import without_colour
+    from conformance.cli.show import BLOCKS, show_failures, show_summary
+    from conformance.verdict import Verdict
+
+    if no_color:
+        without_colour()
+    found, path = read(where)
+    verdicts = [Verdict.FAIL, Verdict.ERROR]
+    if unsettled:
+        verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]
+    show_failures(found, evidence_of(found, path), verdicts=tuple(verdicts), blocks=10_000 if everything else BLOCKS)
+    show_summary(found, [path])
+
+
+@report.command()
+def verify(
+    where: Where = options.DEFAULT_OUTPUT,
+    evidence: Annotated[
+        Path | None, typer.Argument(metavar="EVIDENCE", help="Default: the file that the report names, beside it.")
+    ] = None,
+) -> None:
+    """Check a report offline: schema, digests, roll-ups, and judge its evidence again. Exit 1 if something is wrong."""
+    from conformance.cli.console import out
+    from conformance.report.text import verification_text
+    from conformance.report.verify import verify as verified
+
+    path = report_path(where)
+    if evidence is None:
+        evidence = _evidence_beside(path)
+    found = verified(path, evidence)
+    out().print(verification_text(found))
+    raise typer.Exit({"pass": 0, "fail": 1}.get(found.answer, 4))
+
+
+@report.command()
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER")],
+) -> None:
+    """Say what differs between two reports. Exit 1 if anything got worse."""
+    from conformance.report.diff import diff as difference
+
+    found = difference(read(before)[0], read(after)[0])
+    typer.echo("\n".join(found.lines()) or "no difference")
+    raise typer.Exit(1 if found.regressed else 0)
+
+
+@report.command()
+def convert(
+    where: Where = options.DEFAULT_OUTPUT,
+    to: Annotated[To, typer.Option("--to", "-t", help="The form wanted.")] = To.HTML,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
+    ] = None,
+    protocol_version: Annotated[
+        str | None, typer.Option("--protocol-version", metavar="VERSION", help="The version that a badge is for.")
+    ] = None,
+) -> None:
+    """Convert a report to HTML, JUnit XML, Markdown, YAML, an SVG badge, or JSON for shields.io."""
+    from conformance.errors import UsageError
+
+    found, path = read(where)
+    text = _converted(found, path, to, protocol_version)
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise UsageError(f"{output} can't be written: {problem.strerror}") from None
+
+
+@report.command()
+def schema() -> None:
+    """Print the JSON Schema of report.json."""
+    from conformance.cli.console import print_json
+    from conformance.report.model import report_schema
+
+    print_json(report_schema())
+
+
+def read(where: Path) -> tuple[Report, Path]:
+    """The report at `where`, a file or the folder that has it, and its file. Raises `UsageError`."""
+    from conformance.report.model import read_report
+
+    path = report_path(where)
+    return read_report(path), path
+
+
+def report_path(where: Path) -> Path:
+    """The file of the report. Raises `UsageError` if there is none."""
+    from conformance.errors import UsageError
+
+    path = where / "report.json" if where.is_dir() else where
+    if not path.is_file():
+        hint = (
+            "`epp-conformance run` writes one" if where == options.DEFAULT_OUTPUT else "name report.json or its folder"
+        )
+        raise UsageError(f"there is no report at {where}", hint=hint)
+    return path
+
+
+def evidence_of(found: Report, path: Path) -> Path | None:
+    """The evidence beside a report, if it is there."""
+    if found.evidence is None:
+        return None
+    beside = path.with_name(Path(found.evidence.file).name)
+    return beside if beside.is_file() else None
+
+
+def _evidence_beside(path: Path) -> Path | None:
+    """As `evidence_of`, for a report that may be broken: then it is the usual name."""
+    from conformance.errors import UsageError
+    from conformance.report.model import read_report
+
+    try:
+        return evidence_of(read_report(path), path)
+    except UsageError:
+        usual = path.with_name("evidence.ndjson.gz")
+        return usual if usual.is_file() else None
+
+
+def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
+    match to:
+        case To.HTML:
+            from conformance.report.html import html
+
+            return html(found, evidence_of(found, path))
+        case To.JUNIT:
+            from conformance.report.junit import junit
+
+            return junit(found)
+        case To.MARKDOWN:
+            from conformance.report.markdown import summary
+
+            return summary(found)
+        case To.YAML:
+            from conformance.report.submission import to_yaml
+
+            return to_yaml(found)
+        case To.BADGE:
+            from conformance.report.badge import svg
+
+            return svg(found, version)
+        case To.SHIELDS:
+            import json
+
+            from conformance.report.badge import endpoint
+
+            return json.dumps(endpoint(found, version), indent=2)

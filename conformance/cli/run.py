@@ -1,0 +1,77 @@
+"""`epp-conformance run`: the main job."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated
+
+import typer
+
+from conformance.cli import options
+
+
+def run(
+    epp: options.Epp = None,
+    profile: options.ProfileName = None,
+    binary: options.Binary = None,
+    endpoints: options.Endpoints = None,
+    endpoints_file: options.EndpointsFile = None,
+    body_mode: options.BodyModes = None,
+    tls: options.TlsMode = None,
+    ca: options.Ca = None,
+    protocol_version: options.ProtocolVersions = None,
+    scenario: options.Scenarios = None,
+    exclude: options.Exclude = None,
+    requirement: options.Requirements = None,
+    level: options.Levels = None,
+    section: options.Sections = None,
+    smoke: options.Smoke = False,
+    slow: options.Slow = False,
+    scenarios: options.ScenarioPaths = None,
+    jobs: options.Jobs = None,
+    seed: options.Seed = None,
+    output: options.Output = options.DEFAULT_OUTPUT,
+    quiet: options.Quiet = False,
+    no_color: options.NoColor = False,
+    exit_zero: Annotated[
+        bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: for reporting only.")
+    ] = False,
+) -> None:
+    """Test an endpoint picker and write a report.
+
+    Without a target, the endpoint picker that comes with the suite. Examples:
+
+    epp-conformance run --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
+
+    epp-conformance run --profile gie-epp-1.5 --binary ./epp
+    """
+    from conformance.cli.console import err, show_error, without_colour
+
+    if no_color:
+        without_colour()
+    seed = random.randrange(2**32) if seed is None else seed
+    resolved = options.resolve_target(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca)
+    if not quiet:
+        err().print(f"epp-conformance: target {epp or profile or 'reference'}, seed {seed}")
+
+    from conformance.cli.conduct import conduct
+    from conformance.cli.show import show_failures, show_summary
+    from conformance.run.session import RunSettings
+    from conformance.targets.resolve import protocol_versions
+
+    settings = RunSettings(
+        profile=resolved.profile,
+        versions=protocol_versions(resolved.profile, protocol_version or ()),
+        selection=options.selection(scenario, exclude, requirement, level, section, smoke=smoke, slow=slow),
+        seed=seed,
+        scenario_paths=tuple(scenarios or ()),
+        jobs=jobs,
+        values=resolved.values,
+    )
+    done = conduct(settings, output, quiet=quiet)
+    if done.stopped is None:
+        show_failures(done.report, done.evidence)
+    else:
+        show_error(done.stopped)
+    show_summary(done.report, list(done.paths))
+    raise typer.Exit(0 if exit_zero else done.code)

@@ -1,0 +1,82 @@
+"""A report on the terminal: its failures, one screen each, then its summary. For `run`, `certify` and `report show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.cli.console import out
+from conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from conformance.episode import Episode
+    from conformance.report.failures import Concern
+    from conformance.report.model import Report
+
+BLOCKS = 3
+"""Failures that are shown in full; of the others one line each. More would bury them."""
+
+LINES = 20
+WIDTH = 110
+
+
+def show_failures(
+    report: Report,
+    evidence: Path | None,
+    *,
+    verdicts: tuple[Verdict, ...] = (Verdict.FAIL, Verdict.ERROR),
+    blocks: int = BLOCKS,
+) -> None:
+    """Print the requirements with one of `verdicts`: the first in full with the conversation, then one line each."""
+    from conformance.report.failures import concerns
+    from conformance.report.marks import STYLE, WORD
+    from conformance.report.text import failure_text
+
+    found = [one for one in concerns(report, verdicts) if one.occurrences]
+    console = out()
+    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    episodes = _episodes(found[:blocks], evidence)
+    for one in found[:blocks]:
+        first = one.occurrences[0]
+        sha256 = first.result.evidence.sha256 if first.result.evidence else ""
+        console.print(failure_text(one.requirement, first, episodes.get(sha256), width=width))
+        if more := len(one.occurrences) - 1:
+            console.print(f"             seen in {more} more scenario{'s' * (more > 1)}", style="dim")
+        console.print()
+    rest = found[blocks:]
+    for one in rest[:LINES]:
+        requirement, first = one.requirement, one.occurrences[0]
+        console.print(
+            f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(first.finding.actual)}",
+            style=STYLE[requirement.verdict],
+        )
+    if len(rest) > LINES:
+        console.print(f"… and {len(rest) - LINES} more requirements")
+    if rest:
+        console.print()
+
+
+def show_summary(report: Report, paths: list[Path]) -> None:
+    """Print the summary."""
+    from conformance.report.text import summary_text
+
+    console = out()
+    console.print(summary_text(report, paths, width=min(console.width, WIDTH) if console.is_terminal else WIDTH))
+
+
+def _episodes(shown: list[Concern], evidence: Path | None) -> dict[str, Episode]:
+    from conformance.report.evidence import EvidenceError, episodes
+
+    firsts = [one.occurrences[0].result.evidence for one in shown]
+    wanted = {reference.sha256 for reference in firsts if reference is not None}
+    if evidence is None or not evidence.is_file() or not wanted:
+        return {}
+    try:
+        return dict(episodes(evidence, wanted))
+    except EvidenceError:  # `report verify` says what is wrong with it; the failures are readable without
+        return {}
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

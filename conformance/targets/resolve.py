@@ -1,0 +1,268 @@
+"""From what the user names (`--epp`, `--profile` and the flags that override it) to a profile that can be run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from conformance.endpoints import parse as parse_endpoint
+from conformance.errors import UnknownNameError, UsageError, nearest
+from conformance.requirements.schema import VERSIONS
+from conformance.scenario.schema import BodyMode
+from conformance.strict_yaml import load
+from conformance.targets.launch import command_start
+from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls
+
+REFERENCE = "reference"
+KINDS = ("reference", "HOST:PORT", "cmd:COMMAND", "image:IMAGE")
+BODY_MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered", "streamed", "none")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """Flags that say something else than the profile. None and empty: the profile stands."""
+
+    binary: str | None = None
+    endpoints: tuple[str, ...] = ()
+    endpoints_file: Path | None = None
+    body_modes: tuple[str, ...] = ()
+    tls: str | None = None
+    ca: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """A target that can be run: its profile, and the values of placeholders that the command line gives."""
+
+    profile: Profile
+    values: Mapping[str, str]
+
+
+def resolve(epp: str | None = None, profile: str | None = None, overrides: Overrides | None = None) -> Resolved:
+    """The target that `--epp` and `--profile` name; both None: the reference EPP.
+
+    `profile` is a file, or the name of a shipped one. Raises `UsageError`, or `FileError` for a wrong profile.
+    """
+    overrides = overrides or Overrides()
+    base = load_profile(profile) if profile is not None else None
+    if epp is None and base is None:
+        epp = REFERENCE
+    found = _started(base) if epp is None and base is not None else _named(epp or REFERENCE, base, overrides)
+    if (discovery := _discovery(overrides, found)) is not None:
+        found = found.model_copy(update={"discovery": discovery})
+    if overrides.body_modes:
+        found = found.model_copy(update={"body_modes": _body_modes(overrides.body_modes)})
+    if overrides.tls is not None or overrides.ca is not None:
+        found = found.model_copy(update={"tls": _tls(found.tls, overrides)})
+    values = {} if overrides.binary is None else {"binary": _program(overrides.binary)}
+    return Resolved(profile=found, values=values)
+
+
+def protocol_versions(profile: Profile, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+    """The versions to judge, oldest first. `wanted` may hold `all`: every version that the target can be started for.
+
+    Nothing wanted: 1.0.0 if the profile claims it, else the newest that it claims. Raises `UnknownNameError`.
+    """
+    for version in wanted:
+        if version != "all" and version not in VERSIONS:
+            raise UnknownNameError("protocol version", version, (*VERSIONS, "all"))
+    if "all" in wanted:
+        variants = profile.start.versions
+        return tuple(v for v in VERSIONS if not variants or v in variants or v in profile.protocol_versions)
+    if not wanted:
+        claimed = [version for version in VERSIONS if version in profile.protocol_versions]
+        return ("1.0.0",) if "1.0.0" in claimed or not claimed else (claimed[-1],)
+    return tuple(version for version in VERSIONS if version in wanted)
+
+
+def only_one_at_a_time(profile: Profile) -> str | None:
+    """Why two runs of this target can't stand side by side on one machine; None if they can."""
+    if not profile.started_by_us:
+        return "the target runs already and is shared, so that only one process may change its pool"
+    if profile.discovery.fixed is not None:
+        return "its endpoints are fixed, and each can be bound only once"
+    if profile.discovery.file is not None and "{workdir}" not in profile.discovery.file.path:
+        return f"its endpoints file {profile.discovery.file.path} is one for all"
+    if "{port}" not in profile.address:
+        return f"its address {profile.address} is one for all"
+    return None
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def shipped() -> Mapping[str, Traversable]:
+    """The profiles that come with the suite, by name."""
+    found = (item for item in (files(__package__) / "profiles").iterdir() if item.name.endswith(".yaml"))
+    return {item.name.removesuffix(".yaml"): item for item in sorted(found, key=lambda item: item.name)}
+
+
+def load_profile(name: str) -> Profile:
+    """The shipped profile of that name, or the one in the file `name`, whose relative paths are beside that file.
+
+    Raises `UnknownNameError` if there is neither, `FileError` for a file that is wrong.
+    """
+    known = shipped()
+    if name in known:
+        return load(known[name], Profile, name=f"{name} (shipped)")
+    path = Path(name)
+    if not path.exists() and "/" not in name and not name.endswith((".yaml", ".yml")):
+        raise UnknownNameError("profile", name, known, hint=_profile_hint(name, known))
+    if path.is_dir():
+        raise UsageError(f"{name} is a folder", hint="name the profile's file in it")
+    return _beside(load(path, Profile), path.parent)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of profile files."""
+    schema = Profile.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EPP conformance profile"}
+
+
+def _profile_hint(name: str, known: Mapping[str, Traversable]) -> str:
+    best = nearest(name, known)
+    return f"did you mean {best!r}?" if best else f"a file, or one of: {', '.join(known)}"
+
+
+def _beside(profile: Profile, folder: Path) -> Profile:
+    """The profile with its relative paths read from the folder of its file."""
+
+    def place(path: str | None) -> str | None:
+        return path if path is None else str((folder / path).absolute())
+
+    tls = profile.tls.model_copy(update={name: place(getattr(profile.tls, name)) for name in ("ca", "cert", "key")})
+    start = profile.start.model_copy(update={"workdir": place(profile.start.workdir)})
+    return profile.model_copy(update={"tls": tls, "start": start})
+
+
+# -- what --epp says ---------------------------------------------------------------------------------------------------
+
+
+def _started(profile: Profile) -> Profile:
+    if not profile.started_by_us and "{" in profile.address:
+        raise UsageError(
+            f"the profile {profile.name or ''} says neither how the target is started nor where it runs".replace(
+                "  ", " "
+            ),
+            hint="add start.command to it, or give --epp HOST:PORT or --epp 'cmd:…'",
+        )
+    return profile
+
+
+def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
+    if epp == REFERENCE:
+        if base is not None:
+            raise UsageError("--epp reference has a profile of its own", hint="leave --epp or --profile out")
+        return load_profile(REFERENCE)
+    scheme, colon, rest = epp.partition(":")
+    if colon and scheme == "cmd":
+        start = command_start(rest)
+        return _with_start(epp, base, start, overrides, text=rest)
+    if colon and scheme == "image":
+        if not rest.strip():
+            raise UsageError("image: needs the name of an image", hint="for example --epp image:registry/epp@sha256:…")
+        return _with_start(epp, base, Start(image=rest.strip()), overrides, text="")
+    if _is_address(epp):
+        return _with_start(epp, base, Start(), overrides, text="", address=epp)
+    best = nearest(scheme, ["reference", "cmd", "image"])
+    did_you_mean = f"did you mean {best!r}? " if best else ""
+    raise UsageError(f"--epp {epp!r} is no kind of target", hint=f"{did_you_mean}known: {', '.join(KINDS)}")
+
+
+def _with_start(
+    epp: str, base: Profile | None, start: Start, overrides: Overrides, *, text: str, address: str | None = None
+) -> Profile:
+    """`base`, or an empty profile, for a target that is started or reached as `--epp` says."""
+    if base is None:
+        discovery, env = _discovery(overrides, None) or _implied(text, epp), {}
+        if "{kubeconfig}" in text or discovery.kubernetes is not None:
+            env = {"KUBECONFIG": "{kubeconfig}"}
+        base = Profile(name=epp, discovery=discovery, start=Start(env=env))
+    kept = base.start.model_copy(update={"command": start.command, "image": start.image, "args": (), "versions": {}})
+    return base.model_copy(update={"start": kept, **({"address": address} if address else {})})
+
+
+def _implied(text: str, epp: str) -> Discovery:
+    """How a target without a profile learns its pool, from the placeholders of its command."""
+    if "{endpointsFile}" in text:
+        return Discovery(file=File())
+    if any(placeholder in text for placeholder in ("{kubeconfig}", "{pool}", "{namespace}")):
+        return Discovery(kubernetes=Kubernetes())
+    how = "--endpoints a:8000,b:8000 (it knows them), --endpoints-file PATH (it reads them there) or --profile FILE"
+    if epp.startswith("cmd:"):
+        how = f"{{endpointsFile}} or {{kubeconfig}} in the command, {how}"
+    raise UsageError(f"nothing says how the target {epp} learns its pool", hint=f"give {how}")
+
+
+def _discovery(overrides: Overrides, profile: Profile | None) -> Discovery | None:
+    scrapes = profile.discovery.scrapes if profile is not None else True
+    if overrides.endpoints and overrides.endpoints_file is not None:
+        raise UsageError("--endpoints and --endpoints-file exclude each other")
+    if overrides.endpoints:
+        return Discovery(fixed=Fixed(endpoints=_endpoints(overrides.endpoints)), scrapes=scrapes)
+    if overrides.endpoints_file is not None:
+        path = overrides.endpoints_file.absolute()
+        if path.is_dir() or not path.parent.is_dir():
+            what = "is a folder" if path.is_dir() else "is in a folder that does not exist"
+            raise UsageError(f"--endpoints-file {path} {what}", hint="name the file that the target watches")
+        file = profile.discovery.file if profile is not None else None
+        return Discovery(file=(file or File()).model_copy(update={"path": str(path)}), scrapes=scrapes)
+    return None
+
+
+def _endpoints(given: Sequence[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for text in (part.strip() for one in given for part in one.split(",")):
+        item = parse_endpoint(text)
+        if item.canonical is None:
+            raise UsageError(
+                f"--endpoints: {text!r} is no endpoint: {item.problem}", hint="give ip:port, IPv6 as [::1]:port"
+            )
+        if item.canonical in found:
+            raise UsageError(f"--endpoints: {text} is there twice")
+        found.append(item.canonical)
+    return tuple(found)
+
+
+def _body_modes(given: Sequence[str]) -> tuple[BodyMode, ...]:
+    found: list[BodyMode] = []
+    for text in given:
+        mode = next((one for one in BODY_MODES if one == text), None)
+        if mode is None:
+            raise UnknownNameError("body mode", text, BODY_MODES)
+        if mode not in found:
+            found.append(mode)
+    return tuple(found)
+
+
+def _tls(tls: Tls, overrides: Overrides) -> Tls:
+    mode = overrides.tls or ("verified" if overrides.ca is not None else tls.mode)
+    if mode not in ("plaintext", "unverified", "verified"):
+        raise UnknownNameError("TLS mode", mode, ("plaintext", "unverified", "verified"))
+    ca = str(overrides.ca.absolute()) if overrides.ca is not None else tls.ca if mode == "verified" else None
+    if overrides.ca is not None and not overrides.ca.is_file():
+        raise UsageError(f"--ca {overrides.ca}: there is no such file")
+    try:
+        return Tls(mode=mode, ca=ca, cert=tls.cert, key=tls.key, server_name=tls.server_name)
+    except pydantic.ValidationError as problem:
+        what = str(problem.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"--tls {mode}: {what}", hint="--ca goes with --tls verified") from None
+
+
+def _program(binary: str) -> str:
+    """A path that holds wherever the target is started."""
+    return str(Path(binary).absolute()) if "/" in binary or Path(binary).exists() else binary
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        return False
+    return bool(re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+", host))
