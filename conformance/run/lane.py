@@ -63,8 +63,8 @@ class Lane:
         self._episodes = itertools.count(1)
         self._settling = itertools.count(1)
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
-        self._fleet = Fleet(on_scrape=self._scraped)
-        self._emulator: Emulator | None = None
+        self.fleet = Fleet(on_scrape=self._scraped)
+        self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
         self.recorder.listen(self._remember)
 
@@ -82,10 +82,10 @@ class Lane:
         await self.close()
 
     async def _enter(self) -> None:
-        await self._fleet.start()
+        await self.fleet.start()
         values = {**self._values, "workdir": self._folder.name}
         channel = await self._discovery(values)
-        self.pool = PoolController(self._fleet, channel, self.profile, self.recorder.emit)
+        self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         self.pool.supports_subset = self.version not in WITHOUT_SUBSETS
         self.target = Target(self.profile, self.version, values, emit=self.recorder.emit, redact=self._redact)
         await self.pool.reset(self._first_pool())
@@ -110,9 +110,9 @@ class Lane:
         """Stop everything. Nothing is left: no process, no port, no file."""
         if hasattr(self, "target"):
             await self.target.stop()
-        if self._emulator is not None:
-            await self._emulator.stop()
-        await self._fleet.stop()
+        if self.emulator is not None:
+            await self.emulator.stop()
+        await self.fleet.stop()
         self._folder.cleanup()
 
     async def _discovery(self, values: dict[str, str]) -> Channel:
@@ -122,12 +122,12 @@ class Lane:
             values["endpointsFile"] = str(path)
             return WatchedFile(path, discovery.file)
         if discovery.kubernetes is not None:
-            self._emulator = Emulator(namespaces=(discovery.kubernetes.namespace,))
-            await self._emulator.start()
-            path = self._emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
+            self.emulator = Emulator(namespaces=(discovery.kubernetes.namespace,))
+            await self.emulator.start()
+            path = self.emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
             names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
             values |= {"kubeconfig": str(path), **names}
-            self.kubernetes = KubernetesApi(self._emulator, discovery.kubernetes)
+            self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)
             return self.kubernetes
         return FixedEndpoints()
 
@@ -166,8 +166,8 @@ class Lane:
         text = f"the first plain request got no endpoint within {self.profile.timeouts.start:g} s: {happened}"
         if output:
             text += f"\nthe target's last output:\n{output}"
-        if self._emulator is not None:
-            asked = list(self._emulator.requests)[-15:]
+        if self.emulator is not None:
+            asked = list(self.emulator.requests)[-15:]
             text += "\nits last requests to the Kubernetes API:\n" + (
                 "\n".join(f"  {one.method} {one.path} {one.status}" for one in asked) or "  (none)"
             )
