@@ -2,16 +2,16 @@
 
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 
 def skipped(results: Path) -> list[str]:
-    """`file or class::test: reason` for each test in the JUnit file that did not run."""
-    found = []
-    for case in ElementTree.parse(results).iter("testcase"):
-        for skip in case.iter("skipped"):
-            found.append(f"{case.get('classname')}::{case.get('name')}: {skip.get('message')}")
-    return found
+    """`module::test: reason` for each test in the JUnit file that did not run."""
+    return [
+        f"{case.get('classname')}::{case.get('name')}: {skip.get('message')}"
+        for case in ET.parse(results).iter("testcase")
+        for skip in case.iter("skipped")
+    ]
 
 
 def main() -> None:

@@ -18,8 +18,12 @@ ONLY_TO_DERIVE_THE_SCHEMA = {"envoy-data-plane", "grpcio-health-checking"}
 """Imported by `python -m ext_proc.schema`, which is run in a checkout."""
 
 
+def canonical(name):
+    return name.replace("_", "-").lower()
+
+
 def named(requirements):
-    return {re.match(r"[\w.-]+", text).group().lower() for text in requirements}
+    return {canonical(re.match(r"[\w.-]+", text).group()) for text in requirements}
 
 
 CORE = named(PROJECT["project"]["dependencies"])
@@ -40,7 +44,7 @@ def imported(package):
 
 def providers(module):
     """The installed distributions that a module can come from: several, for a namespace such as `google`."""
-    return {name.lower() for name in DISTRIBUTIONS.get(module, [])}
+    return {canonical(name) for name in DISTRIBUTIONS.get(module, [])}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
