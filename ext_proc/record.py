@@ -233,9 +233,13 @@ class Recorder:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def stamp(self, event: Event) -> Entry:
+        """Give `event` the next place in the log, without telling any listener: for one listener's own remarks."""
+        return Entry(next(self._next), self._clock() - self._start, event)
+
     def emit(self, event: Event) -> Entry:
         """Append `event` to the log now."""
-        entry = Entry(next(self._next), self._clock() - self._start, event)
+        entry = self.stamp(event)
         for listener in tuple(self._listeners):
             listener(entry)
         return entry

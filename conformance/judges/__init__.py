@@ -71,6 +71,7 @@ def judge(episode: Episode, context: Context, catalogue: Rules) -> tuple[Finding
     scene = Scene(episode, context, catalogue)
     weighed = list(_weigh(scene, rulings(scene)))
     weighed += _harness(episode, context, weighed)
+    weighed += _silent(context, catalogue, weighed)
     return tuple(_collect(weighed))
 
 
@@ -160,6 +161,23 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
             if requirement not in failed:
                 verdict = Verdict(unmet.verdict)
                 yield Finding(requirement=requirement, verdict=verdict, actual=unmet.what, seq=entry.seq)
+
+
+def _silent(context: Context, catalogue: Rules, found: Iterable[Finding]) -> Iterator[Finding]:
+    """What is to be said of requirements that the scenario names and no judge spoke of.
+
+    Off-contract, silence means that the target survived. Else the condition of a rule did not arise; for a rule that
+    has none, nothing is said, and the scenario stays inconclusive.
+    """
+    spoken_of = {finding.requirement for finding in found}
+    for name in context.requirements:
+        effect = catalogue.effect(name, context.version)
+        if effect is None or name in spoken_of:
+            continue
+        if context.stimulus == "off-contract":
+            yield Finding(requirement=name, verdict=Verdict.PASS, actual="the target survived")
+        elif effect != "fail" or catalogue.get(name).conditional:
+            yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
 
 
 _TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.SKIPPED)

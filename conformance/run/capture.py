@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from conformance.episode import Episode
-from ext_proc.record import Entry, Message, Recorder, shortened
+from ext_proc.record import Entry, Event, Message, Recorder, shortened
 
 LIMIT = 64 * 1024 * 1024
 """Bytes of messages kept whole in one episode; later messages keep their beginning, length and digest."""
@@ -40,6 +40,10 @@ class Capture:
         """The id of the episode's next exchange."""
         self._count += 1
         return f"{self._prefix}{self._count}"
+
+    def remark(self, event: Event) -> None:
+        """Add something that concerns this episode and no other that runs meanwhile."""
+        self._entries.append(self._recorder.stamp(event))
 
     def episode(self) -> Episode:
         """What was collected until now."""

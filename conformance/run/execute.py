@@ -31,13 +31,13 @@ async def execute(lane: Lane, work: Work) -> tuple[Episode, Context]:
         try:
             await execution.steps()
         except ConformanceError as problem:
-            lane.recorder.emit(Unmet(exchange=capture.exchange(), what=str(problem)))
+            capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
-            lane.recorder.emit(HarnessTrouble(exchange=capture.exchange(), what=f"{type(problem).__name__}: {problem}"))
+            capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
         late = lane.lag.worst(began)
         if late > LAGGING and execution.expired:
             what = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
-            lane.recorder.emit(HarnessTrouble(exchange=capture.exchange(), what=what))
+            capture.remark(HarnessTrouble(what=what))
         return capture.episode(), execution.context()
 
 
