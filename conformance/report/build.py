@@ -1,0 +1,212 @@
+"""A run's outcome, and what is known of target and machine, become the report."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from conformance.outcome import ROLE, RunOutcome, VersionOutcome
+from conformance.report.evidence import EvidenceWriter
+from conformance.report.model import (
+    AnomalyRow,
+    CatalogueBlock,
+    Environment,
+    ImplementationBlock,
+    Platform,
+    Report,
+    RequirementRow,
+    ScenarioRow,
+    Specification,
+    Subject,
+    Suite,
+    Topology,
+    VersionRow,
+    Waiver,
+    seal,
+)
+from conformance.report.redaction import Redactor
+from conformance.requirements.catalogue import Catalogue
+from conformance.targets.profile import Profile
+from conformance.verdict import Result, Verdict
+
+
+def build(
+    outcome: RunOutcome,
+    *,
+    catalogue: Catalogue,
+    profile: Profile,
+    evidence: EvidenceWriter | None = None,
+    redactor: Redactor | None = None,
+    subject: Subject | None = None,
+    waivers: Sequence[Waiver] = (),
+    stopped: str = "",
+) -> Report:
+    """The report of a run.
+
+    `evidence` is the (closed) writer that was given every judged episode, `redactor` the one that was used at capture:
+    it also goes over this document. `subject` says how the target was run where the profile does not. `stopped` says
+    why the run ended early (the gate, a target out of reach, Ctrl-C); such a report is never complete.
+    """
+    headline = headline_version(outcome, profile)
+    complete = not (stopped or outcome.interrupted) and bool(outcome.versions)
+    document: dict[str, Any] = {
+        "suite": suite(),
+        "catalogue": CatalogueBlock(version=catalogue.version, digest=f"sha256:{catalogue.digest}"),
+        "specification": specification(catalogue, headline),
+        "implementation": ImplementationBlock(**profile.implementation.model_dump()),
+        "subject": subject or subject_of(profile),
+        "environment": environment(outcome.seed, profile),
+        "claims": profile.claims,
+        "started_at": outcome.started_at,
+        "finished_at": outcome.finished_at,
+        "duration": round(outcome.duration, 3),
+        "result": overall(outcome.versions, complete=complete),
+        "complete": complete and all(version.complete for version in outcome.versions),
+        "stopped": stopped or ("interrupted" if outcome.interrupted else ""),
+        "versions": tuple(version_row(catalogue, version) for version in outcome.versions),
+        "requirements": tuple(
+            RequirementRow.of(version.version, row) for version in outcome.versions for row in version.requirements
+        ),
+        "results": tuple(
+            ScenarioRow.of(
+                version.version,
+                result,
+                evidence.reference(version.version, result.evidence) if evidence and result.evidence else None,
+            )
+            for version in outcome.versions
+            for result in version.results
+        ),
+        "waivers": tuple(waivers),
+        "anomalies": tuple(AnomalyRow(code=a.code, text=a.text, scenario=a.scenario) for a in outcome.anomalies),
+        "figures": {
+            name: value
+            for name, value in outcome.figures.items()
+            if not (isinstance(value, float) and not math.isfinite(value))
+        },
+        "redactions": redactor.redactions if redactor else (),
+        "evidence": evidence.summary() if evidence else None,
+        "digest": "sha256:" + "0" * 64,
+    }
+    plain = Report(**document).document()
+    return seal(redactor.document(plain) if redactor else plain)
+
+
+def headline_version(outcome: RunOutcome, profile: Profile) -> str:
+    """The version that a report is about first: the last claimed one of the run, or the profile's if none was run."""
+    run = [one.version for one in outcome.versions if one.claimed] or [one.version for one in outcome.versions]
+    return run[-1] if run else profile.protocol_versions[-1]
+
+
+def overall(versions: Sequence[VersionOutcome | VersionRow], *, complete: bool = True) -> Result:
+    """The result over the claimed versions (over all if none is claimed), as the exit code has it."""
+    counted = [version for version in versions if version.claimed] or list(versions)
+    results = {version.result for version in counted}
+    if Result.NON_CONFORMANT in results:
+        return Result.NON_CONFORMANT
+    return Result.INCOMPLETE if not complete or Result.INCOMPLETE in results or not results else Result.CONFORMANT
+
+
+def version_row(catalogue: Catalogue, version: VersionOutcome) -> VersionRow:
+    """The row of one version, with its counts."""
+    own = [row.verdict for row in version.requirements if row.requirement.role == ROLE]
+    return VersionRow(
+        version=version.version,
+        specification=specification(catalogue, version.version),
+        claimed=version.claimed,
+        complete=version.complete,
+        result=version.result,
+        kinds=dict(version.kinds),
+        blockers=version.blockers,
+        scenario_verdicts=_counted(result.verdict for result in version.results),
+        requirement_verdicts=_counted(own),
+    )
+
+
+def _counted(verdicts: Any) -> dict[Verdict, int]:
+    found = Counter(verdicts)
+    return {verdict: found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def specification(catalogue: Catalogue, version: str) -> Specification:
+    """The document of a protocol version."""
+    document = catalogue.specification(version)
+    return Specification(
+        version=version,
+        title=document.title,
+        date=document.date,
+        source=document.source,
+        digest=f"sha256:{document.sha256}",
+    )
+
+
+def suite() -> Suite:
+    """This suite."""
+    try:
+        version = installed("epp-conformance")
+    except PackageNotFoundError:
+        version = "0+unknown"
+    return Suite(version=version, python=platform.python_version())
+
+
+def environment(seed: int, profile: Profile) -> Environment:
+    """Seed, machine and surroundings."""
+    discovery = next(name for name in ("kubernetes", "file", "fixed") if getattr(profile.discovery, name) is not None)
+    return Environment(
+        seed=seed,
+        platform=Platform(system=platform.system(), machine=platform.machine(), release=platform.release()),
+        topology=Topology.model_validate(
+            {
+                "discovery": discovery,
+                "scrapes": profile.discovery.scrapes,
+                "tls": profile.tls.mode,
+                "connections": profile.connect.connections,
+                "bodyModes": profile.body_modes,
+            }
+        ),
+    )
+
+
+def subject_of(profile: Profile) -> Subject:
+    """How a profile has the target run, with the digest of its image or program where that can be told."""
+    start = profile.start
+    env = tuple(sorted(start.env))
+    if start.image:
+        _, _, pinned = start.image.partition("@sha256:")
+        return Subject(
+            kind="image",
+            name=start.image,
+            digest=f"sha256:{pinned}" if len(pinned) == 64 else None,
+            flags=start.args,
+            env=env,
+            address=profile.address,
+        )
+    if start.command:
+        program, *arguments = start.command
+        return Subject(
+            kind="command",
+            name=program,
+            digest=_file_digest(program, start.workdir),
+            flags=(*arguments, *start.args),
+            env=env,
+            address=profile.address,
+        )
+    return Subject(kind="address", name=profile.address, digest=None, flags=(), env=env, address=profile.address)
+
+
+def _file_digest(program: str, workdir: str | None) -> str | None:
+    found = shutil.which(program) or shutil.which(str(Path(workdir or ".") / program))
+    if found is None:
+        return None
+    try:
+        with Path(found).open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except OSError:
+        return None

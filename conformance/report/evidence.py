@@ -1,0 +1,123 @@
+"""`evidence.ndjson.gz`: one line per judged episode, in the order of judging, as `conformance.episode` writes it.
+
+    with EvidenceWriter(path) as evidence:
+        evidence.add(episode, context)
+    evidence.reference("1.0.0", episode.id)     # what a result of the report refers to
+
+All bytes of all messages are kept, as bodies are synthetic and compress well; what a runner limits per episode, it
+records as truncated, with size and digest. Same episodes, same bytes: the gzip header has no time and no name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from conformance.episode import Context, Episode, from_json, to_json
+from conformance.errors import UsageError
+from conformance.report.model import EvidenceFile, EvidenceRef
+
+MAX_LINE_BYTES = 256 * 1024 * 1024
+MAX_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
+"""Bounds of what a reader unpacks: evidence may come from strangers."""
+
+
+class EvidenceError(UsageError):
+    """A file is not evidence that can be read."""
+
+    code = "usage.evidence"
+
+
+class EvidenceWriter:
+    """Writes evidence as it comes; holds digests only. Not thread-safe: the handler of the engine's events owns it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("wb")
+        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=6)
+        self._whole = hashlib.sha256()
+        self._bytes = 0
+        self._episodes = 0
+        self._references: dict[tuple[str, str], EvidenceRef] = {}
+
+    def add(self, episode: Episode, context: Context) -> EvidenceRef:
+        """Append an episode with what it was judged by. One that is added again (a rerun) replaces its reference."""
+        line = json.dumps(to_json(episode, context), separators=(",", ":")).encode()
+        self._gzip.write(line + b"\n")
+        self._whole.update(line + b"\n")
+        self._bytes += len(line) + 1
+        self._episodes += 1
+        reference = EvidenceRef(episode=episode.id, sha256=hashlib.sha256(line).hexdigest())
+        self._references[context.version, episode.id] = reference
+        return reference
+
+    def reference(self, version: str, episode: str) -> EvidenceRef | None:
+        """Where an episode of a version is; None if it was not added."""
+        return self._references.get((version, episode))
+
+    def summary(self) -> EvidenceFile:
+        """The file as a report names it."""
+        return EvidenceFile(
+            file=self.path.name, episodes=self._episodes, bytes=self._bytes, sha256=self._whole.hexdigest()
+        )
+
+    def close(self) -> None:
+        """Finish the file; what was added is readable then. Closing again does nothing."""
+        self._gzip.close()
+        self._file.close()
+
+    def __enter__(self) -> EvidenceWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceLine:
+    """One episode as it stands in the file."""
+
+    number: int
+    raw: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The digest that a report refers to."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+    def read(self) -> tuple[Episode, Context]:
+        """The episode and its context. Raises `EvidenceError`."""
+        try:
+            return from_json(json.loads(self.raw))
+        except (ValueError, TypeError, AttributeError, RecursionError) as problem:
+            raise EvidenceError(f"line {self.number} of the evidence is no episode: {problem}") from problem
+
+
+def read_evidence(path: Path) -> Iterator[EvidenceLine]:
+    """The lines of a file, one at a time. Raises `EvidenceError` where it is no gzip, is cut short or is too large."""
+    total = number = 0
+    try:
+        with gzip.open(path, "rb") as file:
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number, total = number + 1, total + len(line)
+                if len(line) > MAX_LINE_BYTES or total > MAX_TOTAL_BYTES:
+                    raise EvidenceError(f"{path}: larger than evidence can be, at line {number}")
+                yield EvidenceLine(number=number, raw=line.removesuffix(b"\n"))
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise EvidenceError(f"{path}: {reason} (after {number} episodes)") from problem
+
+
+def episodes(path: Path, wanted: set[str]) -> Iterator[tuple[str, Episode]]:
+    """The episodes whose lines have the digests `wanted`, each with its digest."""
+    for line in read_evidence(path):
+        if (sha256 := line.sha256) in wanted:
+            yield sha256, line.read()[0]

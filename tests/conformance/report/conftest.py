@@ -1,0 +1,400 @@
+"""A run made by hand: three pods, scenarios with real messages, and a small judge that is as pure as the suite's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.episode import Context, Episode, Expectation, PodFact, PoolState, ProcessExited, ProcessStarted
+from conformance.outcome import (
+    Anomaly,
+    RunOutcome,
+    ScenarioResult,
+    scenario_verdict,
+    version_outcome,
+)
+from conformance.report.build import build
+from conformance.report.evidence import EvidenceWriter
+from conformance.report.model import Report, write_report
+from conformance.requirements.catalogue import Catalogue
+from conformance.strict_yaml import load
+from conformance.targets.profile import Profile
+from conformance.verdict import Finding, Verdict
+from ext_proc.headers import header_map, to_struct
+from ext_proc.messages import (
+    BodyMutation,
+    BodyResponse,
+    CommonResponse,
+    HeaderMutation,
+    HeadersResponse,
+    HeaderValue,
+    HeaderValueOption,
+    HttpBody,
+    HttpHeaders,
+    HttpStatus,
+    ImmediateResponse,
+    Metadata,
+    ProcessingRequest,
+    ProcessingResponse,
+    StreamedBodyResponse,
+)
+from ext_proc.record import (
+    Author,
+    ClientResponse,
+    Event,
+    ExchangeOpened,
+    HalfClosed,
+    Message,
+    Recorder,
+    StreamEnded,
+    StreamOpened,
+    UpstreamRequest,
+    UpstreamResponse,
+)
+
+PICK = "x-gateway-destination-endpoint"
+SUBSET = "x-gateway-destination-endpoint-subset"
+PODS = {name: f"127.1.0.{number}:8000" for number, name in enumerate("abc", start=1)}
+
+PROFILE = """
+name: sample
+implementation:
+  organization: Example Corp
+  project: Sample Picker
+  url: https://example.com/sample-picker
+  version: v0.7.1
+  contact: [conformance@example.com]
+start:
+  command: [sample-picker]
+  args: ["--grpc-port", "{port}", "--endpoints", "{endpointsFile}"]
+  env: {LOG_LEVEL: debug}
+discovery: {file: {}}
+"""
+
+
+def ticking() -> Callable[[], int]:
+    """A clock that moves half a millisecond each time it is read."""
+    now = 0
+
+    def clock() -> int:
+        nonlocal now
+        now += 500_000
+        return now
+
+    return clock
+
+
+def request_headers(subset: tuple[str, ...] | None, headers: dict[str, str] | None = None) -> bytes:
+    pairs = [(b":method", b"POST"), (b":path", b"/v1/completions"), (b"content-type", b"application/json")]
+    pairs += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+    message = ProcessingRequest(request_headers=HttpHeaders(headers=header_map(pairs)))
+    if subset is not None:
+        struct = to_struct({SUBSET: list(subset)})
+        message.metadata_context.CopyFrom(Metadata(filter_metadata={"envoy.lb.subset_hint": struct}))
+    return message.SerializeToString(deterministic=True)
+
+
+def picks(endpoint: str, metadata: str | None = None) -> bytes:
+    option = HeaderValueOption(header=HeaderValue(key=PICK, raw_value=endpoint.encode()), append_action=2)
+    common = CommonResponse(header_mutation=HeaderMutation(set_headers=[option]), clear_route_cache=True)
+    message = ProcessingResponse(request_headers=HeadersResponse(response=common))
+    message.dynamic_metadata.CopyFrom(to_struct({"envoy.lb": {PICK: metadata or endpoint}}))
+    return message.SerializeToString(deterministic=True)
+
+
+def refuses(status: int) -> bytes:
+    immediate = ImmediateResponse(status=HttpStatus(code=status), body=b"no endpoint", details="no_endpoint")
+    return ProcessingResponse(immediate_response=immediate).SerializeToString()
+
+
+def echo(body: bytes, end: bool) -> bytes:
+    streamed = StreamedBodyResponse(body=body, end_of_stream=end)
+    common = CommonResponse(body_mutation=BodyMutation(streamed_response=streamed))
+    return ProcessingResponse(request_body=BodyResponse(response=common)).SerializeToString()
+
+
+def exchange(
+    name: str,
+    pick: str,
+    *,
+    subset: tuple[str, ...] | None = None,
+    answer: bytes | None = None,
+    headers: dict[str, str] | None = None,
+    chunks: int = 3,
+) -> list[Event]:
+    """One exchange: the request in `chunks` pieces, the pick, the model server's answer."""
+    stream = f"{name}/1"
+    body = json.dumps({"model": "llama-3", "prompt": "why is the sky <b>blue</b> & wide?"}).encode()
+    parts = [body[i * len(body) // chunks : (i + 1) * len(body) // chunks] for i in range(chunks)]
+
+    def said(author: Author, raw: bytes) -> Message:
+        return Message(exchange=name, stream=stream, author=author, raw=raw)
+
+    pairs = tuple((key.encode(), value.encode()) for key, value in (headers or {}).items())
+    events: list[Event] = [
+        ExchangeOpened(
+            exchange=name,
+            method="POST",
+            path="/v1/completions",
+            headers=((b"content-type", b"application/json"), *pairs),
+            request_body_mode="FULL_DUPLEX_STREAMED",
+            response_body_mode="FULL_DUPLEX_STREAMED",
+            ending="drain",
+        ),
+        StreamOpened(exchange=name, stream=stream, connection=1, headers=((b":path", b"/Process"), *pairs)),
+        said(Author.DATA_PLANE, request_headers(subset, headers)),
+        *(
+            said(
+                Author.DATA_PLANE,
+                ProcessingRequest(request_body=HttpBody(body=part, end_of_stream=part is parts[-1])).SerializeToString(),
+            )
+            for part in parts
+        ),
+        said(Author.EPP, answer or picks(pick)),
+    ]
+    if answer is None:
+        events += [said(Author.EPP, echo(part, part is parts[-1])) for part in parts]
+        events += [
+            UpstreamRequest(exchange=name, attempt=1, endpoint=pick, headers=pairs, body=body),
+            UpstreamResponse(exchange=name, attempt=1, endpoint=pick, outcome="response", status=200, body=b"{}"),
+        ]
+    events += [
+        ClientResponse(exchange=name, status=200 if answer is None else 503, body=b"{}"),
+        HalfClosed(exchange=name, stream=stream, author=Author.DATA_PLANE),
+        StreamEnded(exchange=name, stream=stream, author=Author.EPP, how="status", status=0),
+    ]
+    return events
+
+
+def pool() -> PoolState:
+    return PoolState(
+        phase="effective", pods=tuple(PodFact(name=name, endpoints=(address,)) for name, address in PODS.items())
+    )
+
+
+def judge(episode: Episode, context: Context, catalogue: Catalogue) -> tuple[Finding, ...]:
+    """Two rules of the protocol and two of the carrier, enough to make every verdict."""
+    found: list[Finding] = []
+    for name, entries in episode.exchanges.items():
+        first = next((e for e in entries if isinstance(e.event, Message) and e.event.author is Author.EPP), None)
+        if first is None or not isinstance(first.event, Message):
+            continue
+        response = ProcessingResponse.FromString(first.event.raw)
+        place: dict[str, Any] = {"exchange": name, "seq": first.seq}
+        options = response.request_headers.response.header_mutation.set_headers
+        endpoint = options[0].header.raw_value.decode() if options else ""
+        found.append(Finding(requirement="EPP-DEST-01", verdict=Verdict.PASS if endpoint else Verdict.NOT_APPLICABLE))
+        metadata = response.dynamic_metadata.fields["envoy.lb"].struct_value.fields[PICK].string_value
+        if endpoint != metadata:
+            found.append(
+                Finding(
+                    requirement="EPP-DEST-05",
+                    verdict=Verdict.FAIL,
+                    expected=("header and metadata name the same endpoint",),
+                    actual=f"header {endpoint}, metadata {metadata}",
+                    hint="Envoy follows the metadata, others the header.",
+                    **place,
+                )
+            )
+        else:
+            found.append(Finding(requirement="EPP-DEST-05", verdict=Verdict.PASS))
+        expectation = context.expectations.get(name)
+        if expectation and expectation.within is not None:
+            inside = endpoint in expectation.within
+            found.append(
+                Finding(
+                    requirement="EPP-SUB-01",
+                    verdict=Verdict.PASS if inside else Verdict.FAIL,
+                    expected=(f"one of {', '.join(expectation.within)}", "503 as an ImmediateResponse"),
+                    actual=endpoint or "an ImmediateResponse",
+                    **place,
+                )
+            )
+        if expectation and expectation.status and first.event.raw:
+            status = response.immediate_response.status.code
+            verdict = Verdict.PASS if status in expectation.status else Verdict.FAIL
+            found.append(
+                Finding(
+                    requirement="EPP-SUB-02",
+                    verdict=verdict,
+                    expected=tuple(f"ImmediateResponse {status}" for status in expectation.status),
+                    actual=f"ImmediateResponse {status}" if status else f"endpoint {endpoint}",
+                    **place,
+                )
+            )
+    for entry, exited in episode.of(ProcessExited):
+        if not exited.asked:
+            found.append(
+                Finding(
+                    requirement="ENV-22", verdict=Verdict.FAIL, expected=("the process lives",),
+                    actual=f"exit code {exited.code}", seq=entry.seq,
+                )
+            )  # fmt: skip
+    found.append(Finding(requirement="ENV-01", verdict=Verdict.PASS))
+    return tuple(found)
+
+
+@dataclass
+class Made:
+    """A run in the making. `scenario` adds one; `report` finishes it."""
+
+    folder: Path
+    catalogue: Catalogue
+    profile: Profile
+    version: str = "1.0.0"
+    results: list[ScenarioResult] = field(default_factory=list)
+    recorder: Recorder = field(default_factory=lambda: Recorder(ticking()))
+
+    def __post_init__(self) -> None:
+        self.evidence = EvidenceWriter(self.folder / "evidence.ndjson.gz")
+
+    def episode(self, name: str, events: Iterable[Event]) -> Episode:
+        return Episode(id=name, entries=tuple(self.recorder.emit(event) for event in (pool(), *events)))
+
+    def scenario(
+        self,
+        name: str,
+        requirements: tuple[str, ...],
+        events: Iterable[Event],
+        expectations: dict[str, Expectation] | None = None,
+        **fields: Any,
+    ) -> Episode:
+        context = Context(
+            version=self.version,
+            scenario=name,
+            requirements=requirements,
+            provisional=fields.get("provisional", False),
+            claims=self.profile.claims,
+            expectations=expectations or {},
+        )
+        episode = self.episode(f"{name}@{self.version}", events)
+        self.evidence.add(episode, context)
+        findings = judge(episode, context, self.catalogue)
+        self.results.append(
+            ScenarioResult(
+                id=name,
+                scenario=name,
+                title=fields.pop("title", f"Scenario {name}"),
+                section=name.partition(".")[0],
+                requirements=requirements,
+                mode="full-duplex",
+                verdict=scenario_verdict(findings, requirements),
+                findings=findings,
+                duration=0.125,
+                evidence=episode.id,
+                reproduce=f"epp-conformance run --epp reference --seed 42 {name}",
+                source=f"scenarios/{name.partition('.')[0]}.yaml:7",
+                **fields,
+            )
+        )
+        return episode
+
+    def skipped(self, name: str, requirements: tuple[str, ...], reason: str, verdict: Verdict = Verdict.SKIPPED) -> None:
+        self.results.append(
+            ScenarioResult(
+                id=name,
+                scenario=name,
+                title=f"Scenario {name}",
+                section=name.partition(".")[0],
+                requirements=requirements,
+                mode="full-duplex",
+                verdict=verdict,
+                reason=reason,
+            )
+        )
+
+    def finish(self, **fields: Any) -> RunOutcome:
+        self.evidence.close()
+        outcome = version_outcome(self.catalogue, self.version, self.results, complete=fields.pop("complete", True))
+        return RunOutcome(
+            versions=(outcome,),
+            seed=42,
+            started_at="2025-11-20T19:00:00+00:00",
+            finished_at="2025-11-20T19:00:12+00:00",
+            duration=12.25,
+            **{
+                "anomalies": (Anomaly(code="target-restarted", text="the target was started again"),),
+                "figures": {"answer p99 (ms)": 3.25, "streams": 120, "nothing": float("nan")},
+                **fields,
+            },
+        )
+
+    def report(self, **fields: Any) -> Report:
+        stopped = fields.pop("stopped", "")
+        redactor = fields.pop("redactor", None)
+        report = build(
+            self.finish(**fields),
+            catalogue=self.catalogue,
+            profile=self.profile,
+            evidence=self.evidence,
+            redactor=redactor,
+            stopped=stopped,
+        )
+        write_report(report, self.path)
+        return report
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "report.json"
+
+    @property
+    def evidence_path(self) -> Path:
+        return self.evidence.path
+
+
+def fill(made: Made) -> Made:
+    """Passes, a failure that its scenario is about, one that it is not about, a crash, a skip."""
+    a, b, c = PODS.values()
+    for number in range(3):
+        made.scenario(
+            f"subset.stays-inside[{number}]",
+            ("EPP-SUB-01",),
+            exchange("x1", a, subset=(a,)),
+            {"x1": Expectation(within=(a,))},
+            smoke=number == 0,
+        )
+    made.scenario(
+        "subset.escapes",
+        ("EPP-SUB-01",),
+        [*exchange("x1", b, subset=(a, b)), *exchange("x2", c, subset=(a, b))],
+        {"x1": Expectation(within=(a, b)), "x2": Expectation(within=(a, b))},
+    )
+    made.scenario(
+        "subset.empty",
+        ("EPP-SUB-02",),
+        exchange("x1", a, subset=(), answer=refuses(503)),
+        {"x1": Expectation(status=(503,))},
+    )
+    made.scenario("destination.set", ("EPP-DEST-01",), exchange("x1", a, answer=picks(a, metadata=b)))
+    crash = [ProcessStarted(pid=7, command=("sample-picker",)), *exchange("x1", a)]
+    crash.append(ProcessExited(pid=7, code=-11, asked=False, output="panic: <script>alert(1)</script>\n\x1b[31mred"))
+    made.scenario("robustness.crash", ("ENV-22",), crash)
+    made.skipped("errors.no-pool", ("EPP-ERR-03",), "the pool of this target can't be emptied")
+    return made
+
+
+@pytest.fixture(scope="session")
+def catalogue() -> Catalogue:
+    return Catalogue.load()
+
+
+@pytest.fixture(scope="session")
+def profile() -> Profile:
+    return load(PROFILE, Profile, name="profile.yaml")
+
+
+@pytest.fixture
+def made(tmp_path: Path, catalogue: Catalogue, profile: Profile) -> Made:
+    """An empty run."""
+    return Made(folder=tmp_path, catalogue=catalogue, profile=profile)
+
+
+@pytest.fixture
+def run(made: Made) -> Made:
+    """A run with something of everything, not finished yet."""
+    return fill(made)
