@@ -38,7 +38,8 @@ class EnvoyRejectedError(EnvoyError):
 
     def __init__(self, said: str) -> None:
         super().__init__(
-            f"Envoy refuses the configuration: {said}", "Correct the settings that the message names; nothing was started"
+            f"Envoy refuses the configuration: {said}",
+            "Correct the settings that the message names; nothing was started",
         )
         self.said = said
 
