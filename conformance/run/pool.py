@@ -156,7 +156,7 @@ class PoolController:
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self._channel.publish(tuple(members.values()), ports, exists=exists)
         patience = convergence or self._profile.timeouts.convergence
-        if await self._channel.delivered(patience):
+        if await self._channel.delivered(patience if self.probe is not None else 0.0):  # nobody listens before the start
             self._emit(PoolState(phase="delivered", pods=self.facts))
         if settle:
             await self._settle(before if existed else {}, patience)
