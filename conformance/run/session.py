@@ -48,6 +48,8 @@ class RunSettings:
     jobs: int | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     redact: Callable[[str], str] = str
+    command: str = "epp-conformance run"
+    """What runs this target again: the beginning of the commands that reproduce a result."""
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
 
@@ -195,7 +197,7 @@ class Session:
             await self._batch(plan, lane, batch)
 
     async def _batch(self, plan: Plan, lane: Lane, batch: Batch) -> None:
-        runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce)
+        runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce(lane.version))
         async for judged in runner.run(batch):
             self._record(plan.version, judged)
 
@@ -231,7 +233,7 @@ class Session:
         self._tell(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
             lane = self._engine.call(self._lane(plan.version, 0))
-            runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce)
+            runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce(lane.version))
             exploration = explore(
                 lambda instance, mode: self._engine.call(
                     runner.alone(Work(id=instance.id, instance=instance, mode=mode))
@@ -271,8 +273,10 @@ class Session:
     def _tell(self, event: RunEvent) -> None:
         self._handler(event)
 
-    def _reproduce(self, work: Work) -> str:
-        return f"epp-conformance run --scenario '{work.instance.id}' --seed {self.settings.seed}"
+    def _reproduce(self, version: str) -> Callable[[Work], str]:
+        """For a piece of work, the command line that runs just it again, in this version."""
+        start = f"{self.settings.command} --protocol-version {version} --seed {self.settings.seed}"
+        return lambda work: f"{start} --scenario '{work.instance.id}'"
 
     def _version_outcome(self, plan: Plan) -> VersionOutcome:
         results = dict(self._results[plan.version])
