@@ -169,7 +169,7 @@ def follow(conversation: Conversation) -> Flow:
                 flow.stop = Stop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
             case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
                 flow.stop = Stop(kind=StopKind.HANG, entry=entry, what=what)
-            case StreamEnded() as end:
+            case StreamEnded() as end if flow.stop is None:  # what ends it after the client has gone is normal
                 _end(flow, entry, end)
             case _:
                 continue
