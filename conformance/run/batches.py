@@ -17,7 +17,7 @@ from conformance.run.execute import execute
 from conformance.run.lane import Lane
 from conformance.run.plan import Batch, Work
 from conformance.verdict import Finding, Verdict
-from ext_proc.record import Wait
+from ext_proc.record import StreamEnded, Wait
 
 AT_A_TIME = 12
 """Pieces of work of one batch in flight together."""
@@ -61,27 +61,34 @@ class BatchRunner:
         if len(batch.work) == 1:
             yield await self.alone(batch.work[0])
             return
+        waiting = list(batch.work)
+        while waiting:
+            await self._alive()
+            done = await self._together(waiting)
+            suspects = await self._suspects(done)
+            for one in done:
+                if one.work.id not in suspects:
+                    yield self._judge(one)
+            again = [one.work for one in done if one.work.id in suspects]
+            if again:
+                async for judged in self._one_at_a_time(again, batch):
+                    yield judged
+
+    async def _together(self, waiting: list[Work]) -> list[_Done]:
+        """Execute several at a time, taking them from `waiting`, until none is left or the target has died."""
         done: list[_Done] = []
-        queue = iter(batch.work)
 
         async def worker() -> None:
-            for work in queue:
-                done.append(await self._execute(work))  # noqa: PERF401 - several workers share the queue
+            while waiting and not self._lane.target.crashed:
+                done.append(await self._execute(waiting.pop(0)))
 
-        await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(batch.work)))))
-        suspects = await self._suspects(done)
-        for one in done:
-            if one.work.id not in suspects:
-                yield self._judge(one)
-        again = [one.work for one in done if one.work.id in suspects]
-        if again:
-            async for judged in self._one_at_a_time(again, batch):
-                yield judged
+        await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(waiting)))))
+        return done
 
     async def _suspects(self, done: Sequence[_Done]) -> set[str]:
         """Whose results can't be trusted, because something befell the whole target while they ran."""
         if self._lane.target.crashed:
-            return {one.work.id for one in done if _died(one.episode)}
+            return {one.work.id for one in done if _died(one.episode) or _lost(one.episode)}
         hung = {one.work.id for one in done if _hung(one.episode)}
         if hung and await self._lane.probe(None) is None and self._lane.pool.eligible:
             return hung
@@ -161,6 +168,10 @@ class BatchRunner:
 
 def _died(episode: Episode) -> bool:
     return any(not event.asked for _, event in episode.of(ProcessExited))
+
+
+def _lost(episode: Episode) -> bool:
+    return any(event.how == "lost" for _, event in episode.of(StreamEnded))
 
 
 def _hung(episode: Episode) -> bool:

@@ -30,6 +30,8 @@ async def execute(lane: Lane, work: Work) -> tuple[Episode, Context]:
         execution = _Execution(lane, work, capture)
         try:
             await execution.steps()
+            if execution.lost:
+                await lane.target.given_time_to_end()
         except ConformanceError as problem:
             capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
@@ -48,6 +50,9 @@ class _Execution:
         self._capture = capture
         self._expectations: dict[str, Expectation] = {}
         self.expired = False
+        """A deadline of some exchange ran out."""
+        self.lost = False
+        """The connection of some exchange broke."""
 
     def context(self) -> Context:
         """What the judges need beside the log."""
@@ -101,6 +106,7 @@ class _Execution:
                 self._expectations[name] = self._expectation(expect)
             outcome = await self._lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
             self.expired = self.expired or bool(outcome.expired)
+            self.lost = self.lost or (outcome.stream is not None and outcome.stream.how == "lost")
 
     def _expectation(self, expect: Expect) -> Expectation:
         endpoints = self._lane.pool.endpoints

@@ -17,6 +17,7 @@ from conformance.run.discovery import Channel
 from conformance.run.members import Member
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Load, Pod, PodState, Pool, PoolStep
+from conformance.targets.launch import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait
 from fake_modelserver import FaultKind, Fleet, FleetError, Gauges, MetricsFault, PodSpec
@@ -76,7 +77,9 @@ class PoolController:
     async def reset(self, pool: Pool) -> None:
         """Make the pool that a scenario starts from, and let it settle."""
         wanted = {pod.name: pod for pod in pool.pods}
-        ports = tuple(self._first_port + index for index in range(pool.ports))
+        # One port for all pods, and only one IPv6 loopback address: the port is one that is free there.
+        first = free_port("::1") if any(pod.family == "ipv6" for pod in pool.pods) else self._first_port
+        ports = tuple(first + index for index in range(pool.ports))
         same_ports = ports == self._ports
         keep = {
             name: dataclasses.replace(member, pod=wanted[name])
@@ -156,7 +159,9 @@ class PoolController:
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self._channel.publish(tuple(members.values()), ports, exists=exists)
         patience = convergence or self._profile.timeouts.convergence
-        if await self._channel.delivered(patience if self.probe is not None else 0.0):  # nobody listens before the start
+        if await self._channel.delivered(
+            patience if self.probe is not None else 0.0
+        ):  # nobody listens before the start
             self._emit(PoolState(phase="delivered", pods=self.facts))
         if settle:
             await self._settle(before if existed else {}, patience)
@@ -172,7 +177,7 @@ class PoolController:
         if pod.address_of is not None:
             host = before[pod.address_of].endpoints[0].rpartition(":")[0]
         elif pod.family == "ipv6":
-            host, served = "::1", [0 for _ in served]
+            host = "::1"
         elif fixed is not None:
             host, _, port = fixed.endpoints[self._position(pod)].rpartition(":")
             served = [int(port)]

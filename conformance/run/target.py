@@ -17,6 +17,9 @@ from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimed
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Event
 
+DYING = 1.0
+"""Seconds that a process may take from its last connection's end to its own."""
+
 RETRY = 0.05
 """Seconds between attempts to reach a target that is starting."""
 
@@ -112,6 +115,12 @@ class Target:
         if address is None:
             return await self._dial(connections=1)
         return await dial(address, timeout=self.profile.timeouts.answer)
+
+    async def given_time_to_end(self) -> None:
+        """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
+        if self._watcher is not None and not self.crashed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._watcher), DYING)
 
     async def explain_end(self) -> TargetUnreachableError:
         """Why a target of ours that is not running any more ended, in words."""

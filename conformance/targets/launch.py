@@ -79,6 +79,13 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
+def free_port(host: str) -> int:
+    """A port that nobody listens on at `host` now."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+        one.bind((host, 0))
+        return int(one.getsockname()[1])
+
+
 def command_start(text: str) -> Start:
     """The `start` of a target given as `cmd:…` on the command line, split as a shell would."""
     try:
