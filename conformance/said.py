@@ -29,7 +29,8 @@ class Said:
 
     `what` is the member of the oneof (`request_headers`, `immediate_response`, …), None if none is set or it can't be
     told. `request` or `response` is the decoded message, by author; both are None if it can't be decoded (`problem`
-    says why) or was not kept whole (`partial`). `opaque`: something is set that the schema does not know.
+    says why). `partial`: it was not kept whole; then it is decoded if what was kept is a message by itself, as of one
+    that lacks only bytes of body. `opaque`: something is set that the schema does not know.
     """
 
     entry: Entry
@@ -111,8 +112,7 @@ def decode(entry: Entry, event: Message) -> Said:
     """What `event` says. Never raises: bytes that are no message give a `Said` with a `problem`."""
     size = event.size if event.size is not None else len(event.raw)
     if event.truncated:
-        what = _first_member(event.raw, _MEMBERS[event.author])
-        return Said(entry=entry, author=event.author, size=size, what=what, partial=True, opaque=what is None)
+        return _partial(entry, event, size)
     try:
         if event.author is Author.DATA_PLANE:
             request = ProcessingRequest.FromString(event.raw)
@@ -126,6 +126,33 @@ def decode(entry: Entry, event: Message) -> Said:
     except DecodeError as problem:
         reason = str(problem).rpartition(": ")[2] or "it can't be decoded"
         return Said(entry=entry, author=event.author, size=size, problem=reason)
+
+
+def _partial(entry: Entry, event: Message, size: int) -> Said:
+    """What a message that was not kept whole says: all that is left of it, or at least what it was about."""
+    request, response, what = None, None, None
+    try:
+        if event.author is Author.DATA_PLANE:
+            request = ProcessingRequest.FromString(event.raw)
+            what = request.WhichOneof("request")
+        else:
+            response = ProcessingResponse.FromString(event.raw)
+            what = response.WhichOneof("response")
+    except DecodeError:
+        pass
+    if what is None:
+        request = response = None
+        what = _first_member(event.raw, _MEMBERS[event.author])
+    return Said(
+        entry=entry,
+        author=event.author,
+        size=size,
+        what=what,
+        request=request,
+        response=response,
+        partial=True,
+        opaque=what is None,
+    )
 
 
 def has_unknown(message: Protobuf) -> bool:
