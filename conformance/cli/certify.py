@@ -32,6 +32,7 @@ def certify(
     ] = "default",
     jobs: options.Jobs = None,
     seed: options.Seed = None,
+    property_examples: options.PropertyExamples = 50,
     output: options.Output = options.DEFAULT_OUTPUT,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
@@ -67,6 +68,8 @@ def certify(
         seed=random.randrange(2**32) if seed is None else seed,
         jobs=jobs,
         values=resolved.values,
+        command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca),
+        property_examples=property_examples,
     )
     done = conduct(settings, output, quiet=quiet)
     if done.stopped is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,6 @@ import typer
 if TYPE_CHECKING:
     from conformance.run.plan import Selection
     from conformance.targets.resolve import Resolved
-
-TARGET, SELECTION = "Target", "Selection"
 
 Epp = Annotated[
     str | None,
@@ -87,6 +86,9 @@ Seed = Annotated[
     int | None,
     typer.Option("--seed", min=0, max=2**32 - 1, help="For the same prompts as in another run."),
 ]
+PropertyExamples = Annotated[
+    int, typer.Option("--property-examples", metavar="N", min=0, help="Generated conversations to try, afterwards.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report goes.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR=1).")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only failures and the summary.")]
@@ -142,3 +144,30 @@ def selection(
         smoke=smoke,
         slow=slow,
     )
+
+
+def command_line(
+    epp: str | None,
+    profile: str | None,
+    binary: str | None,
+    endpoints: list[str] | None,
+    endpoints_file: Path | None,
+    body_mode: list[str] | None,
+    tls: str | None,
+    ca: Path | None,
+    scenarios: list[Path] | None = None,
+) -> str:
+    """The command that runs the same target again: the flags that name it, as a shell takes them."""
+    flags: list[tuple[str, object]] = [
+        ("--epp", epp),
+        ("--profile", profile),
+        ("--binary", binary),
+        ("--endpoints", ",".join(endpoints or ())),
+        ("--endpoints-file", endpoints_file),
+        *(("--body-mode", mode) for mode in body_mode or ()),
+        ("--tls", tls),
+        ("--ca", ca),
+        *(("--scenarios", path) for path in scenarios or ()),
+    ]
+    words = [word for flag, value in flags if value for word in (flag, str(value))]
+    return shlex.join(["epp-conformance", "run", *words])

@@ -30,6 +30,7 @@ def run(
     scenarios: options.ScenarioPaths = None,
     jobs: options.Jobs = None,
     seed: options.Seed = None,
+    property_examples: options.PropertyExamples = 0,
     output: options.Output = options.DEFAULT_OUTPUT,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
@@ -67,6 +68,8 @@ def run(
         scenario_paths=tuple(scenarios or ()),
         jobs=jobs,
         values=resolved.values,
+        command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca, scenarios),
+        property_examples=property_examples,
     )
     done = conduct(settings, output, quiet=quiet)
     if done.stopped is None:
