@@ -116,13 +116,13 @@ def decode(entry: Entry, event: Message) -> Said:
     try:
         if event.author is Author.DATA_PLANE:
             request = ProcessingRequest.FromString(event.raw)
-            asked = request.WhichOneof("request")
+            asked: str | None = request.WhichOneof("request")
             opaque = asked is None and has_unknown(request)
             return Said(entry=entry, author=event.author, size=size, what=asked, request=request, opaque=opaque)
         response = ProcessingResponse.FromString(event.raw)
-        what = response.WhichOneof("response")
-        opaque = what == "streamed_immediate_response" or (what is None and has_unknown(response))
-        return Said(entry=entry, author=event.author, size=size, what=what, response=response, opaque=opaque)
+        answered: str | None = response.WhichOneof("response")
+        opaque = answered == "streamed_immediate_response" or (answered is None and has_unknown(response))
+        return Said(entry=entry, author=event.author, size=size, what=answered, response=response, opaque=opaque)
     except DecodeError as problem:
         reason = str(problem).rpartition(": ")[2] or "it can't be decoded"
         return Said(entry=entry, author=event.author, size=size, problem=reason)
@@ -130,14 +130,15 @@ def decode(entry: Entry, event: Message) -> Said:
 
 def _partial(entry: Entry, event: Message, size: int) -> Said:
     """What a message that was not kept whole says: all that is left of it, or at least what it was about."""
-    request, response, what = None, None, None
+    request, response = None, None
+    what: str | None = None
     try:
         if event.author is Author.DATA_PLANE:
             request = ProcessingRequest.FromString(event.raw)
             what = request.WhichOneof("request")
         else:
             response = ProcessingResponse.FromString(event.raw)
-            what = response.WhichOneof("response")
+            answered: str | None = response.WhichOneof("response")
     except DecodeError:
         pass
     if what is None:
