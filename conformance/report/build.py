@@ -91,12 +91,15 @@ def build(
             for name, value in outcome.figures.items()
             if not (isinstance(value, float) and not math.isfinite(value))
         },
-        "redactions": redactor.redactions if redactor else (),
+        "redactions": (),
         "evidence": evidence.summary() if evidence else None,
         "digest": "sha256:" + "0" * 64,
     }
     plain = Report(**document).document()
-    return seal(redactor.document(plain) if redactor else plain)
+    if redactor is not None:
+        plain = redactor.document(plain)
+        plain["redactions"] = [one.model_dump(mode="json", by_alias=True) for one in redactor.redactions]
+    return seal(plain)
 
 
 def headline_version(outcome: RunOutcome, profile: Profile) -> str:

@@ -125,8 +125,7 @@ def _catalogue(report: Report, catalogue: Catalogue) -> Step:
     if ours != theirs:
         text = (
             f"the report was judged by catalogue {report.catalogue.version} of suite {report.suite.version}; this is "
-            f"catalogue {catalogue.version} of suite {suite().version}. Verify it with "
-            f"`pip install {report.suite.name}=={report.suite.version}`"
+            f"catalogue {catalogue.version} of suite {suite().version}. {_remedy(report)}"
         )
         return Step(name="catalogue", answer="unknown", text=text)
     named = [report.specification, *(row.specification for row in report.versions)]
@@ -138,6 +137,13 @@ def _catalogue(report: Report, catalogue: Catalogue) -> Step:
     if report.catalogue.version != catalogue.version:
         problems.append(f"version {report.catalogue.version} is not the version of this digest, {catalogue.version}")
     return _answer("catalogue", problems, f"catalogue {catalogue.version}, known to this suite", "wrong documents")
+
+
+def _remedy(report: Report) -> str:
+    """Which suite can verify the report."""
+    if report.suite.version == suite().version:
+        return "Both call themselves the same version: use the very build that made the report"
+    return f"Verify it with `pip install {report.suite.name}=={report.suite.version}`"
 
 
 def _requirements(report: Report, catalogue: Catalogue) -> Step:
@@ -227,8 +233,8 @@ def _judgement(report: Report, again: _Evidence, path: Path | None) -> Step:
     ours = suite().version
     if step.answer == "fail" and report.suite.version != ours:
         text = (
-            f"suite {ours} judges differently from suite {report.suite.version}, which made the report. Verify it with "
-            f"`pip install {report.suite.name}=={report.suite.version}`"
+            f"suite {ours} judges differently from suite {report.suite.version}, which made the report. "
+            f"{_remedy(report)}"
         )
         return Step(name="judgement", answer="unknown", text=text, details=step.details)
     return step
@@ -306,8 +312,16 @@ class _Evidence:
             self._context(row, episode, context)
         if self._judge is None:
             return
-        findings = said(self._judge(episode, context, self._catalogue))
         self._tally.judged += 1
+        try:
+            findings = said(self._judge(episode, context, self._catalogue))
+        except Exception as error:  # noqa: BLE001 - a defect of ours, or evidence made up to hit one
+            self._tally.differences += [
+                f"{row.version} {row.id}: can't be judged: {error!r}"
+                for row in rows
+                if row.verdict is not Verdict.ERROR
+            ]
+            return
         for row in rows:
             for name, value in findings.items():
                 if getattr(row, name) != value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from conformance.outcome import (
 from conformance.report.build import build
 from conformance.report.evidence import EvidenceWriter
 from conformance.report.model import Report, write_report
+from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
@@ -92,7 +93,10 @@ def ticking() -> Callable[[], int]:
 def request_headers(subset: tuple[str, ...] | None, headers: dict[str, str] | None = None) -> bytes:
     pairs = [(b":method", b"POST"), (b":path", b"/v1/completions"), (b"content-type", b"application/json")]
     pairs += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-    message = ProcessingRequest(request_headers=HttpHeaders(headers=header_map(pairs)))
+    return with_subset(ProcessingRequest(request_headers=HttpHeaders(headers=header_map(pairs))), subset)
+
+
+def with_subset(message: ProcessingRequest, subset: tuple[str, ...] | None) -> bytes:
     if subset is not None:
         struct = to_struct({SUBSET: list(subset)})
         message.metadata_context.CopyFrom(Metadata(filter_metadata={"envoy.lb.subset_hint": struct}))
@@ -151,7 +155,9 @@ def exchange(
         *(
             said(
                 Author.DATA_PLANE,
-                ProcessingRequest(request_body=HttpBody(body=part, end_of_stream=part is parts[-1])).SerializeToString(),
+                with_subset(
+                    ProcessingRequest(request_body=HttpBody(body=part, end_of_stream=part is parts[-1])), subset
+                ),
             )
             for part in parts
         ),
@@ -248,6 +254,8 @@ class Made:
     profile: Profile
     version: str = "1.0.0"
     results: list[ScenarioResult] = field(default_factory=list)
+    judge: Callable[[Episode, Context, Catalogue], tuple[Finding, ...]] = judge
+    redactor: Redactor = field(default_factory=Redactor)
     recorder: Recorder = field(default_factory=lambda: Recorder(ticking()))
 
     def __post_init__(self) -> None:
@@ -272,9 +280,9 @@ class Made:
             claims=self.profile.claims,
             expectations=expectations or {},
         )
-        episode = self.episode(f"{name}@{self.version}", events)
+        episode = self.redactor.episode(self.episode(f"{name}@{self.version}", events))
         self.evidence.add(episode, context)
-        findings = judge(episode, context, self.catalogue)
+        findings = self.judge(episode, context, self.catalogue)
         self.results.append(
             ScenarioResult(
                 id=name,
@@ -294,7 +302,9 @@ class Made:
         )
         return episode
 
-    def skipped(self, name: str, requirements: tuple[str, ...], reason: str, verdict: Verdict = Verdict.SKIPPED) -> None:
+    def skipped(
+        self, name: str, requirements: tuple[str, ...], reason: str, verdict: Verdict = Verdict.SKIPPED
+    ) -> None:
         self.results.append(
             ScenarioResult(
                 id=name,
@@ -389,12 +399,26 @@ def profile() -> Profile:
 
 
 @pytest.fixture
-def made(tmp_path: Path, catalogue: Catalogue, profile: Profile) -> Made:
+def made(tmp_path: Path, catalogue: Catalogue, profile: Profile) -> Iterator[Made]:
     """An empty run."""
-    return Made(folder=tmp_path, catalogue=catalogue, profile=profile)
+    run = Made(folder=tmp_path, catalogue=catalogue, profile=profile)
+    yield run
+    run.evidence.close()
 
 
 @pytest.fixture
 def run(made: Made) -> Made:
     """A run with something of everything, not finished yet."""
     return fill(made)
+
+
+@pytest.fixture(name="judge")
+def small_judge() -> Callable[[Episode, Context, Catalogue], tuple[Finding, ...]]:
+    """The judge that the run was judged by."""
+    return judge
+
+
+@pytest.fixture
+def say() -> Callable[..., list[Event]]:
+    """The maker of exchanges."""
+    return exchange

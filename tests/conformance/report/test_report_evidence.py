@@ -1,0 +1,175 @@
+"""Evidence: nothing is lost, same episodes give same bytes, and a reader is not harmed by what strangers send."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.episode import Claims, Context, Episode, Expectation, PodFact, PoolState, Unmet
+from conformance.report import evidence as module
+from conformance.report.evidence import EvidenceError, EvidenceWriter, episodes, read_evidence
+from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, Wait
+
+pairs = st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=3).map(tuple)
+names = st.none() | st.text(max_size=8)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Message, exchange=names, stream=st.text(max_size=5), author=st.sampled_from(Author), raw=st.binary()),
+    st.builds(
+        Message,
+        stream=st.just("s"),
+        author=st.sampled_from(Author),
+        raw=st.binary(max_size=9),
+        size=st.integers(10, 99),
+        sha256=st.text(max_size=64),
+    ),
+    st.builds(
+        Malformed,
+        exchange=names,
+        stream=st.just("s"),
+        author=st.sampled_from(Author),
+        raw=st.binary(),
+        reason=st.text(),
+    ),
+    st.builds(
+        StreamEnded,
+        stream=st.just("s"),
+        author=st.none() | st.sampled_from(Author),
+        how=st.sampled_from(["status", "reset"]),
+        status=st.none() | st.integers(0, 16),
+        message=st.text(max_size=20),
+        headers=pairs,
+        trailers=pairs,
+    ),
+    st.builds(
+        ClientResponse, exchange=names, status=st.none() | st.integers(100, 599), headers=pairs, body=st.binary()
+    ),
+    st.builds(Wait, what=st.text(max_size=20), outcome=st.sampled_from(["met", "expired"]), seconds=st.floats(0, 60)),
+    st.builds(Unmet, what=st.text(max_size=20)),
+    st.builds(
+        PoolState,
+        phase=st.sampled_from(["asked", "delivered", "effective"]),
+        pods=st.lists(
+            st.builds(PodFact, name=st.text(max_size=5), endpoints=st.just(("127.0.0.1:1",)), ready=st.booleans()),
+            max_size=3,
+        ).map(tuple),
+    ),
+)
+contexts = st.builds(
+    Context,
+    version=st.sampled_from(["0.4.0", "1.0.0"]),
+    scenario=st.text(max_size=10),
+    requirements=st.lists(st.text(max_size=10), max_size=2).map(tuple),
+    claims=st.builds(Claims, sheds=st.none() | st.booleans(), body_rewrites=st.just(("model",))),
+    expectations=st.dictionaries(
+        st.text(max_size=4),
+        st.builds(Expectation, within=st.none() | st.just(("127.0.0.1:1",)), status=st.just((503,))),
+        max_size=2,
+    ),
+)
+logs = st.builds(
+    Episode,
+    id=st.text(max_size=10),
+    entries=st.lists(events, max_size=8).map(
+        lambda found: tuple(Entry(seq, seq * 1000, event) for seq, event in enumerate(found, start=1))
+    ),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(written=st.lists(st.tuples(logs, contexts), max_size=4))
+def test_what_is_read_is_what_was_written(written):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "evidence.ndjson.gz"
+        with EvidenceWriter(path) as writer:
+            references = [writer.add(episode, context) for episode, context in written]
+        lines = list(read_evidence(path))
+        assert [line.read() for line in lines] == written
+        assert [line.sha256 for line in lines] == [reference.sha256 for reference in references]
+        unpacked = gzip.decompress(path.read_bytes())
+        summary = writer.summary()
+        assert (summary.bytes, summary.episodes) == (len(unpacked), len(written))
+        assert summary.sha256 == hashlib.sha256(unpacked).hexdigest()
+
+
+def test_same_episodes_give_same_bytes(run, tmp_path):
+    run.finish()
+    first = run.evidence_path.read_bytes()
+    with EvidenceWriter(tmp_path / "other-name.gz") as writer:
+        for line in read_evidence(run.evidence_path):
+            writer.add(*line.read())
+    assert (tmp_path / "other-name.gz").read_bytes() == first
+
+
+def test_episodes_are_found_by_digest(run):
+    report = run.report()
+    row = next(row for row in report.results if row.id == "subset.escapes")
+    assert row.evidence is not None
+    ((sha256, episode),) = episodes(run.evidence_path, {row.evidence.sha256})
+    assert (sha256, episode.id) == (row.evidence.sha256, "subset.escapes@1.0.0")
+    assert set(episode.exchanges) == {"x1", "x2"}
+
+
+def test_references_are_by_version_and_a_rerun_replaces_its_own(tmp_path):
+    with EvidenceWriter(tmp_path / "e.gz") as writer:
+        first = writer.add(Episode(id="a", entries=()), Context(version="0.4.0", scenario="s"))
+        writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s"))
+        rerun = writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s", deadline=1.0))
+    assert writer.reference("0.4.0", "a") == first
+    assert writer.reference("1.0.0", "a") == rerun
+    assert writer.reference("next", "a") is None
+    writer.close()
+
+
+def test_what_was_added_before_trouble_is_readable(tmp_path):
+    def interrupted() -> None:
+        with EvidenceWriter(tmp_path / "e.gz") as writer:
+            writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(list(read_evidence(tmp_path / "e.gz"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"plain text", "Not a gzipped file"),
+        (gzip.compress(b"{}\n" * 1000)[:-20], "after"),
+        (gzip.compress(b"x" * 3000), "larger than evidence can be"),
+    ],
+)
+def test_what_is_no_evidence_is_refused(tmp_path, monkeypatch, data, message):
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 2000)
+    path = tmp_path / "e.gz"
+    path.write_bytes(data)
+    with pytest.raises(EvidenceError, match=message):
+        list(read_evidence(path))
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b"null", b"{", b'{"episode": "a", "context": {}, "entries": [1]}'])
+def test_a_line_that_is_no_episode_is_named(tmp_path, line):
+    path = tmp_path / "e.gz"
+    path.write_bytes(gzip.compress(line + b"\n"))
+    (found,) = read_evidence(path)
+    with pytest.raises(EvidenceError, match="line 1 of the evidence is no episode"):
+        found.read()
+
+
+def test_long_runs_stay_small_and_out_of_memory(made):
+    """1,000 exchanges with 64 KiB of body each: synthetic bodies compress, and only digests are held."""
+    body = b'{"prompt": "' + b"all work and no play " * 3000 + b'"}'
+    messages = tuple(
+        Entry(seq, seq, Message(exchange="x", stream="s", author=Author.DATA_PLANE, raw=body)) for seq in range(1, 5)
+    )
+    for number in range(250):
+        made.evidence.add(Episode(id=f"e{number}", entries=messages), Context(version="1.0.0", scenario="s"))
+    made.evidence.close()
+    assert made.evidence.summary().bytes > 60_000_000
+    assert made.evidence_path.stat().st_size < 2_000_000

@@ -1,0 +1,403 @@
+"""The faces of a report: page, terminal, JUnit, Markdown, badge, diff, submission."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from conformance.errors import UnknownNameError
+from conformance.report.badge import endpoint, svg
+from conformance.report.build import build
+from conformance.report.diff import diff
+from conformance.report.evidence import episodes
+from conformance.report.failures import concerns
+from conformance.report.html import html as page_of
+from conformance.report.junit import junit
+from conformance.report.markdown import readme, summary
+from conformance.report.model import read_report, seal
+from conformance.report.submission import SubmissionRefusedError, problems, write_submission
+from conformance.report.text import failure_text, summary_text
+from conformance.report.transcript import transcript
+from conformance.report.verify import verify
+from conformance.verdict import Result, Verdict
+from ext_proc.record import Author, Malformed, Message
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def episode_of(run, row):
+    return next(episode for _, episode in episodes(run.evidence_path, {row.evidence.sha256}))
+
+
+# -- terminal ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_shows_everything_in_order_on_one_screen(run):
+    report = run.report()
+    (one,) = [one for one in concerns(report) if one.requirement.id == "EPP-SUB-01"]
+    first = one.occurrences[0]
+    text = failure_text(one.requirement, first, episode_of(run, first.result)).plain
+    order = [
+        "✗ EPP-SUB-01 fail  subset.escapes",
+        "requires     MUST: If the request's metadata names a subset",
+        "expected     one of 127.1.0.1:8000, 127.1.0.2:8000",
+        "or           503 as an ImmediateResponse",
+        "actual       127.1.0.3:8000",
+        "conversation ",
+        "▶ epp          request_headers",
+        "sets x-gateway-destination-endpoint: 127.1.0.3:8000",
+        "\nhint ",
+        "reproduce    epp-conformance run --epp reference --seed 42 subset.escapes",
+    ]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert len(text.splitlines()) <= 40
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.count("▶") == 1
+
+
+def test_what_the_target_wrote_can_t_drive_the_terminal(run):
+    report = run.report()
+    (one,) = [one for one in concerns(report) if one.requirement.id == "ENV-22"]
+    first = one.occurrences[0]
+    text = failure_text(one.requirement, first, episode_of(run, first.result)).plain
+    assert "\x1b" not in text
+    assert "\\x1b[31mred" in text
+    assert "▶ target       process ends: signal 11, by itself" in text
+
+
+def test_the_summary_has_at_most_twelve_lines(run, catalogue, profile):
+    report = run.report()
+    lines = summary_text(report, ["report.html", "report.json"]).plain.splitlines()
+    assert lines[0] == "Endpoint Picker Protocol 1.0.0: Sample Picker v0.7.1"
+    assert lines[1].split() == ["result", "✗", "non-conformant"]
+    assert "protocol ✗ non-conformant  ext_proc ✗ non-conformant  4 blockers" in lines[2]
+    assert lines[3].split() == ["blockers", "EPP-DEST-05", "EPP-SUB-01", "EPP-ERR-03", "ENV-22"]
+    assert lines[-1].split(maxsplit=1) == ["report", "report.html · report.json"]
+    document = report.document()
+    document["versions"] = [{**document["versions"][0], "version": str(n), "claimed": n == 1} for n in range(9)]
+    document["complete"] = False
+    many = summary_text(seal(document), ["report.html"], width=80).plain.splitlines()
+    assert len(many) <= 12
+    assert "selection only" in many[1]
+
+
+# -- conversation ------------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_names_authors_and_marks_the_offender(run):
+    report = run.report()
+    row = next(row for row in report.results if row.id == "subset.escapes")
+    lines = transcript(episode_of(run, row), row.exchange, row.seq)
+    assert [(line.who, line.what) for line in lines] == [
+        ("suite", "pool"),
+        ("client", "HTTP request"),
+        ("data-plane", "opens a stream"),
+        ("data-plane", "request_headers"),
+        ("data-plane", "request_body"),
+        ("epp", "request_headers"),
+        ("epp", "request_body"),
+        ("data-plane", "upstream request"),
+        ("model server", "answers (127.1.0.3:8000)"),
+        ("client", "HTTP response"),
+        ("data-plane", "half-closes"),
+        ("epp", "ends the stream"),
+    ]
+    (marked,) = [line for line in lines if line.marked]
+    assert "metadata envoy.lb / x-gateway-destination-endpoint: 127.1.0.3:8000" in marked.details
+    assert lines[4].count == 3
+
+
+def test_a_long_conversation_is_shortened_around_the_mark(made):
+    odd = [
+        event
+        for n in range(200)
+        for event in (
+            Message(exchange="x", stream="s", author=Author.EPP, raw=b"\xff\xff"),
+            Malformed(exchange="x", stream="s", author=Author.EPP, raw=bytes([n]), reason="truncated"),
+        )
+    ]
+    episode = made.episode("e", odd)
+    lines = transcript(episode, "x", 300, limit=20)
+    assert len(lines) <= 22
+    assert [line.seq for line in lines if line.marked] == [300]
+    assert sum(int(line.summary.split()[0]) for line in lines if line.what == "…") + 20 == 401
+    assert transcript(episode, None, None)
+    assert any(line.what == "no valid message" for line in lines)
+
+
+# -- page --------------------------------------------------------------------------------------------------------------
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects ids, fragments, addresses and the structure of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.scripts: list[str] = []
+        self.policy = ""
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if "id" in found:
+            self.ids.append(found["id"])
+        self.links += [found[name] for name in ("href", "src", "action", "srcset", "data") if name in found]
+        if tag == "script":
+            self.scripts.append(found.get("type", ""))
+        if found.get("http-equiv") == "Content-Security-Policy":
+            self.policy = found["content"]
+
+
+@pytest.fixture
+def page(run) -> str:
+    report = run.report()
+    return page_of(report, run.evidence_path)
+
+
+def test_the_page_is_one_file_without_network(page):
+    reader = Reader()
+    reader.feed(page)
+    assert reader.links
+    assert all(link.startswith("#") for link in reader.links)
+    assert reader.policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in reader.policy
+    assert "@import" not in page
+    assert "url(" not in page
+    assert reader.scripts == ["application/json", ""]
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    reader = Reader()
+    reader.feed(page)
+    assert len(reader.ids) == len(set(reader.ids))
+    assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
+
+
+def test_every_requirement_has_a_place(page, catalogue):
+    reader = Reader()
+    reader.feed(page)
+    assert {one.id for one in catalogue.for_version("1.0.0", role=None)} <= set(reader.ids)
+
+
+def test_the_page_holds_the_canonical_document(run):
+    report = run.report()
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', page_of(report), re.DOTALL)
+    assert found is not None
+    assert json.loads(found[1]) == report.document()
+
+
+def test_what_the_target_says_is_text(made):
+    made.skipped(
+        "a.b", ("EPP-SUB-01",), "</script><script>alert(1)</script><img src=x onerror=alert(2)>", Verdict.ERROR
+    )
+    page = page_of(made.report(stopped="<b>bold</b>"))
+    assert "<img" not in page
+    assert "<script>alert" not in page
+    assert "<b>bold</b>" not in page
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+
+
+def test_failures_come_first_and_show_their_parts_in_order(page):
+    failures, table = page.index('id="failures"'), page.index('id="requirements"')
+    assert failures < table
+    card = page[page.index('id="EPP-SUB-01"') :]
+    parts = [
+        "If the request&#39;s metadata names a subset",
+        "Expected",
+        "Actual",
+        "Conversation",
+        "here",
+        "Hint",
+        "Reproduce",
+    ]
+    places = [card.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_several_versions_have_places_of_their_own(run, catalogue, profile):
+    from conformance.outcome import RunOutcome, version_outcome
+
+    outcome = run.finish()
+    other = version_outcome(catalogue, "0.4.0", run.results)
+    both = RunOutcome(versions=(other, *outcome.versions), seed=1, started_at="a", finished_at="b", duration=1.0)
+    reader = Reader()
+    reader.feed(page_of(build(both, catalogue=catalogue, profile=profile, evidence=run.evidence), run.evidence_path))
+    assert len(reader.ids) == len(set(reader.ids))
+    assert {"EPP-SUB-01@0.4.0", "EPP-SUB-01@1.0.0"} <= set(reader.ids)
+    assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_a_browser_shows_it_and_asks_no_network(page, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(page, encoding="utf-8")
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", f"{path.as_uri()}#EPP-SUB-01",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "90 shown" in done.stdout, "the script ran, under its policy"
+    assert "Content Security Policy" not in done.stderr
+    assert "3 failed requirements" in done.stdout
+    reader = Reader()
+    reader.feed(done.stdout)
+    assert all(link.startswith("#") for link in reader.links)
+
+
+# -- machines ----------------------------------------------------------------------------------------------------------
+
+
+def test_junit_counts_and_explains(run):
+    root = ET.fromstring(junit(run.report()))
+    scenarios, invariants = root
+    assert scenarios.attrib.items() >= {"tests": "8", "failures": "2", "errors": "0", "skipped": "1"}.items()
+    assert int(root.get("tests", "0")) == len(list(root.iter("testcase")))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert int(root.get(name, "0")) == len(list(root.iter(tag)))
+    case = next(one for one in scenarios.iter("testcase") if one.get("name") == "subset.escapes")
+    properties = {(one.get("name"), one.get("value")) for one in case.iter("property")}
+    assert {("requirement", "EPP-SUB-01"), ("level", "MUST"), ("verdict", "fail")} <= properties
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "127.1.0.3:8000"
+    assert "reproduce: epp-conformance run" in (failure.text or "")
+    broken = next(one for one in invariants.iter("testcase") if one.get("name") == "invariant::EPP-DEST-05")
+    assert broken.find("failure") is not None
+
+
+def test_junit_tells_failures_from_errors_and_survives_control_characters(made):
+    made.skipped("a.inconclusive", ("EPP-SUB-01",), "pool not \x00 ready\x1b", Verdict.INCONCLUSIVE)
+    made.skipped("a.error", ("EPP-SUB-02",), "our own trouble", Verdict.ERROR)
+    made.skipped("a.skipped", ("EPP-SUB-03",), "can't be reached")
+    (scenarios, _) = ET.fromstring(junit(made.report()))
+    kinds = {one.get("name"): one[-1].tag for one in scenarios.iter("testcase")}
+    assert kinds == {"a.inconclusive": "error", "a.error": "error", "a.skipped": "skipped"}
+
+
+def test_markdown_says_what_failed_and_keeps_markup_out(run):
+    run.skipped("a.b", ("EPP-SUB-03",), "<img src=x> | `tick` [link](http://x)", Verdict.ERROR)
+    text = summary(run.report())
+    assert "## Endpoint Picker Protocol conformance of Sample Picker v0.7.1: ✗ non-conformant" in text
+    assert "#### ✗ fail: EPP-SUB-01 (1.0.0)" in text
+    assert "- actual: 127.1.0.3:8000" in text
+    assert "<img" not in text
+
+
+def test_badges(run):
+    report = run.report()
+    assert endpoint(report) == {
+        "schemaVersion": 1, "label": "EPP 1.0.0", "message": "non-conformant", "color": "c62828",
+    }  # fmt: skip
+    assert ET.fromstring(svg(report)).get("aria-label") == "EPP 1.0.0: non-conformant"
+    with pytest.raises(UnknownNameError, match=r"0\.9\.9"):
+        svg(report, "0.9.9")
+
+
+# -- two reports -------------------------------------------------------------------------------------------------------
+
+
+def changed(report, rows):
+    document = report.document()
+    for kind, name, fields in rows:
+        next(row for row in document[kind] if row["id"] == name).update(fields)
+    return seal(document)
+
+
+def test_a_report_does_not_differ_from_itself(run):
+    report = run.report()
+    found = diff(report, report)
+    assert found.lines() == ("no differences in verdicts",)
+    assert not found.regressed
+
+
+def test_regressions_fixes_and_catalogue_changes_are_kept_apart(run):
+    before = run.report()
+    after = changed(
+        before,
+        [
+            ("requirements", "EPP-SUB-02", {"verdict": "fail"}),
+            ("requirements", "EPP-SUB-01", {"verdict": "pass"}),
+            ("requirements", "EPP-DEST-01", {"verdict": "fail", "statement": "Something stricter."}),
+            ("requirements", "EPP-ERR-03", {"verdict": "inconclusive"}),
+            ("results", "subset.escapes", {"verdict": "pass"}),
+            ("results", "subset.empty", {"verdict": "fail", "actual": "endpoint 127.1.0.1:8000"}),
+        ],
+    )
+    found = diff(before, after)
+    assert [one.id for one in found.regressions] == ["EPP-SUB-02"]
+    assert [one.id for one in found.fixes] == ["EPP-SUB-01"]
+    assert [one.id for one in found.others] == ["EPP-ERR-03"]
+    assert [(one.id, one.fields) for one in found.catalogue] == [("EPP-DEST-01", ("statement",))]
+    assert [one.id for one in found.scenario_regressions] == ["subset.empty"]
+    assert [one.id for one in found.scenario_fixes] == ["subset.escapes"]
+    assert found.regressed
+    assert "  1.0.0 subset.empty: ✓ pass → ✗ fail: endpoint 127.1.0.1:8000" in found.lines()
+    assert not diff(before, changed(before, [("requirements", "EPP-SUB-01", {"verdict": "pass"})])).regressed
+
+
+def test_entries_scenarios_and_versions_that_only_one_has(run):
+    before = run.report()
+    document = before.document()
+    document["requirements"] = [row for row in document["requirements"] if row["id"] != "EPP-SUB-05"]
+    document["results"] = document["results"][1:]
+    found = diff(before, seal(document))
+    assert [(one.id, one.what) for one in found.catalogue] == [("EPP-SUB-05", "entry removed")]
+    assert found.scenarios_removed == ("1.0.0 subset.stays-inside[0]",)
+    document["versions"][0]["version"] = "next"
+    assert diff(before, seal(document)).versions_added == ("next",)
+
+
+# -- submission --------------------------------------------------------------------------------------------------------
+
+
+def test_the_folder_has_upstreams_form(made, tmp_path, catalogue, judge, say):
+    from conformance.episode import Expectation
+
+    made.scenario("s.a", ("EPP-SUB-01",), say("x1", "127.1.0.3:8000"), {"x1": Expectation(within=("127.1.0.1:8000",))})
+    report = made.report()
+    (written,) = write_submission(report, tmp_path / "reports")
+    folder = tmp_path / "reports" / "1.0.0" / "epp" / "sample-picker"
+    assert written.report == folder / "v0.7.1-default-epp-report.yaml"
+    assert written.readme == folder / "README.md"
+    assert read_report(written.report).results == report.results
+    assert verify(written.report, made.evidence_path, catalogue=catalogue, judge=judge).answer == "pass"
+    text = written.readme.read_text()
+    assert "[`v0.7.1-default-epp-report.yaml`](v0.7.1-default-epp-report.yaml)" in text
+    assert "EPP-SUB-01" in text
+    assert "[Sample Picker](https://example.com/sample-picker)" in text
+
+
+def test_a_run_that_is_not_whole_is_refused(run, tmp_path):
+    report = run.report(complete=False)
+    assert report.result is Result.NON_CONFORMANT
+    with pytest.raises(SubmissionRefusedError, match="scenarios were left out"):
+        write_submission(report, tmp_path)
+    assert not list(tmp_path.glob("1.0.0"))
+
+
+def test_everything_in_the_way_is_said_at_once(made):
+    made.skipped("a", ("EPP-SUB-01",), "not reached")
+    document = made.report(stopped="Ctrl-C").document()
+    document["implementation"] = {
+        "organization": "", "project": "../..", "url": "javascript:x", "version": "main", "contact": [], "role": "epp",
+    }  # fmt: skip
+    found = problems(seal(document), mode="De fault")
+    for part in (
+        "organization is missing", "contact is missing", "is a branch", "no web address", "gives no file name",
+        "mode 'De fault'", "stopped early (Ctrl-C)", "no full verdict; open are EPP-SUB-01",
+    ):  # fmt: skip
+        assert any(part in problem for problem in found), part
+
+
+def test_a_readme_without_failures(made):
+    report = made.report()
+    assert "## Failures" not in readme(report, ["a.yaml"])
