@@ -129,6 +129,10 @@ class Transport(asyncio.Protocol):
         self.connection.write_raw(data)
         self._schedule()
 
+    def flush(self) -> None:
+        """Write soon what `connection` has to say: for an owner that made it say something without this transport."""
+        self._schedule()
+
     def close(self, code: int = ErrorCode.NO_ERROR) -> None:
         """Say GOAWAY and close; open streams end as `lost`. Idempotent."""
         if self._socket is None or self._socket.is_closing():
