@@ -7,6 +7,7 @@ walk ends where a wait for an answer expired, and where something opaque was sai
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -29,6 +30,8 @@ class Offence:
     expected: tuple[str, ...]
     actual: str
     hint: str = ""
+    side: str | None = None
+    """The direction whose answers it spoils; None: the whole stream."""
 
 
 class StopKind(StrEnum):
@@ -95,7 +98,8 @@ class Lane:
         if self.replaced or self.header_only:
             return None
         if self.duplex:
-            if self.bodies and self.finish is None and self.trailers is None:
+            seen = not any(said.partial for said in self.body_answers)
+            if self.bodies and self.finish is None and self.trailers is None and seen:
                 return "body"
         elif len(self.body_answers) < len(self.bodies):
             return "body"
@@ -268,8 +272,9 @@ def _answered(flow: Flow, said: Said) -> None:
     if lane.duplex and said.part == "body" and _mutation(said) == "unknown":
         flow.stop = Stop(kind=StopKind.OPAQUE, entry=said.entry, what="an unknown kind of body mutation was answered")
         return
-    flow.offence = check[said.part](lane, said)
-    if flow.offence is not None:
+    found = check[said.part](lane, said)
+    if found is not None:
+        flow.offence = dataclasses.replace(found, side=lane.side)
         return
     flow.answers.append(said)
     match said.part:

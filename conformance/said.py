@@ -138,7 +138,7 @@ def _partial(entry: Entry, event: Message, size: int) -> Said:
             what = request.WhichOneof("request")
         else:
             response = ProcessingResponse.FromString(event.raw)
-            answered: str | None = response.WhichOneof("response")
+            what = response.WhichOneof("response")
     except DecodeError:
         pass
     if what is None:

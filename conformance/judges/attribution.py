@@ -81,7 +81,7 @@ def _nothing(case: Case) -> Ruling:
         return found
     if case.demand.error_due:
         of_the_subset = subset.binding(case) and not case.demand.pool_empty
-        return (subset if of_the_subset else errors).missing_error(case)
+        return subset.missing_error(case) if of_the_subset else errors.missing_error(case)
     return destination.missing(case)
 
 

@@ -48,13 +48,11 @@ def acceptable_error(case: Case) -> bool:
 def undue_error(case: Case) -> Ruling | None:
     """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
     load, code = case.demand.load, case.code
-    if load.saturated and code != TOO_MANY and not (case.hint.set and code == UNAVAILABLE):
+    if load.saturated and code != TOO_MANY:
         if case.scene.applies("EPP-ERR-03"):
             expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
             return case.fail("EPP-ERR-03", expected)
     elif code == UNAVAILABLE and case.scene.applies("EPP-ERR-02"):
-        if case.hint.set and load.saturated:
-            return None
         hint = "503 says that no endpoint is ready; the pool has " + ", ".join(sorted(case.demand.pool)[:4])
         return case.fail("EPP-ERR-02", "an endpoint", hint=hint)
     return None
@@ -69,16 +67,18 @@ def undecided(case: Case) -> Ruling | None:
 
 
 def tolerated(case: Case) -> bool:
-    """Whether an error is right although an endpoint is due: the scenario says so, the EPP is blind, or it sheds, or
-    the request is one that nobody can understand, or, before `next`, very large.
+    """Whether an error is right although an endpoint is due.
+
+    The scenario says so; the EPP is blind; it sheds; its own filters may leave nothing of a busy subset (AMB-11);
+    nobody could understand the request; or, before `next`, it is very large.
     """
     code, load = case.code, case.demand.load
     if case.expectation is not None and expectation.accepts(case.expectation.answer, case):
         return True
-    if load.blind and code in (UNAVAILABLE, TOO_MANY):
+    if code == UNAVAILABLE and (load.blind or (load.saturated and case.hint.set)):
         return True
     if code == TOO_MANY:
-        return not load.idle
+        return load.blind or not load.idle
     if code in range(400, 500) and (case.unknown_model or case.shape in (Shape.ODD, Shape.UNSEEN)):
         return True
     large = len(case.request_body or b"") > LARGE_BODY

@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.conversation import conversations
 from conformance.flow import Lane, Stop, StopKind
 from conformance.judges import peculiar
-from conformance.judges.case import Answer, Case, Shape
-from conformance.judges.registry import judge_of_case
-from conformance.judges.ruling import Nature, Ruling, held, moot
+from conformance.judges.case import Answer, Case, Scene, Shape
+from conformance.judges.registry import judge_of_case, judge_of_scene
+from conformance.judges.ruling import Nature, Ruling, held, moot, noted
 from conformance.said import REQUEST, RESPONSE
 from conformance.steering import DESTINATION
+from ext_proc.record import Author
 
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
@@ -45,6 +47,7 @@ _UNIMPLEMENTED = (12, 9)
     "EPP-HLTH-06",
     "EPP-SRVD-01",
     "EPP-STRM-01",
+    "EPP-STRM-02",
     "EPP-STRM-03",
     "EPP-SUB-02",
     "EPP-SUB-03",
@@ -83,6 +86,15 @@ def _error_by_status(case: Case, stop: Stop) -> bool:
     """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
     in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
     return in_words and case.decided is None and case.demand.error_due and case.scene.counts("EPP-ERR-01")
+
+
+@judge_of_scene("ENV-20")
+def observability(scene: Scene) -> Iterator[Ruling]:
+    """Whether anything is answered where no answers are wanted."""
+    for one in conversations(scene.episode):
+        if one.observed_only:
+            answers = sum(said.author is Author.EPP for said in one.said)
+            yield noted("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
 
 
 def _unanswered(case: Case, stop: Stop, side: str, part: str) -> Ruling:

@@ -36,6 +36,12 @@ def answered_body(lane: Lane) -> bytes | None:
     return b"".join(_mutated(asked, answer) for asked, answer in zip(lane.bodies, lane.body_answers, strict=False))
 
 
+def _body(case: Case, lane: Lane) -> bytes | None:
+    """The same, unless an answer of this direction was out of order: that is the finding."""
+    offence = case.flow.offence
+    return None if offence is not None and offence.side == lane.side else answered_body(lane)
+
+
 def _streamed(said: Said) -> bytes:
     common = said.common
     return common.body_mutation.streamed_response.body if common is not None else b""
@@ -61,7 +67,7 @@ def sent_body(lane: Lane) -> bytes:
 def integrity(case: Case) -> Iterator[Ruling]:
     """No byte is lost, and nothing is changed that nobody claimed."""
     for lane in (case.flow.request, case.flow.response):
-        got = answered_body(lane)
+        got = _body(case, lane)
         if got is None:
             continue
         request = lane.side == REQUEST
@@ -76,6 +82,8 @@ def integrity(case: Case) -> Iterator[Ruling]:
         )
         match found.sameness:
             case Sameness.LOST:
+                yield _lost(case, lane, got, found.difference)
+            case Sameness.CHANGED if _foreign(case, lane.side, sent_body(lane), got):
                 yield _lost(case, lane, got, found.difference)
             case Sameness.CHANGED:
                 yield case.warn(
@@ -151,7 +159,7 @@ def content_length(case: Case) -> Iterator[Ruling]:
     for lane in (case.flow.request, case.flow.response):
         if lane.header_only or any(said.partial for said in counting(lane)):
             continue
-        body = answered_body(lane)
+        body = _body(case, lane)
         values = list(dict.fromkeys(_set_lengths(counting(lane))))
         if values:
             yield from _check_lengths(case, lane, values, body)

@@ -34,5 +34,5 @@ def _seen_to_hold(lane: Lane) -> Iterator[Ruling]:
         yield held("ENV-03")
     if lane.body_answers:
         yield held("ENV-04")
-    if lane.duplex and lane.complete and lane.bodies:
+    if lane.duplex and (lane.finish is not None or lane.trailers_answer is not None):
         yield held("ENV-05")

@@ -1,0 +1,280 @@
+"""Judges of the destination: where it is, its form, and what it names."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.scripted import (
+    BODY,
+    NAMESPACE,
+    Script,
+    body_answer,
+    echo,
+    headers_answer,
+    immediate,
+    option,
+    pod,
+    streamed,
+    with_metadata,
+)
+from conformance.steering import DESTINATION
+from conformance.verdict import Verdict
+from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
+
+A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
+POOL = {"a": A, "b": B, "c": C}
+
+
+def answered(*answers, pool=POOL, **exchange):
+    script = Script(pool=pool)
+    script.exchange(**exchange).request(BODY).answers(*answers).drained()
+    return script
+
+
+def given(header=A, metadata=A, **more):
+    return answered(headers_answer(header=header, metadata=metadata, **more), *echo(BODY))
+
+
+class TestWhatIsRight:
+    @pytest.mark.parametrize("version", ["0.2.0", "0.3.0", "0.4.0", "1.0.0", "next"])
+    def test_a_plain_answer_has_no_fault_in_any_version(self, ask, version):
+        verdicts = ask(given(), version)
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-01"] is verdicts["EPP-DEST-02"] is verdicts["EPP-DEST-05"] is Verdict.PASS
+        assert verdicts["EPP-DEST-06"] is (None if version == "0.2.0" else Verdict.PASS)
+
+    def test_repeated_equal_metadata_extra_namespaces_and_explicit_overwrite(self, ask):
+        overwrite = option(DESTINATION, A, append_action=HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD)
+        metadata = {NAMESPACE: {DESTINATION: A, "other": 1}, "vendor": {"x": "y"}}
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY)
+        one.answers(headers_answer(None, options=[overwrite], metadata=metadata))
+        one.answers(with_metadata(echo(BODY)[0], A))
+        one.response_headers().answers(with_metadata(headers_answer(side="response"), A)).drained()
+        assert ask(script).blamed == set()
+
+    def test_a_list_of_the_whole_pool(self, ask):
+        verdicts = ask(given(f"{A},{B},{C}", f"{A},{B},{C}"))
+        assert verdicts.blamed == set()
+        assert "3 endpoints" in verdicts.finding("EPP-DEST-09").actual
+
+    def test_buffered_mode_takes_the_destination_from_the_body_answer(self, ask):
+        steered = body_answer(header_mutation=HeaderMutation(set_headers=[option(DESTINATION, A)]))
+        script = Script(pool=POOL)
+        one = script.exchange(mode="BUFFERED").request_headers().answers(headers_answer())
+        one.body(BODY).answers(with_metadata(steered, A)).drained()
+        assert ask(script).blamed == set()
+
+    def test_metadata_may_come_earlier_than_the_header_in_buffered_mode(self, ask):
+        steered = body_answer(header_mutation=HeaderMutation(set_headers=[option(DESTINATION, A)]))
+        script = Script(pool=POOL)
+        one = script.exchange(mode="BUFFERED").request_headers().answers(headers_answer(header=None, metadata=A))
+        one.body(BODY).answers(steered).drained()
+        assert ask(script).blamed == set()
+
+    def test_mixed_case_key_is_the_same_header(self, ask):
+        upper = option("X-Gateway-Destination-Endpoint", A)
+        assert ask(answered(headers_answer(None, options=[upper], metadata=A), *echo(BODY))).blamed == set()
+
+    def test_a_client_value_that_is_overwritten_only_warns_about_append_semantics(self, ask):
+        sent = ((b"x-gateway-destination-endpoint", b"6.6.6.6:1"),)
+        verdicts = ask(answered(headers_answer(A), *echo(BODY), headers=sent))
+        assert verdicts.blamed == {"EPP-TRN-07"}
+        removed = ask(answered(headers_answer(A, remove=[DESTINATION]), *echo(BODY), headers=sent))
+        assert removed.blamed == set()
+
+    def test_an_ipv6_endpoint_in_another_spelling_is_the_pools(self, ask):
+        script = Script(pool={"a": "[fd00::1]:8000"})
+        answer = headers_answer("[FD00:0:0::1]:8000")
+        script.exchange().request(BODY).answers(answer, *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+
+
+class TestMissingOrMisplaced:
+    def test_no_header(self, ask):
+        assert ask(given(header=None)).blamed == {"EPP-DEST-01"}
+
+    def test_empty_header(self, ask):
+        assert ask(given(header="")).blamed == {"EPP-DEST-01"}
+
+    def test_no_metadata(self, ask):
+        assert ask(given(metadata=None)).blamed == {"EPP-DEST-02"}
+
+    def test_metadata_as_a_list(self, ask):
+        assert ask(given(metadata={NAMESPACE: {DESTINATION: [A]}})).blamed == {"EPP-DEST-02"}
+
+    def test_flat_metadata(self, ask):
+        assert ask(given(metadata={DESTINATION: A})).blamed == {"EPP-DEST-03"}
+
+    def test_another_namespace(self, ask):
+        script = given(metadata={"envoy.lb.other": {DESTINATION: A}})
+        assert ask(script).blamed == {"EPP-DEST-03"}
+        assert ask(script, destination_namespace="envoy.lb.other").blamed == set()
+
+    def test_namespace_that_is_no_struct(self, ask):
+        assert ask(given(metadata={NAMESPACE: A})).blamed == {"ENV-14"}
+
+    def test_nothing_at_all_is_one_finding(self, ask):
+        assert ask(answered(headers_answer(), *echo(BODY))).blamed == {"EPP-DEST-01"}
+
+    def test_nothing_for_a_request_without_a_body(self, ask):
+        script = Script(pool=POOL)
+        script.exchange(method="GET", path="/v1/models").request(None).answers(headers_answer()).drained()
+        assert ask(script).blamed == {"EPP-DEST-07"}
+
+    def test_header_on_the_full_duplex_body_answer_has_no_effect(self, ask):
+        late = body_answer(
+            header_mutation=HeaderMutation(set_headers=[option(DESTINATION, A)]),
+            body_mutation=BodyMutation(
+                streamed_response=echo(BODY)[0].request_body.response.body_mutation.streamed_response
+            ),
+        )
+        verdicts = ask(answered(headers_answer(header=None, metadata=A), late))
+        assert verdicts.failed == {"ENV-13"}
+
+    def test_metadata_on_the_full_duplex_body_answer_is_a_warning(self, ask):
+        verdicts = ask(answered(headers_answer(header=A, metadata=None), with_metadata(echo(BODY)[0], A)))
+        assert verdicts.failed == set()
+        assert verdicts.warned == {"EPP-DEST-08"}
+
+    def test_metadata_with_the_response_is_too_late(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY).answers(headers_answer(header=A, metadata=None), *echo(BODY))
+        one.response_headers(end=True).answers(with_metadata(headers_answer(side="response"), A)).drained()
+        assert ask(script).blamed == {"ENV-14"}
+
+    def test_another_destination_later(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY))
+        one.response_headers(end=True).answers(with_metadata(headers_answer(side="response"), B)).drained()
+        assert ask(script).blamed == {"EPP-DEST-08"}
+
+
+class TestForm:
+    @pytest.mark.parametrize(
+        "value",
+        ["localhost:8000", "10.0.0.1", "http://10.0.0.1:8000", f"{A},", f",{A}", "10.0.0.1:0", "10.0.0.1:65536",
+         "fd00::1:8000", "[10.0.0.1]:8000", "10.0.0.1:8o00", "10.0.0.01:8000", "[fe80::1%eth0]:80", f"{A};{B}"],
+    )  # fmt: skip
+    def test_malformed(self, ask, value):
+        assert ask(given(value, value)).blamed == {"EPP-DEST-04"}
+
+    @pytest.mark.parametrize("value", [f"{A}, {B}", f" {A}", f"{A},{A}"])
+    def test_blanks_and_repetitions_warn(self, ask, value):
+        verdicts = ask(given(value, value))
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-04"})
+
+    def test_a_list_before_0_4_0(self, ask):
+        assert ask(given(f"{A},{B}", f"{A},{B}"), "0.3.0").blamed == {"EPP-DEST-04"}
+
+    def test_different_values(self, ask):
+        assert ask(given(A, B)).blamed == {"EPP-DEST-05"}
+        assert ask(given(f"{A},{B}", A)).blamed == {"EPP-DEST-05"}
+
+    def test_values_that_differ_in_blanks(self, ask):
+        verdicts = ask(given(f"{A},{B}", f"{A}, {B}"))
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-05"})
+
+    def test_header_set_twice(self, ask):
+        assert ask(given(A, B, options=[option(DESTINATION, B)])).blamed == {"EPP-DEST-05"}
+
+    def test_the_clients_header_wins(self, ask):
+        sent = ((b"X-Gateway-Destination-Endpoint", b"6.6.6.6:1"),)
+        echoed = headers_answer(A, options=[option(DESTINATION, "6.6.6.6:1")])
+        verdicts = ask(answered(echoed, *echo(BODY), headers=sent))
+        assert verdicts.failed == {"EPP-DEST-05"}
+        assert "client" in verdicts.finding("EPP-DEST-05").hint
+
+
+class TestMembership:
+    def test_a_stranger(self, ask):
+        assert ask(given("10.9.9.9:8000", "10.9.9.9:8000")).blamed == {"EPP-DEST-06"}
+
+    def test_a_stranger_behind_a_member(self, ask):
+        value = f"{A},10.9.9.9:8000"
+        assert ask(given(value, value)).blamed == {"EPP-DEST-06"}
+
+    def test_the_wrong_port_of_a_member(self, ask):
+        assert ask(given("10.0.0.1:9", "10.0.0.1:9")).blamed == {"EPP-DEST-06"}
+
+    @pytest.mark.parametrize("state", [{"ready": False}, {"terminating": True}, {"selected": False}])
+    def test_a_pod_that_is_not_eligible(self, ask, state):
+        script = Script().pool(pod("a", A, **state), pod("b", B))
+        script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == {"EPP-DEST-06"}
+
+    def test_without_a_pool_membership_is_not_judged(self, ask):
+        verdicts = ask(answered(headers_answer("10.9.9.9:8000"), *echo(BODY), pool=None))
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-06"] is None
+
+    def test_between_asked_and_effective_both_states_are_right(self, ask):
+        script = Script(pool=POOL).pool(pod("b", B), phases=("asked",))
+        script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+        script.pool(pod("b", B), phases=("delivered", "effective"))
+        script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == {"EPP-DEST-06"}
+
+    def test_a_change_while_the_request_is_decided(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY)
+        script.pool(pod("d", "10.0.0.4:8000"))
+        one.answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+
+    def test_an_earlier_destination_on_the_connection(self, ask):
+        script = Script(pool=POOL)
+        wanted = [A, B, A, C, B, C]
+        for before, due in zip([A, *wanted], wanted, strict=False):
+            one = script.exchange(subset=[due]).request(BODY)
+            one.answers(headers_answer(before), *echo(BODY)).drained()
+        assert ask(script).blamed == {"EPP-DEST-10"}
+
+    def test_requests_for_different_endpoints_get_what_they_are_due(self, ask):
+        script = Script(pool=POOL)
+        for due in (A, B):
+            script.exchange(subset=[due]).request(BODY).answers(headers_answer(due), *echo(BODY)).drained()
+        assert ask(script)["EPP-DEST-10"] is Verdict.PASS
+
+
+class TestNotSteered:
+    @pytest.mark.parametrize("code", [400, 404, 413, 422])
+    def test_a_malformed_body_may_get_any_4xx(self, ask, code):
+        script = Script(pool=POOL)
+        script.exchange().request(b"{not json").answers(immediate(code)).drained()
+        verdicts = ask(script)
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-07"] is Verdict.PASS
+
+    def test_a_malformed_body_that_gets_500_is_a_warning(self, ask):
+        script = Script(pool=POOL)
+        script.exchange().request(b"{not json").answers(immediate(500)).drained()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-07"})
+
+    @pytest.mark.parametrize("code", [400, 404, 500, 502, 200])
+    def test_an_ordinary_request_with_an_idle_pool_gets_an_endpoint(self, ask, code):
+        assert ask(answered(immediate(code))).failed == {"EPP-DEST-01"}
+
+    def test_an_idle_429_is_inconclusive(self, ask):
+        assert ask(answered(immediate(429)))["EPP-DEST-01"] is Verdict.INCONCLUSIVE
+
+    def test_503_with_a_ready_pool_fails(self, ask):
+        assert ask(answered(immediate(503))).blamed == {"EPP-ERR-02"}
+        assert ask(answered(immediate(503)), "0.2.0").blamed == {"EPP-DEST-01"}
+
+    def test_bodyless_requests(self, ask):
+        for code, blamed in ((500, {"EPP-DEST-07"}), (503, {"EPP-ERR-02"})):
+            script = Script(pool=POOL)
+            script.exchange(method="GET").request(None).answers(immediate(code)).drained()
+            assert ask(script).failed == blamed
+
+    def test_mode_none_sees_no_body_and_is_ordinary(self, ask):
+        script = Script(pool=POOL)
+        script.exchange(mode="NONE").request(BODY).answers(headers_answer(A)).drained()
+        assert ask(script).blamed == set()
+
+    def test_streamed_chunks_are_not_needed_for_the_destination(self, ask):
+        verdicts = ask(answered(headers_answer(A), streamed(BODY[:5]), streamed(BODY[5:], end=True)))
+        assert verdicts.blamed == set()

@@ -1,0 +1,246 @@
+"""Judges of errors, of the model's 404, of the fallback key and of scenarios' expectations."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.episode import Claims, Expectation
+from conformance.scripted import (
+    BODY,
+    NAMESPACE,
+    Script,
+    echo,
+    headers_answer,
+    immediate,
+    option,
+    pod,
+    with_metadata,
+)
+from conformance.steering import DESTINATION, FALLBACK
+from conformance.verdict import Verdict
+from ext_proc.messages import HeaderMutation
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+POOL = {"a": A, "b": B}
+
+
+def refused(*answers, pool=POOL, method="POST", load=None, body=BODY, **exchange):
+    script = Script(pool=pool)
+    for name in pool if load else ():
+        script.gauges(name, **load)
+    one = script.exchange(method=method, **exchange).request(None if method == "GET" else body)
+    one.answers(*answers).drained()
+    return script
+
+
+BUSY = {"queue": 100, "kv": 0.99}
+SHEDDABLE = {"sheddable": True}
+
+
+class TestNoReadyEndpoint:
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    def test_503(self, ask, method):
+        verdicts = ask(refused(immediate(503), pool={}, method=method))
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-ERR-02"] is Verdict.PASS
+
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    @pytest.mark.parametrize("code", [500, 429, 404])
+    def test_another_code(self, ask, method, code):
+        assert ask(refused(immediate(code), pool={}, method=method)).blamed == {"EPP-ERR-02"}
+
+    def test_pods_of_which_none_is_ready(self, ask):
+        script = Script().pool(pod("a", A, ready=False), pod("b", B, terminating=True))
+        script.exchange().request(BODY).answers(immediate(500)).drained()
+        assert ask(script).blamed == {"EPP-ERR-02"}
+
+    def test_429_for_a_sheddable_request_is_a_warning(self, ask):
+        verdicts = ask(refused(immediate(429), pool={}, note=SHEDDABLE))
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-ERR-02"})
+
+    def test_a_request_that_is_let_go(self, ask):
+        assert ask(refused(headers_answer(), *echo(BODY), pool={})).blamed == {"EPP-ERR-02"}
+        assert ask(refused(headers_answer(), *echo(BODY), pool={}), "0.2.0").blamed == {"EPP-ERR-01"}
+
+    def test_a_pick_all_the_same(self, ask):
+        assert ask(refused(headers_answer(A), *echo(BODY), pool={})).blamed == {"EPP-DEST-06"}
+
+    @pytest.mark.parametrize("code", [400, 503, 599])
+    def test_any_error_in_0_2_0(self, ask, code):
+        assert ask(refused(immediate(code), pool={}), "0.2.0").blamed == set()
+
+    def test_a_grpc_status(self, ask):
+        script = Script(pool={})
+        script.exchange().request(BODY).closed(14)
+        assert ask(script).blamed == {"EPP-ERR-04"}
+        verdicts = ask(script, "0.2.0")
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-ERR-01"] is Verdict.PASS
+
+    def test_a_closed_stream(self, ask):
+        script = Script(pool={})
+        script.exchange().request(BODY).closed()
+        assert ask(script).blamed == {"EPP-ERR-04"}
+        assert ask(script, "0.2.0").blamed == {"EPP-ERR-01"}
+
+    def test_silence(self, ask):
+        script = Script(pool={})
+        script.exchange().request(BODY).hang("answer to request_headers")
+        assert ask(script).blamed == {"EPP-ERR-02"}
+
+    def test_silence_of_a_queue(self, ask):
+        script = Script(pool={})
+        script.exchange().request(BODY).hang("answer to request_headers")
+        assert ask(script, "next", claims=Claims(queues=True)).blamed == {"EPP-SUB-14"}
+
+    def test_a_pool_that_is_becoming_empty(self, ask):
+        script = Script(pool=POOL).pool(phases=("asked",))
+        script.exchange().request(BODY).answers(immediate(503)).drained()
+        script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+
+
+class TestUnderLoad:
+    def test_429(self, ask):
+        verdicts = ask(refused(immediate(429), load=BUSY, note=SHEDDABLE))
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-ERR-03"] is Verdict.PASS
+
+    @pytest.mark.parametrize("code", [503, 500, 404])
+    def test_another_error(self, ask, code):
+        assert ask(refused(immediate(code), load=BUSY, note=SHEDDABLE)).blamed == {"EPP-ERR-03"}
+
+    def test_an_endpoint_is_right_unless_shedding_is_claimed(self, ask):
+        script = refused(headers_answer(A), *echo(BODY), load=BUSY, note=SHEDDABLE)
+        assert ask(script)["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
+        assert ask(script, claims=Claims(sheds=True)).blamed == {"EPP-ERR-03"}
+
+    def test_a_subset_that_is_busy_may_get_503(self, ask):
+        verdicts = ask(refused(immediate(503), load=BUSY, note=SHEDDABLE, subset=[A]))
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-SUB-13"] is Verdict.PASS
+
+    def test_metrics_that_nobody_can_read(self, ask):
+        for code in (503, 429):
+            assert ask(refused(immediate(code), load={"metrics": "down"})).blamed == set()
+
+
+class TestContents:
+    def test_a_destination_in_an_error(self, ask):
+        in_header = immediate(503, headers=HeaderMutation(set_headers=[option(DESTINATION, A)]))
+        for answer in (in_header, with_metadata(immediate(503), A)):
+            verdicts = ask(refused(answer, pool={}))
+            assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-ERR-05"})
+
+    def test_a_long_body_and_extra_headers(self, ask):
+        headers = HeaderMutation(set_headers=[option("retry-after", "1")])
+        assert ask(refused(immediate(503, body=b"x" * 200_000, headers=headers), pool={})).blamed == set()
+
+    @pytest.mark.parametrize("code", [None, 0, 100, 199, 600, 999])
+    def test_no_valid_status(self, ask, code):
+        assert ask(refused(immediate(code), pool={})).blamed == {"ENV-15"}
+
+    def test_something_after_it(self, ask):
+        assert ask(refused(immediate(503), immediate(503), pool={})).blamed == {"ENV-15"}
+        assert ask(refused(immediate(503), headers_answer(A), pool={})).blamed == {"ENV-15"}
+
+    def test_the_headers_answer_before_it(self, ask):
+        assert ask(refused(headers_answer(), immediate(503), pool={})).blamed == {"ENV-15"}
+        assert ask(refused(headers_answer(), immediate(503), pool={}, method="GET")).blamed == {"ENV-15"}
+
+    def test_in_buffered_mode_the_headers_answer_releases_nothing(self, ask):
+        script = Script(pool={})
+        one = script.exchange(mode="BUFFERED").request_headers().answers(headers_answer())
+        one.body(BODY).answers(immediate(503)).drained()
+        assert ask(script).blamed == set()
+
+    def test_absence_is_known_on_drained_streams_only(self, ask):
+        assert ask(refused(immediate(503), pool={}))["ENV-15"] is Verdict.PASS
+        script = Script(pool={})
+        script.exchange(ending="envoy").request(BODY).answers(immediate(503)).reset()
+        # the order of what was seen holds; that nothing would have followed is not known
+        assert "ENV-15" not in ask(script).blamed
+
+
+class TestModel:
+    UNKNOWN = {"unknown_model": True}
+
+    def test_404(self, ask):
+        script = refused(immediate(404), note=self.UNKNOWN)
+        assert ask(script, "0.3.0")["EPP-MODEL-01"] is Verdict.PASS
+        assert ask(script, "1.0.0").blamed == set()
+
+    def test_an_endpoint(self, ask):
+        script = refused(headers_answer(A), *echo(BODY), note=self.UNKNOWN)
+        assert ask(script, "0.4.0").blamed == {"EPP-MODEL-01"}
+        assert ask(script, "1.0.0").blamed == set()
+
+    def test_another_code(self, ask):
+        assert ask(refused(immediate(400), note=self.UNKNOWN), "0.3.0").blamed == {"EPP-MODEL-01"}
+        assert ask(refused(immediate(400), note=self.UNKNOWN), "1.0.0").blamed == set()
+
+    def test_no_endpoints_and_no_model(self, ask):
+        for code in (503, 404):
+            assert ask(refused(immediate(code), pool={}, note=self.UNKNOWN), "0.3.0").blamed == set()
+
+    def test_a_request_without_a_body(self, ask):
+        verdicts = ask(refused(immediate(404), method="GET"), "0.3.0")
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-MODEL-02"})
+
+
+class TestFallback:
+    def ask_for(self, ask, metadata, version="0.3.0", **exchange):
+        return ask(refused(headers_answer(header=A, metadata=metadata), *echo(BODY), **exchange), version)
+
+    def test_right(self, ask):
+        metadata = {NAMESPACE: {DESTINATION: A, FALLBACK: B}}
+        assert self.ask_for(ask, metadata)["EPP-FB-01"] is Verdict.PASS
+        assert self.ask_for(ask, metadata, "1.0.0").blamed == set()
+
+    def test_none(self, ask):
+        assert self.ask_for(ask, A)["EPP-FB-01"] is Verdict.NOT_APPLICABLE
+
+    @pytest.mark.parametrize("value", ["10.9.9.9:1", f"{A},{B}", "b", ""])
+    def test_wrong(self, ask, value):
+        assert self.ask_for(ask, {NAMESPACE: {DESTINATION: A, FALLBACK: value}}).blamed == {"EPP-FB-01"}
+
+    def test_the_primary_again_is_a_warning(self, ask):
+        verdicts = self.ask_for(ask, {NAMESPACE: {DESTINATION: A, FALLBACK: A}})
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-FB-01"})
+
+    def test_another_namespace(self, ask):
+        assert self.ask_for(ask, {NAMESPACE: {DESTINATION: A}, "other": {FALLBACK: B}}).blamed == {"EPP-FB-01"}
+
+    def test_outside_the_subset(self, ask):
+        metadata = {NAMESPACE: {DESTINATION: A, FALLBACK: B}}
+        assert self.ask_for(ask, metadata, subset=[A]).blamed == {"EPP-FB-01"}
+
+
+class TestExpectations:
+    def ask_with(self, ask, script, **expected):
+        return ask(script, requirements=("EPP-SUB-04", "EPP-DEST-06"), expectations={"x1": Expectation(**expected)})
+
+    def test_met(self, ask):
+        script = refused(headers_answer(A), *echo(BODY))
+        verdicts = self.ask_with(ask, script, answer=("endpoint",), within=(A,), absent=(B,))
+        assert verdicts.blamed == set()
+
+    def test_the_wrong_endpoint(self, ask):
+        script = refused(headers_answer(A), *echo(BODY))
+        assert self.ask_with(ask, script, within=(B,)).blamed == {"EPP-SUB-04"}
+        assert self.ask_with(ask, script, absent=(A,), requirement="EPP-DEST-06").blamed == {"EPP-DEST-06"}
+
+    def test_the_wrong_kind(self, ask):
+        script = refused(immediate(400), body=b"nonsense")
+        assert self.ask_with(ask, script, answer=("endpoint",)).blamed == {"EPP-SUB-04"}
+        for kind in ("4xx", "400", "any"):
+            assert self.ask_with(ask, script, answer=(kind,)).blamed == set()
+
+    def test_one_deviation_is_one_finding(self, ask):
+        script = refused(headers_answer(A), *echo(BODY), subset=[B])
+        assert self.ask_with(ask, script, within=(B,)).blamed == {"EPP-SUB-01"}
+
+    def test_a_code_that_the_scenario_takes_is_tolerated(self, ask):
+        script = refused(immediate(413))
+        assert self.ask_with(ask, script, answer=("endpoint", "4xx")).blamed == set()
+        assert ask(script).blamed == {"EPP-DEST-01"}

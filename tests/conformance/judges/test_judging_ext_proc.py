@@ -1,0 +1,621 @@
+"""Judges of the carrier: order, completeness, mutations, and what was never a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.episode import Claims, ProcessExited
+from conformance.scripted import (
+    BODY,
+    Script,
+    body_answer,
+    echo,
+    headers_answer,
+    immediate,
+    option,
+    streamed,
+    trailers_answer,
+)
+from conformance.steering import DESTINATION
+from conformance.verdict import Verdict
+from ext_proc.messages import (
+    BodyMutation,
+    CommonResponse,
+    Duration,
+    HeaderMutation,
+    HeadersResponse,
+    HeaderValueOption,
+    ImmediateResponse,
+    ProcessingMode,
+    ProcessingResponse,
+    StreamedBodyResponse,
+    StreamedImmediateResponse,
+)
+from ext_proc.record import Author, Malformed, StreamOpened
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+POOL = {"a": A, "b": B}
+
+
+def started(**exchange):
+    script = Script(pool=POOL)
+    return script, script.exchange(**exchange)
+
+
+def answered(*answers, chunks=1, trailers=False, **exchange):
+    script, one = started(**exchange)
+    one.request(BODY, chunks=chunks, trailers=trailers).answers(*answers).drained()
+    return script
+
+
+class TestKinds:
+    def test_wrong_member(self, ask):
+        assert ask(answered(headers_answer(A, side="response"))).blamed == {"ENV-01"}
+        assert ask(answered(trailers_answer())).blamed == {"ENV-01"}
+
+    def test_no_member(self, ask):
+        assert ask(answered(ProcessingResponse())).blamed == {"ENV-01"}
+        assert ask(answered(headers_answer(A), *echo(BODY), ProcessingResponse())).blamed == {"ENV-01"}
+
+    @pytest.mark.parametrize(
+        "raw", [b"\xff", b"\x0a\x05\x00", b"not protobuf at all", b"\x0a\x06\x0a\x04\x12\x02\x0a\xff"]
+    )
+    def test_bytes_that_are_no_message(self, ask, raw):
+        finding = ask(answered(raw)).finding("ENV-01")
+        assert finding.verdict is Verdict.FAIL
+        assert finding.seq is not None
+
+    def test_invalid_utf8_in_a_string(self, ask):
+        raw = headers_answer(A).SerializeToString().replace(b"x-gateway", b"\xff\xfe-gateway"[:9])
+        assert ask(answered(raw)).blamed == {"ENV-01"}
+
+    def test_unknown_members_are_not_judged(self, ask):
+        verdicts = ask(answered(b"\xa2\x06\x03abc"))
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-01"] is None
+
+    def test_unknown_fields_beside_a_known_member_are_nothing(self, ask):
+        raw = headers_answer(A).SerializeToString() + b"\xc2\x3e\x03sam"
+        assert ask(answered(raw, *echo(BODY))).blamed == set()
+
+    def test_streamed_immediate_response_is_not_judged(self, ask):
+        answer = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse())
+        assert ask(answered(answer)).blamed == set()
+
+    def test_unknown_kind_of_body_mutation_is_not_judged(self, ask):
+        mutation = BodyMutation.FromString(b"\x7a\x01x")
+        assert ask(answered(headers_answer(A), body_answer(body_mutation=mutation))).blamed == set()
+
+    def test_unknown_enum_values_do_not_matter(self, ask):
+        script, one = started(mode="BUFFERED")
+        answer = headers_answer(A)
+        answer.request_headers.response.status = 77
+        one.request_headers().answers(answer).body(BODY).answers(body_answer(status=99)).drained()
+        assert ask(script).blamed == set()
+
+    def test_framing_that_is_no_grpc(self, ask):
+        script, one = started()
+        one.request().emit(
+            Malformed(exchange=one.name, stream=one.stream, author=Author.EPP, raw=b"\x01", reason="compressed")
+        )
+        one.reset()
+        assert ask(script).blamed == {"ENV-01"}
+
+    def test_an_http_server_is_no_ext_proc(self, ask):
+        script, one = started()
+        one.request()._ended(author=Author.EPP, how="malformed", headers=((b":status", b"404"),))
+        finding = ask(script).finding("ENV-01")
+        assert "404" in finding.actual
+
+    def test_a_message_cut_by_the_record_is_not_judged(self, ask):
+        script, one = started()
+        raw = headers_answer(A).SerializeToString()
+        one.request().raw(raw[:20], Author.EPP, size=len(raw)).answers(*echo(BODY)).drained()
+        verdicts = ask(script)
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-01"] is None
+
+    def test_a_body_cut_by_the_record_is_not_compared(self, ask):
+        script, one = started()
+        raw = streamed(BODY, end=True).SerializeToString()
+        one.request().answers(headers_answer(A)).raw(raw[:10], Author.EPP, size=len(raw)).drained()
+        assert ask(script).blamed == set()
+
+    def test_ten_thousand_messages_are_one_finding(self, ask):
+        assert len([f for f in ask(answered(*[headers_answer(A)] * 10_000)).findings if f.verdict is Verdict.FAIL]) == 1
+
+
+class TestOrder:
+    def test_headers_twice(self, ask):
+        assert ask(answered(headers_answer(A), headers_answer(A), *echo(BODY))).blamed == {"ENV-02"}
+
+    def test_buffered_body_twice(self, ask):
+        script, one = started(mode="BUFFERED")
+        one.request_headers().answers(headers_answer(A)).body(BODY).answers(body_answer(), body_answer()).drained()
+        assert ask(script).blamed == {"ENV-02"}
+
+    def test_streamed_chunks_are_answered_one_by_one(self, ask):
+        script, one = started(mode="STREAMED")
+        one.request_headers().answers(headers_answer(A)).body(BODY, chunks=3).answers(*[body_answer()] * 4).drained()
+        assert ask(script).blamed == set()
+
+    def test_only_the_last_chunk_is_answered(self, ask):
+        script, one = started(mode="STREAMED")
+        one.request_headers().answers(headers_answer(A)).body(BODY, chunks=3).answers(body_answer())
+        one.hang("answer to request_body")
+        assert ask(script).blamed == {"ENV-02"}
+
+    def test_body_before_headers(self, ask):
+        assert ask(answered(*echo(BODY), headers_answer(A))).blamed == {"ENV-03"}
+
+    def test_trailers_before_headers(self, ask):
+        assert ask(answered(trailers_answer(), headers_answer(A), trailers=True)).blamed == {"ENV-03"}
+
+    def test_body_after_trailers(self, ask):
+        answers = (headers_answer(A), trailers_answer(), *echo(BODY, end=False))
+        assert "ENV-03" in ask(answered(*answers, trailers=True)).failed
+
+    @pytest.mark.parametrize("mutation", [None, BodyMutation(body=BODY), BodyMutation(clear_body=True), BodyMutation()])
+    def test_full_duplex_without_streamed_response(self, ask, mutation):
+        answer = body_answer(body_mutation=mutation) if mutation is not None else body_answer()
+        assert ask(answered(headers_answer(A), answer)).blamed == {"ENV-04"}
+
+    def test_streamed_response_elsewhere(self, ask):
+        script, one = started(mode="BUFFERED")
+        one.request_headers().answers(headers_answer(A)).body(BODY).answers(*echo(BODY)).drained()
+        assert ask(script).blamed == {"ENV-04"}
+
+    def test_merged_and_split_chunks_are_right(self, ask):
+        assert ask(answered(headers_answer(A), *echo(BODY), chunks=5)).blamed == set()
+        assert ask(answered(headers_answer(A), *echo(BODY, chunks=7), chunks=2)).blamed == set()
+        assert ask(answered(headers_answer(A), *echo(BODY, end=False), streamed(b"", end=True))).blamed == set()
+
+    def test_bodies_of_any_number_of_answers_are_right_in_full_duplex(self, ask):
+        many = [streamed(b"")] * 20
+        assert ask(answered(headers_answer(A), *many, *echo(BODY), chunks=2)).blamed == set()
+
+
+class TestEndOfStream:
+    def test_twice(self, ask):
+        assert ask(answered(headers_answer(A), *echo(BODY), streamed(b"", end=True))).blamed == {"ENV-05"}
+
+    def test_something_after_it(self, ask):
+        answers = (streamed(BODY[:9], end=True), streamed(BODY[9:]))
+        assert ask(answered(headers_answer(A), *answers)).failed == {"ENV-05"}
+
+    def test_where_trailers_end_the_body(self, ask):
+        assert ask(answered(headers_answer(A), *echo(BODY), trailers_answer(), trailers=True)).blamed == {"ENV-05"}
+
+    def test_too_early(self, ask):
+        script, one = started()
+        one.request_headers().answers(headers_answer(A)).chunk(BODY).answers(streamed(BODY, end=True))
+        one.chunk(b"", end=True).drained()
+        assert ask(script).blamed == {"ENV-05"}
+
+    def test_missing(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY, end=False)).hang("answer to request_body")
+        assert ask(script).blamed == {"ENV-05"}
+
+    def test_missing_in_the_response(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY))
+        one.response_headers().answers(headers_answer(side="response")).body(b"{}", side="response")
+        one.answers(*echo(b"{}", side="response", end=False)).hang("answer to response_body")
+        assert ask(script).blamed == {"ENV-05"}
+
+
+class TestUnanswered:
+    def test_request_headers_without_a_body(self, ask):
+        script, one = started(method="GET")
+        one.request(None).hang("answer to request_headers")
+        assert ask(script).blamed == {"ENV-07"}
+
+    def test_response_headers_without_a_body(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers(status=204, end=True)
+        one.hang("answer to response_headers")
+        assert ask(script).blamed == {"ENV-07"}
+
+    def test_request_trailers(self, ask):
+        script, one = started()
+        one.request(trailers=True).answers(headers_answer(A), *echo(BODY, end=False)).hang("answer to request_trailers")
+        assert ask(script).blamed == {"ENV-06"}
+
+    def test_a_body_that_trailers_end(self, ask):
+        script, one = started()
+        one.request(trailers=True).hang("answer to request_headers")
+        assert ask(script).blamed == {"ENV-06"}
+
+    def test_trailers_before_all_of_the_body(self, ask):
+        answers = (headers_answer(A), streamed(BODY[:10]), trailers_answer())
+        assert ask(answered(*answers, trailers=True)).blamed == {"ENV-06"}
+
+    def test_an_ordinary_request(self, ask):
+        script, one = started(headers=((b"content-length", b"51"),))
+        one.request().hang("answer to request_headers")
+        verdicts = ask(script)
+        assert verdicts.blamed == {"ENV-16"}
+        assert "answer to request_headers" in verdicts.finding("ENV-16").actual
+
+    def test_a_body_without_a_declared_length(self, ask):
+        script, one = started()
+        one.request().hang("answer to request_headers")
+        assert ask(script).blamed == {"ENV-16"}
+        assert ask(script, "next").blamed == {"EPP-STRM-03"}
+
+    @pytest.mark.parametrize("how", ["closed", "status", "reset", "lost"])
+    def test_the_stream_ends_instead(self, ask, how):
+        script, one = started()
+        one.request()
+        match how:
+            case "closed":
+                one.closed()
+            case "status":
+                one.closed(13, "boom")
+            case "reset":
+                one.reset(Author.EPP)
+            case "lost":
+                one.lost()
+        assert ask(script).blamed == {"ENV-16"}
+        assert ask(script, "0.2.0").blamed == {"ENV-16"}
+
+    def test_closed_with_the_body_outstanding(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A)).closed()
+        assert ask(script).failed == {"ENV-16"}
+
+    def test_closed_once_the_request_is_answered(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).closed()
+        assert ask(script).blamed == set()
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers().closed()
+        verdicts = ask(script)
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-SRVD-01"] is Verdict.NOT_APPLICABLE
+
+    def test_closed_with_response_bytes_in_hand(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers()
+        one.answers(headers_answer(side="response")).body(b"hello", side="response").closed()
+        assert ask(script).failed == {"ENV-16"}
+
+    def test_a_status_after_everything_was_answered_is_nothing(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).drained(status=1)
+        assert ask(script).blamed == set()
+
+    def test_refused_streams(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().refused()
+        assert ask(script).blamed == {"ENV-16"}
+        one.stream = "again"
+        script.emit(StreamOpened(exchange=one.name, stream="again", connection=2))
+        one.request().answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+
+    def test_a_wait_for_our_own_upstream_is_nothing(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).hang("response of the model server")
+        assert ask(script).blamed == set()
+
+    def test_a_client_that_went_away_asks_for_nothing(self, ask):
+        script, one = started()
+        one.request_headers().aborted()
+        assert ask(script).blamed == set()
+
+    def test_refusing_full_duplex(self, ask):
+        script, one = started(headers=((b"content-length", b"51"),))
+        one.request().closed(12, "mode not supported")
+        assert ask(script).blamed == {"ENV-16"}
+        assert ask(script, "next").blamed == {"EPP-STRM-01"}
+
+
+class TestPeculiarStimuli:
+    def test_no_protocol_config(self, ask):
+        script, one = started(protocol_config=False)
+        one.request().closed(9)
+        assert ask(script).blamed == {"ENV-19"}
+        script, one = started(protocol_config=False)
+        one.request().answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script)["ENV-19"] is Verdict.PASS
+
+    def test_headers_that_are_no_utf8(self, ask):
+        script, one = started(headers=((b"x-odd", b"\xff\xfe"),))
+        one.request().closed(13)
+        assert ask(script).failed == {"ENV-26"}
+
+    def test_a_response_that_comes_first(self, ask):
+        script, one = started()
+        one.response_headers(status=413, end=True).hang("answer to response_headers")
+        assert ask(script).blamed == {"ENV-23"}
+        script, one = started()
+        one.response_headers(status=413, end=True).answers(headers_answer(side="response")).drained()
+        assert ask(script)["ENV-23"] is Verdict.PASS
+
+    def test_a_response_in_the_middle_of_the_request(self, ask):
+        script, one = started()
+        one.request_headers().answers(headers_answer(A)).chunk(BODY).response_headers(end=True)
+        one.closed(13)
+        assert "ENV-23" in ask(script).failed or ask(script).failed == {"ENV-16"}
+
+    @pytest.mark.parametrize("served", [8000, "10.9.9.9:1", [A], ""])
+    def test_an_odd_served_endpoint(self, ask, served):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).upstream(A)
+        one.response_headers(served=served, end=True).hang("answer to response_headers")
+        assert ask(script).failed == {"EPP-SRVD-01"}
+
+    def test_a_body_that_is_no_request(self, ask):
+        script, one = started()
+        one.request(b"nonsense").hang("answer to request_headers")
+        assert ask(script).failed == {"EPP-DEST-07"}
+
+
+class TestRobustness:
+    def test_death(self, ask):
+        script, one = started()
+        one.request().lost()
+        script.crashed(output="panic: boom")
+        finding = ask(script).finding("ENV-27")
+        assert finding.verdict is Verdict.FAIL
+        assert "panic" in finding.actual
+        assert ask(script).failed == {"ENV-27"}
+
+    def test_death_after_an_abort(self, ask):
+        script, one = started()
+        one.request_headers().aborted()
+        script.exchange().request().lost()
+        script.crashed()
+        assert ask(script).failed == {"ENV-22"}
+
+    def test_death_with_several_in_flight_accuses_none_of_them(self, ask):
+        script = Script(pool=POOL)
+        ones = [script.exchange().request() for _ in range(3)]
+        for one in ones:
+            one.lost()
+        script.crashed()
+        finding = ask(script).finding("ENV-27")
+        assert finding.exchange is None
+        assert ask(script).failed == {"ENV-27"}
+
+    def test_a_process_that_we_stopped(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).drained()
+        script.emit(ProcessExited(pid=1, code=-15, asked=True))
+        assert ask(script).blamed == set()
+
+    def test_deaf_after_an_abort(self, ask):
+        script, one = started(headers=((b"content-length", b"51"),))
+        one.request_headers().aborted()
+        script.exchange(headers=((b"content-length", b"51"),)).request().hang("answer to request_headers")
+        assert ask(script).failed == {"ENV-22"}
+
+    def test_well_after_an_abort(self, ask):
+        script, one = started()
+        one.request_headers().aborted()
+        script.exchange().request().answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(script)["ENV-22"] is Verdict.PASS
+
+    def test_one_stream_at_a_time(self, ask):
+        script = Script(pool=POOL)
+        length = ((b"content-length", b"51"),)
+        ones = [script.exchange(headers=length).request() for _ in range(4)]
+        ones[0].answers(headers_answer(A), *echo(BODY))
+        for one in ones[1:]:
+            one.hang("answer to request_headers")
+        ones[0].drained()
+        assert ask(script).failed == {"ENV-21"}
+
+    def test_a_stream_that_stays_open(self, ask):
+        script, one = started(ending="half-close")
+        one.request().answers(headers_answer(A), *echo(BODY))
+        one.waited("end of stream after half-close", "expired", 1.0).reset()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (set(), {"ENV-22"})
+
+
+def mutated(*options, remove=(), **exchange):
+    return answered(headers_answer(A, options=options, remove=remove), *echo(BODY), **exchange)
+
+
+class TestHeaders:
+    def test_value_for_raw_value(self, ask):
+        in_value = option(DESTINATION, A, field="value")
+        verdicts = ask(answered(headers_answer(None, options=[in_value], metadata=A), *echo(BODY)))
+        assert verdicts.blamed == {"ENV-11"}
+        assert verdicts.failed == {"ENV-11"}
+        others = ask(mutated(option("x-other", "1", field="value")))
+        assert (others.failed, others.warned) == (set(), {"ENV-11"})
+
+    def test_both_values(self, ask):
+        both = option(DESTINATION, A)
+        both.header.value = A
+        assert ask(answered(headers_answer(None, options=[both], metadata=A), *echo(BODY))).blamed == {"ENV-11"}
+
+    @pytest.mark.parametrize(("name", "value"), [("x", "a\r\nb"), ("x", "a\0"), ("", "1"), ("a b", "1"), ("ä", "1")])
+    def test_illegal(self, ask, name, value):
+        assert ask(mutated(option(name, value))).failed == {"ENV-11"}
+
+    def test_an_empty_value_and_odd_bytes_are_legal(self, ask):
+        assert ask(mutated(option("x-empty", ""), option("x-bytes", b"\xff\t"), option("X-Upper", "1"))).blamed == set()
+
+    @pytest.mark.parametrize(
+        "flags",
+        [{"append_action": HeaderValueOption.ADD_IF_ABSENT}, {"append_action": HeaderValueOption.OVERWRITE_IF_EXISTS}],
+    )
+    def test_conditional_destination(self, ask, flags):
+        sent = ((b"x-gateway-destination-endpoint", b"6.6.6.6:1"),)
+        for headers in ((), sent):
+            answer = headers_answer(None, options=[option(DESTINATION, A, **flags)], metadata=A)
+            assert ask(answered(answer, *echo(BODY), headers=headers)).failed == {"ENV-12"}
+
+    def test_appended_destination(self, ask):
+        appended = option(DESTINATION, A)
+        appended.append.value = True
+        answer = headers_answer(None, options=[appended], metadata=A)
+        assert ask(answered(answer, *echo(BODY))).failed == {"ENV-12"}
+
+    def test_protected_headers(self, ask):
+        assert ask(mutated(option(":authority", A))).warned == {"ENV-26"}
+        assert ask(mutated(option(":authority", "gateway.example"), option(":method", "POST"))).blamed == set()
+
+    def test_too_many_headers(self, ask):
+        many = [option(f"x-{n}", "1") for n in range(100)]
+        assert ask(mutated(*many)).warned == {"ENV-26"}
+
+    def test_the_requests_headers_are_left_alone(self, ask):
+        sent = ((b"authorization", b"Bearer x"), (b"cookie", b"a"), (b"cookie", b"b"), (b"x-mine", b"1"))
+        assert ask(mutated(headers=sent)).blamed == set()
+        assert ask(mutated(remove=["Authorization"], headers=sent)).warned == {"EPP-TRN-01"}
+        assert ask(mutated(option("content-type", "text/plain"), headers=sent)).warned == {"EPP-TRN-02"}
+        assert ask(mutated(option(":path", "/other"), headers=sent)).warned == {"EPP-TRN-03"}
+        assert ask(mutated(option("cookie", "b"), headers=sent)).warned == {"EPP-TRN-04"}
+        assert ask(mutated(remove=["x-mine"], headers=sent)).warned == {"EPP-TRN-06"}
+        assert ask(mutated(option("authorization", "Bearer x"), option("x-mine", "1"), headers=sent)).blamed == set()
+
+    def test_response_headers(self, ask):
+        for answer, blamed in (
+            (headers_answer(side="response", options=[option(":status", "200")]), {"ENV-24"}),
+            (headers_answer(side="response", options=[option(":status", "503")]), set()),
+            (headers_answer(side="response", remove=["content-type"]), {"ENV-24"}),
+            (immediate(502), {"ENV-24"}),
+        ):
+            script, one = started()
+            one.request().answers(headers_answer(A), *echo(BODY)).response_headers(status=503, end=True)
+            one.answers(answer).drained()
+            assert ask(script).blamed == blamed
+
+    def test_what_is_only_recorded(self, ask):
+        wait = ProcessingResponse(override_message_timeout=Duration(seconds=1))
+        override = headers_answer(A, mode_override=ProcessingMode(response_body_mode=ProcessingMode.NONE))
+        verdicts = ask(answered(wait, override, *echo(BODY)))
+        assert verdicts.blamed == set()
+        assert verdicts["ENV-17"] is verdicts["ENV-18"] is verdicts["ENV-25"] is Verdict.NOT_APPLICABLE
+
+
+class TestBodies:
+    def test_large_chunks(self, ask):
+        body = b'{"model": "m", "prompt": "' + b"x" * 200_000 + b'"}'
+        for chunks, warned in ((1, {"ENV-08"}), (4, set())):
+            script, one = started()
+            one.request(body).answers(headers_answer(A), *echo(body, chunks=chunks)).drained()
+            verdicts = ask(script)
+            assert (verdicts.failed, verdicts.warned) == (set(), warned)
+
+    def test_a_chunk_that_no_grpc_client_takes(self, ask):
+        body = b'{"model": "m", "prompt": "' + b"x" * (4 << 20) + b'"}'
+        script, one = started()
+        one.request(body).answers(headers_answer(A), *echo(body)).drained()
+        assert ask(script).failed == {"ENV-08"}
+
+    @pytest.mark.parametrize("got", [BODY[:-1], BODY + b"}", b"", BODY[::-1], BODY.replace(b', "max_tokens": 16', b"")])
+    def test_lost_bytes(self, ask, got):
+        assert ask(answered(headers_answer(A), *echo(got))).failed == {"ENV-09"}
+
+    def test_json_written_anew(self, ask):
+        anew = b'{"max_tokens":16.0,"prompt":"\\u0068ello","model":"m"}'
+        assert ask(answered(headers_answer(A), *echo(anew))).blamed == set()
+
+    def test_json_with_another_value(self, ask):
+        got = BODY.replace(b'"m"', b'"other"')
+        assert ask(answered(headers_answer(A), *echo(got))).warned == {"EPP-TRN-05"}
+        assert ask(answered(headers_answer(A), *echo(got)), claims=Claims(body_rewrites=("model",))).blamed == set()
+
+    def test_numbers_that_lose_digits(self, ask):
+        body = b'{"model": "m", "prompt": "x", "seed": 12345678901234567890}'
+        script, one = started()
+        one.request(body).answers(
+            headers_answer(A), *echo(body.replace(b"12345678901234567890", b"1.2345678901234567e19"))
+        )
+        one.drained()
+        assert ask(script).failed == {"ENV-09"}
+
+    def test_bytes_of_another_stream(self, ask):
+        script = Script(pool=POOL)
+        mine, other = (b'{"model": "m", "prompt": "%s"}' % name * 1 for name in (b"mine" * 9, b"other" * 9))
+        one, two = script.exchange(), script.exchange()
+        one.request(mine)
+        two.request(other).answers(headers_answer(A), *echo(other)).drained()
+        one.answers(headers_answer(A), *echo(other)).drained()
+        assert ask(script).failed == {"ENV-21"}
+
+    def test_a_response_in_events(self, ask):
+        events = b'data: {"id": 1}\n\ndata: [DONE]\n\n'
+        for got, failed in ((events, set()), (events.replace(b" ", b""), {"ENV-09"})):
+            script, one = started()
+            one.request().answers(headers_answer(A), *echo(BODY)).response_headers(content_type="text/event-stream")
+            one.answers(headers_answer(side="response")).body(events, side="response")
+            one.answers(*echo(got, side="response")).drained()
+            assert ask(script).failed == failed
+
+    def test_buffered_bodies(self, ask):
+        length = ((b"content-length", b"%d" % len(BODY)),)
+        other = b'{"model":"m","prompt":"hello","max_tokens":16}'
+        for common, failed in (
+            ({}, set()),
+            ({"body_mutation": BodyMutation(body=other)}, {"ENV-10"}),
+            (
+                {
+                    "body_mutation": BodyMutation(body=other),
+                    "header_mutation": HeaderMutation(set_headers=[option("content-length", str(len(other)))]),
+                },
+                set(),
+            ),
+            (
+                {
+                    "body_mutation": BodyMutation(clear_body=True),
+                    "header_mutation": HeaderMutation(remove_headers=["content-length"]),
+                },
+                {"ENV-09"},
+            ),
+        ):  # fmt: skip
+            script, one = started(mode="BUFFERED", headers=length)
+            one.request_headers().answers(headers_answer(A)).body(BODY).answers(body_answer(**common)).drained()
+            assert ask(script).failed == failed
+
+    @pytest.mark.parametrize("lengths", [["52"], ["51", "52"], ["x"], ["-1"]])
+    def test_content_length(self, ask, lengths):
+        assert len(BODY) == 51
+        assert ask(mutated(*(option("Content-Length", value) for value in lengths))).failed == {"ENV-10"}
+
+    def test_the_right_content_length(self, ask):
+        assert ask(mutated(option("content-length", "51")))["ENV-10"] is Verdict.PASS
+
+    def test_a_replaced_body_in_buffered_mode(self, ask):
+        script, one = started(mode="BUFFERED")
+        replacing = headers_answer(A)
+        replacing.request_headers.CopyFrom(
+            HeadersResponse(
+                response=CommonResponse(
+                    status=CommonResponse.CONTINUE_AND_REPLACE,
+                    header_mutation=replacing.request_headers.response.header_mutation,
+                    body_mutation=BodyMutation(body=BODY),
+                )
+            )
+        )
+        one.request_headers().answers(replacing).drained()
+        assert ask(script).blamed == set()
+        assert ask(answered(replacing)).failed == {"ENV-04"}
+
+
+class TestOddButRight:
+    def test_end_of_stream_without_message(self, ask):
+        last = body_answer(
+            body_mutation=BodyMutation(streamed_response=StreamedBodyResponse(end_of_stream_without_message=True))
+        )
+        assert ask(answered(headers_answer(A), *echo(BODY, end=False), last)).blamed == set()
+
+    def test_an_immediate_response_with_a_grpc_status(self, ask):
+        script = Script(pool={})
+        answer = ProcessingResponse(
+            immediate_response=ImmediateResponse(status={"code": 503}, grpc_status={"status": 14})
+        )  # type: ignore[arg-type]
+        script.exchange().request().answers(answer).drained()
+        assert ask(script).blamed == set()
+
+    def test_the_deferred_answer_after_everything(self, ask):
+        script, one = started()
+        one.request_headers().body(BODY, chunks=20).answers(headers_answer(A), *echo(BODY, chunks=3)).drained()
+        assert ask(script, "next").blamed == set()

@@ -1,0 +1,181 @@
+"""Judges of whole scenes (health, streaming), and how rulings become findings."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.episode import Expectation, HarnessTrouble, Unmet
+from conformance.judges import JUDGES
+from conformance.scripted import BODY, Script, echo, headers_answer, immediate
+from conformance.verdict import Verdict
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+POOL = {"a": A, "b": B}
+EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
+
+
+def good(script, **exchange):
+    script.exchange(**exchange).request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+    return script
+
+
+class TestHealth:
+    def test_right(self, ask):
+        script = Script().probe("liveness", "SERVING", synced=False).probe("readiness", "NOT_SERVING", synced=False)
+        script.probe(EXT_PROC, "NOT_SERVING", synced=False).probe("readiness", "SERVING", synced=True)
+        script.probe(EXT_PROC, "SERVING", synced=True).probe("", "SERVING").probe("nonsense", None, status=5)
+        verdicts = ask(good(script), "next")
+        assert verdicts.blamed == set()
+        assert all(verdicts[f"EPP-HLTH-0{number}"] is Verdict.PASS for number in (1, 2, 3, 4))
+        assert verdicts["EPP-HLTH-05"] is Verdict.NOT_APPLICABLE
+
+    def test_before_next_nothing_is_judged(self, ask):
+        assert ask(Script().probe("liveness", None, status=12)).findings == ()
+
+    def test_no_health_service_is_one_finding(self, ask):
+        script = Script().probe("liveness", None, status=12).probe("readiness", None, status=12)
+        assert ask(script, "next").blamed == {"EPP-HLTH-01"}
+
+    def test_liveness(self, ask):
+        script = Script().probe("readiness", "NOT_SERVING", synced=False)
+        assert ask(script.probe("liveness", "NOT_SERVING", synced=False), "next").blamed == {"EPP-HLTH-02"}
+        script = Script().probe("readiness", "SERVING", synced=True)
+        assert ask(script.probe("liveness", None, status=5), "next").blamed == {"EPP-HLTH-02"}
+
+    @pytest.mark.parametrize(("synced", "said"), [(True, "NOT_SERVING"), (False, "SERVING"), (True, None)])
+    def test_readiness(self, ask, synced, said):
+        script = Script().probe("liveness", "SERVING").probe("readiness", said, synced=synced, status=0 if said else 5)
+        assert ask(script, "next").blamed == {"EPP-HLTH-03"}
+
+    def test_readiness_of_an_unknown_pool_is_not_judged(self, ask):
+        assert ask(Script().probe("readiness", "NOT_SERVING"), "next").blamed == set()
+
+    def test_the_services_own_name_follows_readiness(self, ask):
+        script = Script().probe("readiness", "NOT_SERVING", synced=False).probe(EXT_PROC, "SERVING", synced=False)
+        assert ask(script, "next").blamed == {"EPP-HLTH-04"}
+        script = Script().probe("readiness", "SERVING", synced=False).probe(EXT_PROC, "SERVING", synced=False)
+        assert ask(script, "next").blamed == {"EPP-HLTH-03"}
+        assert ask(Script().probe(EXT_PROC, "NOT_SERVING", synced=True), "next").blamed == {"EPP-HLTH-04"}
+
+    def test_ready_and_yet_unavailable(self, ask):
+        script = Script(pool=POOL).probe("readiness", "SERVING", synced=True)
+        script.exchange().request(BODY).closed(14)
+        assert ask(script, "next").failed == {"EPP-HLTH-06"}
+
+    def test_expected_statuses(self, ask):
+        script = Script().probe("", "SERVICE_UNKNOWN")
+        for health, blamed in ((("not-found", "service-unknown"), set()), (("serving",), {"EPP-HLTH-02"})):
+            expectations = {"probe-1": Expectation(health=health, requirement="EPP-HLTH-02")}
+            assert ask(script, "next", expectations=expectations).blamed == blamed
+
+
+class TestStreaming:
+    def script(self, echo_outcome, content_type="text/event-stream; charset=utf-8", value_field="raw_value"):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY))
+        one.response_headers(content_type=content_type, value_field=value_field)
+        one.answers(headers_answer(side="response"))
+        events = [b"data: %d\n\n" % number for number in range(3)]
+        for event in events:
+            one.chunk(event, side="response")
+            if echo_outcome == "met":
+                one.answers(*echo(event, side="response", end=False))
+            one.waited("echo of response body through byte 9", echo_outcome, 1.0)
+        one.chunk(b"", side="response", end=True)
+        rest = b"" if echo_outcome == "met" else b"".join(events)
+        one.answers(*echo(rest, side="response")).drained()
+        return script
+
+    def test_events_that_come_back(self, ask):
+        assert ask(self.script("met"), "next")["EPP-STRM-02"] is Verdict.PASS
+
+    def test_events_that_are_held_back(self, ask):
+        assert ask(self.script("expired"), "next").blamed == {"EPP-STRM-02"}
+        assert ask(self.script("expired"), "1.0.0").blamed == set()
+
+    def test_other_responses_may_be_held_back(self, ask):
+        assert ask(self.script("expired", "application/json"), "next").blamed == set()
+
+    def test_a_content_type_in_the_old_field(self, ask):
+        verdicts = ask(self.script("expired", value_field="value"), "next")
+        assert (verdicts.failed, verdicts.warned) == (set(), {"ENV-11"})
+
+
+class TestWeighing:
+    def test_requirements_of_other_versions_are_left_out(self, ask):
+        verdicts = ask(good(Script(pool=POOL)), "0.2.0")
+        assert not {finding.requirement for finding in verdicts.findings} & {"EPP-DEST-06", "EPP-SUB-04", "EPP-SRVD-01"}
+
+    def test_passes_are_given_once(self, ask):
+        script = Script(pool=POOL)
+        for _ in range(5):
+            good(script)
+        findings = ask(script).findings
+        assert len(findings) == len({finding.requirement for finding in findings})
+
+    def test_a_violation_leaves_no_pass_beside_it(self, ask):
+        script = good(Script(pool=POOL))
+        script.exchange().request(BODY).answers(headers_answer(header=A, metadata=None), *echo(BODY)).drained()
+        found = [finding for finding in ask(script).findings if finding.requirement == "EPP-DEST-02"]
+        assert [finding.verdict for finding in found] == [Verdict.FAIL]
+        assert found[0].exchange == "x2"
+        assert found[0].seq is not None
+        assert found[0].expected
+
+    def test_off_contract_judges_survival_and_membership_only(self, ask):
+        script = Script(pool=POOL)
+        script.exchange().request(BODY).answers(headers_answer(header=A, metadata=None), *echo(BODY)[:0]).drained()
+        assert ask(script, stimulus="off-contract").blamed <= {"ENV-16"}
+        script = Script(pool=POOL)
+        script.exchange().request(BODY).answers(headers_answer("10.9.9.9:1"), *echo(BODY)).drained()
+        assert ask(script, stimulus="off-contract").blamed == {"EPP-DEST-06"}
+
+    def test_off_contract_says_of_what_holds_only_what_the_scenario_is_about(self, ask):
+        verdicts = ask(good(Script(pool=POOL)), stimulus="off-contract", requirements=("ENV-27",))
+        assert [finding.requirement for finding in verdicts.findings] == ["ENV-27"]
+
+    def test_trouble_of_the_harness_is_never_blamed_on_the_target(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY).hang("answer to request_headers")
+        script.emit(HarnessTrouble(exchange=one.name, what="our loop lagged by 4 s"))
+        verdicts = ask(script, requirements=("EPP-DEST-01",))
+        assert verdicts.failed == set()
+        assert verdicts["EPP-DEST-01"] is Verdict.ERROR
+
+    def test_trouble_in_one_exchange_leaves_the_others(self, ask):
+        script = Script(pool=POOL)
+        script.emit(HarnessTrouble(exchange="x1", what="no"))
+        script.exchange().request(BODY).lost()
+        script.exchange().request(BODY).answers(headers_answer(header=A, metadata=None), *echo(BODY)).drained()
+        assert ask(script).failed == {"EPP-DEST-02"}
+
+    @pytest.mark.parametrize("verdict", ["inconclusive", "skipped"])
+    def test_a_precondition_that_was_not_met(self, ask, verdict):
+        script = good(Script(pool=POOL)).emit(Unmet(what="the pool did not settle", verdict=verdict))
+        assert ask(script, requirements=("EPP-DEST-10",))["EPP-DEST-10"] is Verdict(verdict)
+
+    def test_polls_while_settling_are_judged_for_hygiene_only(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange(note={"settling": True}).request(BODY)
+        one.answers(headers_answer("10.9.9.9:1"), *echo(BODY)).drained()
+        assert ask(script).blamed == set()
+        script.exchange(note={"settling": True}).request(BODY).answers(immediate(503), immediate(503)).drained()
+        assert ask(script).blamed == {"ENV-15"}
+
+    def test_observability_mode_asks_for_nothing(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange(mode="STREAMED")
+        one.say(request_headers=None, observability_mode=True).closed()
+        verdicts = ask(script)
+        assert verdicts.blamed == set()
+        assert verdicts["ENV-20"] is Verdict.NOT_APPLICABLE
+
+    def test_every_judge_speaks_about_known_requirements(self, catalogue):
+        for judge in JUDGES.values():
+            for requirement in judge.requirements:
+                assert requirement in catalogue, f"{judge.name} speaks about {requirement}"
+
+    def test_every_testable_requirement_of_an_epp_has_a_judge(self, catalogue):
+        spoken_of = {requirement for judge in JUDGES.values() for requirement in judge.requirements}
+        silent = {one.id for one in catalogue if one.role == "epp" and one.testable} - spoken_of
+        assert silent == set()
