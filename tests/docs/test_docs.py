@@ -1,0 +1,118 @@
+"""The documentation: generated pages are up to date, links lead somewhere, and examples are what the suite accepts."""
+
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from conformance.cli.app import app
+from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import load
+from conformance.strict_yaml import parse
+from conformance.targets.profile import Profile
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for part in ("docs", "examples", "benchmarks") for path in (ROOT / part).rglob("*.md")),
+]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def blocks(language):
+    """Every fenced block of that info string, as pytest parameters."""
+    found = []
+    for page in PAGES:
+        for number, (info, text) in enumerate(FENCE.findall(page.read_text()), start=1):
+            if info == language:
+                found.append(pytest.param(text, id=f"{named(page)}#{number}"))
+    return found
+
+
+def anchors(page):
+    """The fragments that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_generated_pages_are_up_to_date():
+    spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "docs" / "generate.py")
+    generate = sys.modules["generate_docs"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    for name, text in generate.pages().items():
+        assert (ROOT / "docs" / "reference" / name).read_text() == text, "not up to date: make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", page.read_text())):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        assert not fragment or fragment in anchors(there), target
+
+
+@pytest.mark.parametrize("text", blocks("yaml profile"))
+def test_profiles_in_the_docs_are_valid(text, tmp_path):
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    parse(path).validate(Profile)
+
+
+@pytest.mark.parametrize("text", blocks("yaml scenario"))
+def test_scenarios_in_the_docs_are_valid(text, tmp_path):
+    (tmp_path / "scenarios.yaml").write_text(text)
+    catalogue = Catalogue.load()
+    assert len(load(catalogue, [tmp_path])) > len(load(catalogue))
+
+
+def recipe_commands():
+    """The shell lines of the CI recipes."""
+    for path in (ROOT / "examples" / "ci").glob("*.yaml"):
+        lines = [
+            line
+            for node in walk(yaml.safe_load(path.read_text()))
+            if isinstance(node, str)
+            for line in node.splitlines()
+        ]
+        yield from (pytest.param(line, id=path.name) for line in lines if line.startswith("epp-conformance "))
+
+
+def walk(node):
+    yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from walk(child)
+
+
+def shown_commands():
+    """Every call of the command line in a shell block."""
+    for block in blocks("sh"):
+        for line in block.values[0].replace("\\\n", " ").splitlines():
+            if line.lstrip("$ ").startswith("epp-conformance "):
+                yield pytest.param(line.lstrip("$ ").split(" > ")[0], id=block.id)
+
+
+@pytest.mark.parametrize("line", [*shown_commands(), *recipe_commands()])
+def test_commands_in_the_docs_are_understood(line):
+    """Each is parsed to the end by the real command line, and not carried out."""
+    words = shlex.split(line, comments=True)[1:]
+    command = typer.main.get_command(app)
+    name, context = "epp-conformance", None
+    while words:
+        context = command.make_context(name, words, parent=context)
+        rest = [*context._protected_args, *context.args]
+        if not hasattr(command, "commands") or not rest:
+            break
+        name, command, words = command.resolve_command(context, rest)
+    assert not hasattr(command, "commands")
