@@ -31,6 +31,12 @@ from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
 from fake_proxy.exchange import Outcome, Pace, run_exchange
 
+PORT_TRIES = 4
+"""How often a target is started, each time on another port, when somebody else was quicker to take its port."""
+
+ASKED = 15
+"""Requests to the Kubernetes API that an explanation quotes."""
+
 WITHOUT_SUBSETS = ("0.2.0",)
 SETTLING = {"settling": True}
 """Note of exchanges that are made while the pool settles: judged for how the stream behaves only."""
@@ -95,9 +101,16 @@ class Lane:
         """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
         self.status("starting the target" if self.profile.started_by_us else f"connecting to {self.profile.address}")
         self.pool.probe = None
-        await self.target.start()
-        self.status("waiting for an endpoint")
-        await self._gate()
+        for left in reversed(range(PORT_TRIES)):
+            try:
+                await self.target.start()
+                self.status("waiting for an endpoint")
+                await self._gate()
+                break
+            except TargetUnreachableError as problem:
+                if not self.target.lost_its_port or not left:
+                    raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
+                await self.target.stop()
         self.pool.probe = self.probe
 
     async def restart_target(self) -> None:
@@ -162,16 +175,18 @@ class Lane:
 
     def _gate_error(self, last: Outcome | None) -> GateFailedError | TargetUnreachableError:
         happened = describe(last)
-        output = self.target.output.strip()
+        output = self.target.output
         text = f"the first plain request got no endpoint within {self.profile.timeouts.start:g} s: {happened}"
         if output:
             text += f"\nthe target's last output:\n{output}"
-        if self.emulator is not None:
-            asked = list(self.emulator.requests)[-15:]
-            text += "\nits last requests to the Kubernetes API:\n" + (
-                "\n".join(f"  {one.method} {one.path} {one.status}" for one in asked) or "  (none)"
-            )
-        return GateFailedError(text, hint=_gate_hint(self.profile, last))
+        return GateFailedError(text + self._asked(), hint=_gate_hint(self.profile, last))
+
+    def _asked(self) -> str:
+        """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
+        if self.emulator is None:
+            return ""
+        asked = [f"  {line}" for line in self.emulator.requests[-ASKED:]]
+        return "\nits last requests to the Kubernetes API:\n" + ("\n".join(asked) or "  (none)")
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from conformance.episode import ProcessExited, ProcessStarted
-from conformance.errors import TargetUnreachableError
+from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
+from conformance.errors import HarnessError, TargetUnreachableError
 from conformance.targets.launch import Launch, launch
-from conformance.targets.process import TargetProcess, exited_early, start_process
+from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
+from conformance.targets.running import Running, exited_early, port_was_taken
 from ext_proc.channel import Channel, dial
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 from ext_proc.http2.tls import ClientTls
@@ -19,6 +21,8 @@ from ext_proc.record import Event
 
 DYING = 1.0
 """Seconds that a process may take from its last connection's end to its own."""
+
+T = TypeVar("T")
 
 RETRY = 0.05
 """Seconds between attempts to reach a target that is starting."""
@@ -45,7 +49,7 @@ class Target:
         self._emit = emit
         self._redact = redact
         self._launch: Launch | None = None
-        self._process: TargetProcess | None = None
+        self._process: Running | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._channel: Channel | None = None
 
@@ -78,14 +82,14 @@ class Target:
         self.starts += 1
         if self._launch.command:
             folder = self.profile.start.workdir
-            self._process = await start_process(
+            process = self._process = await start_process(
                 self._launch.command,
                 env=self._launch.env,
                 cwd=Path(folder) if folder else None,
                 redact=self._redact,
             )
-            self._emit(ProcessStarted(pid=self._process.pid, command=tuple(map(self._redact, self._launch.command))))
-            self._watcher = asyncio.create_task(self._watch(self._process))
+            self._emit(ProcessStarted(pid=process.pid, command=tuple(map(self._redact, self._launch.command))))
+            self._watcher = asyncio.create_task(self._watch(process))
         self._channel = await self._connect()
 
     async def stop(self) -> None:
@@ -122,6 +126,12 @@ class Target:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._watcher), DYING)
 
+    @property
+    def lost_its_port(self) -> bool:
+        """Whether it ended because somebody else took the port that we had chosen for it."""
+        chosen = "{port}" in self.profile.address and "port" not in self._values
+        return chosen and self._process is not None and port_was_taken(self._process)
+
     async def explain_end(self) -> TargetUnreachableError:
         """Why a target of ours that is not running any more ended, in words."""
         assert self._process is not None
@@ -135,20 +145,33 @@ class Target:
         until = loop.time() + self.profile.timeouts.start
         while True:
             try:
-                return await self._dial(connections=self.profile.connect.connections)
+                return await self._unless_it_ends(self._dial(connections=self.profile.connect.connections))
             except ConnectFailed as problem:
-                if self._process is not None and not self._process.running:
-                    raise await exited_early(self._process) from problem
                 starting = self._process is not None and isinstance(problem, ConnectionRefused | ConnectTimedOut)
                 if not starting:
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
                 if loop.time() >= until:
                     raise TargetUnreachableError(
-                        f"{problem.where}: nothing listens after {self.profile.timeouts.start:g} s; "
-                        f"the target's last output:\n{self.output.strip() or '(none)'}",
+                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s; "
+                        f"the target's last output:\n{self.output or '(none)'}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem
-                await asyncio.sleep(RETRY)
+                await self._unless_it_ends(asyncio.sleep(RETRY))
+
+    async def _unless_it_ends(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; a target of ours that ends before that is told at once."""
+        if self._process is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, self._process.exited), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise await self.explain_end()
+            return task.result()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ConnectFailed):
+                await task
 
     async def _dial(self, *, connections: int) -> Channel:
         connect = self.profile.connect
@@ -161,8 +184,13 @@ class Target:
             timeout=min(5.0, self.profile.timeouts.answer),
         )
 
-    async def _watch(self, process: TargetProcess) -> None:
-        code = await asyncio.shield(process.exited)
+    async def _watch(self, process: Running) -> None:
+        try:
+            code = await asyncio.shield(process.exited)
+        except HarnessError as problem:
+            self.crashed = True
+            self._emit(HarnessTrouble(what=problem.message))
+            return
         if not process.asked_to_stop:
             self.crashed = True
             self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=process.tail()))

@@ -1,88 +1,99 @@
-"""A target started by us: a process group of its own, its output captured, never outliving the run.
+"""A target that is a process: in a group of its own, its output captured, and nothing of it left afterwards.
 
-Output goes through a pipe into a bounded tail, so a target that floods its log can't fill memory or a disk.
+A supervisor of its own (`supervisor.py`) is the parent of each target, and answers for what it forks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import os
 import shlex
 import shutil
 import signal
 import sys
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from conformance.errors import TargetUnreachableError, UsageError
+from conformance.errors import HarnessError, UsageError
+from conformance.targets import supervisor
+from conformance.targets.output import Output
 
-TAIL_LINES = 40
-TAIL_BYTES = 16_384
+FIRM = 5.0
+"""Seconds that the supervisor gets to kill everything before it is killed itself."""
+
+LAST_WORDS = 1.0
+"""Seconds to read what the target printed before it ended."""
+
+CHUNK = 65_536
 
 
 class TargetProcess:
-    """A running command. Make one with `start_process`."""
+    """A running command (`Running`). Make one with `start_process`."""
+
+    image: str | None = None
 
     def __init__(
-        self, process: asyncio.subprocess.Process, command: tuple[str, ...], redact: Callable[[str], str]
+        self, supervisor: asyncio.subprocess.Process, pid: int, command: tuple[str, ...], redact: Callable[[str], str]
     ) -> None:
         self.command = command
-        self.pid = process.pid
+        self.pid = pid
         self.asked_to_stop = False
-        self._process = process
-        self._redact = redact
-        self._tail: deque[bytes] = deque(maxlen=TAIL_LINES)
-        self._reader = asyncio.create_task(self._read())
+        self._supervisor = supervisor
+        self._output = Output(redact)
         self.exited = asyncio.create_task(self._wait())
-        """Ends with the exit code (negative: the signal) as soon as the process has ended."""
 
     @property
     def running(self) -> bool:
         """False once the process has ended."""
-        return self._process.returncode is None
+        return not self.exited.done()
 
     def tail(self) -> str:
         """The last lines of its output (both streams), with secrets redacted."""
-        text = b"".join(self._tail)[-TAIL_BYTES:].decode(errors="replace")
-        return self._redact("".join(char if char.isprintable() or char in "\n\t" else "�" for char in text))
+        return self._output.tail()
+
+    def reach(self, address: str) -> str:
+        """It runs on this machine."""
+        return address
 
     async def stop(self, patience: float) -> int:
-        """SIGTERM to the group, SIGKILL after `patience` seconds; returns the exit code. Nothing of it is left."""
+        """SIGTERM to its group, SIGKILL to all its descendants after `patience` seconds; returns the exit code."""
         self.asked_to_stop = True
-        self._signal(signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(self.exited), patience)
-        self._signal(signal.SIGKILL)  # also for children that outlive their parent
-        code = await self.exited
-        self._reader.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reader
-        return code
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        leash = self._supervisor.stdin
+        assert leash is not None
+        try:
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                leash.write(b"t")
+                await asyncio.wait_for(asyncio.shield(self.exited), patience)
+        finally:
+            leash.close()
+        try:
+            return await asyncio.wait_for(asyncio.shield(self.exited), FIRM)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._supervisor.kill()
+            return await self.exited
 
     async def _wait(self) -> int:
-        code = await self._process.wait()
-        with contextlib.suppress(TimeoutError):  # its last words; a child may hold the pipe open for ever
-            await asyncio.wait_for(asyncio.shield(self._reader), 0.2)
-        return code
+        assert self._supervisor.stdout is not None
+        assert self._supervisor.stderr is not None
+        reader = asyncio.create_task(self._read(self._supervisor.stdout))
+        status = await self._supervisor.stderr.read()
+        await self._supervisor.wait()
+        with contextlib.suppress(TimeoutError):  # what could not be killed may hold the pipe open for ever
+            await asyncio.wait_for(reader, LAST_WORDS)
+        *said, last = status.decode(errors="replace").splitlines() or [""]
+        word, _, code = last.partition(" ")
+        if word == "ended":
+            return int(code)
+        if self.asked_to_stop or not (said or last):  # somebody killed the supervisor, and so the target
+            return -signal.SIGKILL
+        raise HarnessError("what watches over the target failed:\n" + "\n".join([*said, last]))
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        rest = b""
-        while piece := await self._process.stdout.read(65_536):
-            *lines, rest = (rest + piece).splitlines(keepends=True)[-TAIL_LINES - 1 :] or [b""]
-            self._tail.extend(line[-2000:] for line in lines)
-            if len(rest) > TAIL_BYTES or rest.endswith(b"\n"):
-                self._tail.append(rest[-2000:])
-                rest = b""
-        self._tail.append(rest)
+    async def _read(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(CHUNK):
+            self._output.feed(data)
 
 
 async def start_process(
@@ -96,25 +107,37 @@ async def start_process(
     program = resolve_program(command[0], cwd)
     try:
         process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-I", "-S", supervisor.__file__),
             program,
             *command[1:],
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+            stderr=asyncio.subprocess.PIPE,
             env={**os.environ, **env},
             cwd=cwd,
-            start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            start_new_session=True,  # Ctrl-C in the terminal is ours to handle
         )
-    except OSError as problem:
-        raise UsageError(f"{command[0]} can't be started: {problem.strerror}", hint=_start_hint(problem)) from problem
-    return TargetProcess(process, tuple(command), redact)
+        assert process.stderr is not None
+        word, _, number = (await process.stderr.readline()).decode(errors="replace").strip().partition(" ")
+        if word == "failed":
+            await process.communicate()
+            raise OSError(int(number), os.strerror(int(number)))
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise UsageError(f"{command[0]} can't be started: {reason}", hint=_start_hint(problem)) from problem
+    if word != "started":
+        rest, _ = await process.stderr.read(), await process.wait()
+        raise HarnessError(f"what watches over the target failed: {word} {number}\n{rest.decode(errors='replace')}")
+    return TargetProcess(process, int(number), tuple(command), redact)
 
 
 def resolve_program(program: str, cwd: Path | None) -> str:
-    """The path of the program, from `cwd` or PATH. Raises `UsageError` if it is missing or can't be run."""
+    """The path of the program, from `cwd` or PATH. Raises `UsageError` if it or `cwd` is missing, or can't be run."""
+    if cwd is not None and not cwd.is_dir():
+        raise UsageError(f"start.workdir: there is no folder {cwd}", hint="make it, or correct the path")
     path = Path(program)
-    if path.parent == Path():
+    if path.parent == Path() and not program.startswith("./"):
         found = shutil.which(program)
         if found is None:
             raise UsageError(f"the command {program!r} is not on PATH", hint="give a path, such as ./my-epp")
@@ -129,30 +152,15 @@ def resolve_program(program: str, cwd: Path | None) -> str:
     return str(path.absolute())  # not resolved: what a symbolic link is called matters to interpreters
 
 
-async def exited_early(process: TargetProcess) -> TargetUnreachableError:
-    """The error for a target that ended before it was ready."""
-    code = await process.exited
-    ended = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
-    tail = process.tail().strip()
-    return TargetUnreachableError(
-        f"the target {ended} before it was ready: {shlex.join(process.command)}\n"
-        + (f"its last output:\n{tail}" if tail else "it printed nothing"),
-        hint="run the command by hand; `epp-conformance profile check` explains start-up problems",
-    )
-
-
-def _start_hint(problem: OSError) -> str:
-    match problem.errno:
+def _start_hint(problem: OSError | ValueError) -> str:
+    match getattr(problem, "errno", None):
         case errno.ENOEXEC:
             return "it is neither a program for this machine (other architecture?) nor a script with a #! line"
         case errno.EACCES:
-            return "check the permissions of the file and of the folders above it"
+            return "check the permissions of the file, of its #! interpreter and of the folders above it"
         case errno.ENOENT:
             return "if the file exists: its #! interpreter, or the dynamic loader of another C library, is missing"
+        case errno.E2BIG:
+            return "its arguments and environment are longer than the system allows"
         case _:
             return "check that it runs by hand"
-
-
-def _die_with_parent() -> None:
-    """Linux: be killed when the suite's process dies, even by SIGKILL (PR_SET_PDEATHSIG)."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
