@@ -1,0 +1,285 @@
+"""Fixtures for a vendor's own tests: `epp` (the target), `pool` (its pods) and `proxy` (the data plane)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pydantic
+import pytest
+
+from conformance.conversation import Conversation, conversations
+from conformance.endpoints import parse_list
+from conformance.episode import Context, Episode
+from conformance.errors import ConformanceError, UsageError
+from conformance.flow import follow
+from conformance.judges import judge
+from conformance.pytest_plugin.suite import Suite
+from conformance.run.lane import Lane
+from conformance.scenario.references import NOBODY
+from conformance.scenario.schema import Exchange, Load, Pod, PodState, Pool, PoolStep
+from conformance.steering import Steering
+from conformance.targets.profile import Profile
+from conformance.verdict import Finding, Verdict
+from fake_proxy.client import HttpRequest
+from fake_proxy.exchange import Outcome
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A lane for the fixtures: its target is started when it is first needed, and again after a scenario had one."""
+
+    def __init__(self, suite: Suite) -> None:
+        self._suite = suite
+        self._lane: Lane | None = None
+        self._episodes = 0
+
+    @property
+    def lane(self) -> Lane:
+        """The lane, its target running and past the gate. Fails the test if that can't be had."""
+        if self._lane is None:
+            settings, engine = self._suite.settings, self._suite.engine
+            lane = Lane(
+                settings.profile,
+                settings.versions[-1],
+                dict(settings.values),
+                seed=settings.seed,
+                lag=engine.lag,
+                status=lambda _: None,
+                redact=settings.redact,
+            )
+            self.call(_entered(lane))
+            self._lane = lane
+        return self._lane
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the engine. Errors of the suite fail the test with their message, without a traceback."""
+        try:
+            return self._suite.engine.call(work)
+        except ConformanceError as problem:
+            pytest.fail(str(problem), pytrace=False)
+
+    def close(self) -> None:
+        """Stop the target."""
+        if self._lane is not None:
+            self._suite.engine.call(self._lane.close())
+            self._lane = None
+
+    def judged(self, episode: Episode) -> tuple[Finding, ...]:
+        """Every finding on an episode of this lane."""
+        profile = self.lane.profile
+        context = Context(
+            version=self.lane.version,
+            scenario="fixture",
+            destination_namespace=profile.metadata.destination,
+            subset_namespace=profile.metadata.subset,
+            deadline=profile.timeouts.answer,
+            claims=profile.claims,
+        )
+        return judge(episode, context, self._suite.catalogue)
+
+
+async def _entered(lane: Lane) -> None:
+    await lane.__aenter__()
+
+
+class Epp:
+    """The endpoint picker under test."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    @property
+    def address(self) -> str:
+        """host:port of its ext_proc service."""
+        return self._stage.lane.target.address
+
+    @property
+    def version(self) -> str:
+        """The protocol version that it was started for."""
+        return self._stage.lane.version
+
+    @property
+    def profile(self) -> Profile:
+        """What its profile says."""
+        return self._stage.lane.profile
+
+    @property
+    def output(self) -> str:
+        """The last lines of its output, if the suite started it."""
+        return self._stage.lane.target.output
+
+    def restart(self) -> None:
+        """Stop it and start it again; it is ready when this returns. Fails if the suite did not start it."""
+        if not self.profile.started_by_us:
+            pytest.fail("the suite did not start this target, so it can't restart it", pytrace=False)
+        self._stage.call(self._stage.lane.restart_target())
+
+
+class PoolView:
+    """The pods that the target may pick. Every change has settled when its method returns.
+
+    The words are those of scenario files: `ready`, `selected`, `terminating`, `queue`, `running`, `kv`, `loras`, …
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    @property
+    def endpoints(self) -> Mapping[str, tuple[str, ...]]:
+        """`ip:port` of each pod, one per port that it serves; `nobody` is in no pool."""
+        pool = self._stage.lane.pool
+        return {fact.name: fact.endpoints for fact in pool.facts} | {NOBODY: pool.endpoints[NOBODY]}
+
+    @property
+    def eligible(self) -> tuple[str, ...]:
+        """Every endpoint that may be picked now."""
+        return self._stage.lane.pool.eligible
+
+    def reset(self, pods: Sequence[Mapping[str, Any]] | None = None, *, ports: int = 1) -> None:
+        """Make exactly this pool; default: three idle pods `a`, `b` and `c` (or those that the target knows)."""
+        if pods is None and (fixed := self._stage.lane.profile.discovery.fixed) is not None:
+            pods = [{"name": chr(ord("a") + number)} for number in range(len(fixed.endpoints))]
+        pool = Pool(ports=ports) if pods is None else _made(Pool, {"pods": list(pods), "ports": ports})
+        self._stage.call(self._stage.lane.pool.reset(pool))
+
+    def add(self, name: str, **state: Any) -> None:
+        """Add a pod: a model server on an address of its own."""
+        self._change(PoolStep(add=(_made(Pod, {"name": name, **state}),)))
+
+    def remove(self, *names: str) -> None:
+        """Remove pods."""
+        self._change(PoolStep(remove=names))
+
+    def set(self, name: str, **state: Any) -> None:
+        """Change a pod's standing (`ready=False`) or load (`queue=8`)."""
+        load = {key: value for key, value in state.items() if key in Load.model_fields}
+        if len(load) == len(state):
+            self._known(name)
+            self._stage.call(self._stage.lane.pool.load({name: _made(Load, load)}))
+        else:
+            self._change(PoolStep(set={name: _made(PodState, state)}))
+
+    def _change(self, step: PoolStep) -> None:
+        if self._stage.lane.profile.discovery.fixed is not None:
+            pytest.fail("the endpoints of this target are fixed: only the load of its pods can be set", pytrace=False)
+        self._stage.call(self._stage.lane.pool.change(step))
+
+    def _known(self, name: str) -> None:
+        if name not in self.endpoints:
+            pytest.fail(f"the pool has no pod {name!r}; it has {', '.join(self.endpoints)}", pytrace=False)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sent:
+    """One exchange, over: what the client got, what was said on the stream, and what the judges say about it."""
+
+    outcome: Outcome
+    conversation: Conversation
+    episode: Episode
+    findings: tuple[Finding, ...]
+    destination_namespace: str = "envoy.lb"
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status that the client got; None if nothing."""
+        return self.outcome.status
+
+    @property
+    def picked(self) -> tuple[str, ...]:
+        """The endpoints that the target gave, in order; () if it gave none."""
+        steering = Steering(
+            conversation=self.conversation, flow=follow(self.conversation), namespace=self.destination_namespace
+        )
+        return parse_list(steering.given).endpoints if steering.given else ()
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """The findings that fail."""
+        return tuple(finding for finding in self.findings if finding.verdict is Verdict.FAIL)
+
+
+class Proxy:
+    """The data plane in front of the target."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def send(self, request: HttpRequest | None = None, **exchange: Any) -> Sent:
+        """Send one request through the target to a model server, and wait for the end.
+
+        `exchange` has the words of an `exchange` in scenario files (`subset`, `headers`, `body`, `sheddable`, `reply`,
+        `mode`, `ending`, …; pods as `{a}`). With `request` the HTTP request is exactly that one, and `exchange` says
+        the rest. The stream is drained unless `ending` says otherwise, so that all the target says is seen.
+        """
+        wanted = _made(Exchange, {"ending": "drain", **exchange})
+        return self._stage.call(self._send(request, wanted))
+
+    async def _send(self, request: HttpRequest | None, exchange: Exchange) -> Sent:
+        lane = self._stage.lane
+        prepared = lane.prepared(exchange, 0, lane.profile.body_modes[0])
+        if request is not None:
+            prepared = dataclasses.replace(prepared, request=request)
+        with lane.capture() as capture:
+            name = capture.exchange()
+            outcome = await lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
+            episode = capture.episode()
+        conversation = next(one for one in conversations(episode) if one.exchange == name)
+        return Sent(
+            outcome=outcome,
+            conversation=conversation,
+            episode=episode,
+            findings=self._stage.judged(episode),
+            destination_namespace=lane.profile.metadata.destination,
+        )
+
+
+def _made(model: type[T], data: Mapping[str, Any]) -> T:
+    """`data` as a `model` of the scenario schema. Fails the test with what is wrong."""
+    from conformance.strict_yaml import dump, load
+
+    assert issubclass(model, pydantic.BaseModel)
+    try:
+        return load(dump(_plain(data)), model, name=model.__name__.lower())
+    except UsageError as problem:
+        pytest.fail(str(problem), pytrace=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# -- the fixtures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def epp_stage(request: pytest.FixtureRequest) -> Stage:
+    """The lane behind the fixtures; tests use `epp`, `pool` and `proxy`."""
+    from conformance.pytest_plugin.plugin import SUITE
+
+    suite = request.config.stash[SUITE]
+    return suite.stage(lambda: Stage(suite))
+
+
+@pytest.fixture
+def epp(epp_stage: Stage) -> Epp:
+    """The endpoint picker under test, running: `address`, `version`, `profile`, `output`, `restart()`."""
+    return Epp(epp_stage)
+
+
+@pytest.fixture
+def pool(epp_stage: Stage) -> PoolView:
+    """Its pods: three idle ones at the start of each test. `add`, `remove`, `set`, `reset`, `endpoints`."""
+    view = PoolView(epp_stage)
+    view.reset()
+    return view
+
+
+@pytest.fixture
+def proxy(epp_stage: Stage, pool: PoolView) -> Proxy:  # noqa: ARG001 - the pool is clean before the first request
+    """The data plane: `proxy.send(...)` gives what came of one request."""
+    return Proxy(epp_stage)

@@ -1,0 +1,259 @@
+"""The suite's items: one per scenario in the plan's order, then one per universal requirement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+
+from conformance.errors import IncompleteError
+from conformance.outcome import ROLE, RequirementResult, ScenarioResult
+from conformance.report.failures import Concern, Occurrence, concern
+from conformance.report.model import FindingRow, RequirementRow, ScenarioRow
+from conformance.requirements.catalogue import Requirement
+from conformance.run.session import SHARE
+from conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from conformance.episode import Episode
+    from conformance.pytest_plugin.suite import Suite
+    from conformance.run.plan import Plan, Work
+
+NAME = "epp-conformance"
+_SKIPPED = (Verdict.NOT_APPLICABLE, Verdict.SKIPPED, Verdict.ATTESTED, Verdict.UNTESTED)
+_FAILED = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+
+class NotMetError(Exception):
+    """A scenario or an invariant that did not pass; its text is the whole failure."""
+
+
+class ConformanceCollector(pytest.Collector):
+    """Holds the items; it stands for no file."""
+
+    suite: Suite
+    with_invariants: bool
+
+    @classmethod
+    def of(cls, session: pytest.Session, suite: Suite, *, with_invariants: bool) -> Self:
+        """The collector of a session. Workers leave the invariants to the controller, which has all results."""
+        node: Self = cls.from_parent(session, name=NAME, nodeid=NAME)
+        node.suite, node.with_invariants = suite, with_invariants
+        return node
+
+    def collect(self) -> list[pytest.Item]:
+        """Every item. Raises `UsageError` if the selection or a scenario file is wrong."""
+        items: list[ScenarioItem | InvariantItem] = []
+        versions = self.suite.settings.versions
+        for version in versions:
+            prefix = f"{version}::" if len(versions) > 1 else ""
+            for work in _in_order(self.suite.session(version).plan):
+                scenario: ScenarioItem = ScenarioItem.from_parent(self, name=prefix + work.id)
+                scenario.about(self.suite, version, work)
+                items.append(scenario)
+            for requirement in universal(self.suite, version) if self.with_invariants else ():
+                invariant: InvariantItem = InvariantItem.from_parent(self, name=f"{prefix}invariant::{requirement.id}")
+                invariant.about(self.suite, version, requirement)
+                items.append(invariant)
+        for position, item in enumerate(items):
+            item.position = position
+        return list(items)
+
+
+class ScenarioItem(pytest.Item):
+    """A view on one result; running it runs the batch of the scenario, if nobody has yet."""
+
+    suite: Suite
+    version: str
+    work_id: str
+    position: int = 0
+    _source: tuple[Path, int]
+
+    def about(self, suite: Suite, version: str, work: Work) -> None:
+        """Say which result it is."""
+        self.suite, self.version, self.work_id = suite, version, work.id
+        self._source = Path(work.instance.file), work.instance.line
+        self.add_marker("epp_conformance")
+        self.extra_keyword_matches.update([*work.instance.scenario.requirements, work.instance.section, work.mode])
+
+    def runtest(self) -> None:
+        """Pass, skip, or raise `NotMetError`."""
+        already = self.suite.stopped
+        try:
+            result = self.suite.ensure(self.version, self.work_id)
+        except IncompleteError as problem:
+            if already is not None:
+                pytest.skip(f"the target was given up: {problem.message.splitlines()[0]}")
+            raise NotMetError(str(problem)) from None
+        self.user_properties.append(("verdict", result.verdict.value))
+        self.user_properties += [("requirement", name) for name in result.requirements]
+        decide(
+            result.verdict,
+            result.reason or _actual(result),
+            provisional=result.provisional,
+            text=lambda: self._text(result),
+        )
+        if result.verdict is Verdict.WARN:
+            self.add_report_section("call", NAME, self._text(result))
+
+    def _text(self, result: ScenarioResult) -> str:
+        return scenario_text(self.suite, self.version, result)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
+        """The failure block; for anything else the traceback, since it is the suite's own."""
+        if isinstance(excinfo.value, NotMetError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, *args, **kwargs)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the scenario is written."""
+        return self._source[0], self._source[1] - 1, self.name
+
+
+class InvariantItem(pytest.Item):
+    """A requirement that is judged on every exchange, over everything that was run."""
+
+    suite: Suite
+    version: str
+    requirement: Requirement
+    position: int = 0
+
+    def about(self, suite: Suite, version: str, requirement: Requirement) -> None:
+        """Say which requirement it is."""
+        self.suite, self.version, self.requirement = suite, version, requirement
+        self.add_marker("epp_conformance")
+        self.extra_keyword_matches.update([requirement.id, requirement.area])
+
+    def runtest(self) -> None:
+        """Pass, skip, or raise `NotMetError`."""
+        if self.suite.stopped is not None:
+            pytest.skip("the target was given up")
+        for version, work_id in self.suite.selected or self._everything():
+            if version == self.version:
+                self.suite.ensure(version, work_id)
+        row = self.suite.requirement(self.version, self.requirement.id)
+        self.user_properties += [("verdict", row.verdict.value), ("requirement", self.requirement.id)]
+        decide(row.verdict, _why_skipped(row), text=lambda: invariant_text(self.suite, self.version, row))
+
+    def _everything(self) -> Iterator[tuple[str, str]]:
+        return ((self.version, work.id) for work in _in_order(self.suite.session(self.version).plan))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
+        """The failure block; for anything else the traceback, since it is the suite's own."""
+        if isinstance(excinfo.value, NotMetError | IncompleteError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, *args, **kwargs)
+
+    def reportinfo(self) -> tuple[str, int | None, str]:
+        """It is written in no file."""
+        return NAME, None, self.name
+
+
+def decide(verdict: Verdict, reason: str, *, text: Any, provisional: bool = False) -> None:
+    """What pytest makes of a verdict: `text` gives the failure when it is needed."""
+    if verdict in _SKIPPED:
+        pytest.skip(reason or verdict.value)
+    if verdict in _FAILED:
+        if provisional:
+            pytest.xfail(f"provisional, does not count: {reason}")
+        raise NotMetError(text())
+
+
+def universal(suite: Suite, version: str) -> tuple[Requirement, ...]:
+    """The requirements of the role that are judged on every exchange in a version."""
+    return tuple(one for one in suite.catalogue.for_version(version, ROLE) if one.universal)
+
+
+def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:
+    """The invariants as finished tests, for a controller of pytest-xdist: only it has the results of all workers."""
+    several = len(suite.settings.versions) > 1
+    for version in suite.settings.versions:
+        if not suite.results[version]:
+            continue
+        for requirement in universal(suite, version):
+            row = suite.requirement(version, requirement.id)
+            outcome: Any = "failed" if row.verdict in _FAILED else "skipped" if row.verdict in _SKIPPED else "passed"
+            nodeid = f"{NAME}::{f'{version}::' if several else ''}invariant::{requirement.id}"
+            longrepr: Any = None
+            if outcome == "failed":
+                longrepr = invariant_text(suite, version, row)
+            elif outcome == "skipped":
+                longrepr = (NAME, 0, f"Skipped: {_why_skipped(row)}")
+            yield pytest.TestReport(
+                nodeid=nodeid,
+                location=(NAME, None, nodeid.removeprefix(f"{NAME}::")),
+                keywords={requirement.id: 1, "epp_conformance": 1},
+                outcome=outcome,
+                longrepr=longrepr,
+                when="call",
+                user_properties=[("verdict", row.verdict.value), ("requirement", requirement.id)],
+            )
+
+
+# -- failures in words -------------------------------------------------------------------------------------------------
+
+
+def scenario_text(suite: Suite, version: str, result: ScenarioResult) -> str:
+    """The failure block of a scenario."""
+    decisive = result.decisive
+    requirement = suite.catalogue.get(decisive.requirement if decisive else result.requirements[0])
+    row = ScenarioRow.of(version, result)
+    if decisive is None:
+        finding = FindingRow(requirement=requirement.id, verdict=result.verdict, actual=result.reason)
+    else:
+        finding = FindingRow.of(decisive)
+    asked = RequirementRow.of(version, RequirementResult(requirement=requirement, verdict=result.verdict))
+    return _block(asked, Occurrence(result=row, finding=finding), suite.episode(version, result.id))
+
+
+def invariant_text(suite: Suite, version: str, row: RequirementResult) -> str:
+    """The failure block of an invariant: its clearest occurrence, and where else it was seen."""
+    results = suite.results[version]
+    rows = [ScenarioRow.of(version, results[name]) for name in row.blamed if name in results]
+    found: Concern = concern(RequirementRow.of(version, row), rows)
+    if not found.occurrences:
+        return f"{row.requirement.id} {row.verdict}: {row.requirement.statement}"
+    first, *others = found.occurrences
+    text = _block(found.requirement, first, suite.episode(version, first.result.id))
+    if others:
+        text += "\nseen in       " + ", ".join(one.result.id for one in others[:5])
+        text += f" and {len(others) - 5} more" if len(others) > 5 else ""
+    return text
+
+
+def _block(requirement: RequirementRow, occurrence: Occurrence, episode: Episode | None) -> str:
+    from conformance.report.text import failure_text
+
+    return failure_text(requirement, occurrence, episode).plain
+
+
+def _actual(result: ScenarioResult) -> str:
+    return result.decisive.actual if result.decisive else ""
+
+
+def _why_skipped(row: RequirementResult) -> str:
+    if row.verdict is Verdict.UNTESTED:
+        return row.note or "no exchange had to do with it"
+    return row.note or {Verdict.NOT_APPLICABLE: "its condition did not arise"}.get(row.verdict, row.verdict.value)
+
+
+def _in_order(plan: Plan) -> Iterable[Work]:
+    """Work in the order in which it is run best: batch by batch, then what is skipped."""
+    for batch in plan.batches:
+        yield from batch.work
+    for skip in plan.skips:
+        yield skip.work
+
+
+def batches_by_item(suite: Suite) -> dict[str, str]:
+    """For the id of each scenario's item, the batch that it is run in."""
+    several = len(suite.settings.versions) > 1
+    found: dict[str, str] = {}
+    for version in suite.settings.versions:
+        prefix = f"{NAME}::{f'{version}::' if several else ''}"
+        for number, batch in enumerate(suite.session(version).plan.batches):
+            for at, work in enumerate(batch.work):
+                found[prefix + work.id] = f"{version} batch {number}.{at // SHARE}"
+    return found

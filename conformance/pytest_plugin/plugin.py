@@ -1,0 +1,184 @@
+"""The plugin once a target is named: its hooks, and the one report, also of several workers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conformance.errors import ConformanceError
+from conformance.pytest_plugin import fixtures
+from conformance.pytest_plugin.items import (
+    ConformanceCollector,
+    InvariantItem,
+    ScenarioItem,
+    batches_by_item,
+    invariant_reports,
+)
+from conformance.pytest_plugin.settings import run_settings
+from conformance.pytest_plugin.suite import Suite
+from conformance.report.folder import EvidenceKeeper, make_folder, write_all
+from conformance.targets.resolve import only_one_at_a_time
+
+if TYPE_CHECKING:
+    from conformance.report.model import Report
+
+PLUGIN = "epp-conformance-active"
+SUITE = pytest.StashKey[Suite]()
+
+
+def install(config: pytest.Config) -> None:
+    """Read the options and register what does the work. Raises `pytest.UsageError`."""
+    try:
+        worker = getattr(config, "workerinput", None)
+        settings = run_settings(config, seed=worker["epp_seed"] if worker else None)
+        if (folder := config.getoption("epp_report")) and worker is None:
+            make_folder(Path(folder))
+    except ConformanceError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    suite = Suite(settings)
+    config.stash[SUITE] = suite
+    config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
+    config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)
+    config.pluginmanager.register(fixtures, f"{PLUGIN}-fixtures")
+
+
+def _worker(config: pytest.Config, suite: Suite) -> Hooks:
+    from conformance.pytest_plugin.workers import Worker
+
+    return Worker(config, suite)
+
+
+class Hooks:
+    """What a single process and a worker have in common: collecting, and the end."""
+
+    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+        self.config = config
+        self.suite = suite
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        """Add the suite's items behind the vendor's own tests."""
+        if self.config.getoption("epp_fixtures_only"):
+            return
+        collector = ConformanceCollector.of(session, self.suite, with_invariants=not self.is_worker)
+        try:
+            items.extend(collector.collect())
+        except ConformanceError as problem:
+            raise pytest.UsageError(str(problem)) from None
+
+    @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+    def keep_the_order(self, items: list[pytest.Item]) -> None:
+        """The plan's order, whatever other plugins did: scenarios that share a pool follow each other."""
+        ours = [item for item in items if isinstance(item, ScenarioItem | InvariantItem)]
+        ours.sort(key=lambda item: item.position)
+        items[:] = [*(item for item in items if not isinstance(item, ScenarioItem | InvariantItem)), *ours]
+        self.suite.selected = tuple((item.version, item.work_id) for item in ours if isinstance(item, ScenarioItem))
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether this is a worker of pytest-xdist."""
+        return hasattr(self.config, "workerinput")
+
+    def pytest_unconfigure(self) -> None:
+        """Stop everything, whatever happened."""
+        self.suite.close()
+
+
+class Plugin(Hooks):
+    """Without pytest-xdist, and as its controller: writes the report."""
+
+    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+        super().__init__(config, suite)
+        self._parts: Path | None = None
+        self._keeper: EvidenceKeeper | None = None
+        self._report: Report | None = None
+        self._note = self._one_worker() if self._distributed else ""
+        if folder := config.getoption("epp_report"):
+            from conformance.report.folder import EVIDENCE
+
+            self._keeper = EvidenceKeeper(Path(folder) / EVIDENCE, suite.redactor)
+            self._keeper.__enter__()
+            suite.listen(self._keeper)
+
+    @property
+    def _distributed(self) -> bool:
+        return bool(getattr(self.config.option, "tx", None)) and self.config.option.dist != "no"
+
+    def _one_worker(self) -> str:
+        """Two processes must not change one pool: if the target can't be had twice, there is one worker."""
+        reason = only_one_at_a_time(self.suite.settings.profile)
+        if reason is None or len(self.config.option.tx) < 2:
+            return ""
+        self.config.option.tx = self.config.option.tx[:1]
+        self.config.option.numprocesses = 1
+        return f"epp-conformance: one worker only: {reason}"
+
+    def pytest_report_header(self) -> list[str]:
+        """What is tested."""
+        settings = self.suite.settings
+        name = settings.profile.name or self.config.getoption("epp") or "reference"
+        line = f"epp-conformance: target {name}, protocol {', '.join(settings.versions)}, seed {settings.seed}"
+        return [line, *([self._note] if self._note else [])]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object:
+        """Scenarios that share a pool go to one worker; all else as with `--dist load`."""
+        if config.getvalue("dist") != "load":
+            return None
+        from conformance.pytest_plugin.workers import ByBatch
+
+        return ByBatch(config, log, batches_by_item(self.suite))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker what all must have in common."""
+        if self._parts is None:
+            self._parts = Path(tempfile.mkdtemp(prefix="epp-conformance-"))
+        node.workerinput["epp_seed"] = self.suite.settings.seed
+        node.workerinput["epp_parts"] = str(self._parts)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """After the loop: as a controller, take what the workers found, and judge the invariants over all of it."""
+        outcome = yield
+        if self._parts is not None:
+            from conformance.pytest_plugin.workers import events
+
+            for event in events(self._parts):
+                self.suite.take(event)
+            for report in invariant_reports(self.suite):
+                session.testscollected += 1
+                session.config.hook.pytest_runtest_logreport(report=report)
+        return outcome
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the report."""
+        if self._keeper is not None:
+            self._keeper.__exit__(None, None, None)
+        if not self.suite.has_results:
+            return
+        self._report = self.suite.report(self._keeper.writer if self._keeper else None)
+        if folder := self.config.getoption("epp_report"):
+            write_all(self._report, Path(folder))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The suite's own summary."""
+        if self._report is None:
+            return
+        from conformance.report.text import summary_text
+
+        folder = self.config.getoption("epp_report")
+        terminalreporter.section("Endpoint Picker Protocol")
+        for line in summary_text(self._report, [Path(folder) / "report.html"] if folder else []).plain.splitlines():
+            terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        """Stop everything, and remove what the workers left."""
+        super().pytest_unconfigure()
+        if self._parts is not None:
+            shutil.rmtree(self._parts, ignore_errors=True)

@@ -1,0 +1,188 @@
+"""The suite as the plugin holds it: one session per protocol version, one target at a time, the results so far."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from conformance.episode import Episode
+from conformance.errors import IncompleteError
+from conformance.outcome import (
+    Anomaly,
+    RequirementResult,
+    RunOutcome,
+    ScenarioResult,
+    requirement_results,
+    version_outcome,
+)
+from conformance.report.build import build
+from conformance.report.redaction import Redactor
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.engine import Engine
+from conformance.run.events import AnomalySeen, Handler, RunEvent, ScenarioFinished
+from conformance.run.session import RunSettings, Session
+from conformance.verdict import Verdict
+
+if TYPE_CHECKING:
+    from conformance.pytest_plugin.fixtures import Stage
+    from conformance.report.evidence import EvidenceWriter
+    from conformance.report.model import Report
+
+_LOUD = (Verdict.FAIL, Verdict.ERROR)
+
+
+class Suite:
+    """Starts nothing until a result, or a fixture, is asked for. Its methods are called from pytest's thread."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.redactor = Redactor.of(settings.profile)
+        self.settings = dataclasses.replace(settings, redact=self.redactor.text)
+        self.catalogue = Catalogue.load()
+        self.selected: tuple[tuple[str, str], ...] = ()
+        """Version and id of the scenario items that pytest is going to run."""
+        self.results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in settings.versions}
+        self.stopped: IncompleteError | None = None
+        self._episodes: dict[tuple[str, str], Episode] = {}
+        self._anomalies: list[Anomaly] = []
+        self._handlers: list[Handler] = []
+        self._engine: Engine | None = None
+        self._sessions: dict[str, Session] = {}
+        self._in_use: Session | Stage | None = None
+        self._stage: Stage | None = None
+        self._began, self._started_at = time.monotonic(), _now()
+
+    # -- plan and results ----------------------------------------------------------------------------------------------
+
+    def session(self, version: str) -> Session:
+        """The session of a version: its plan at once, its target when a result is asked for. Raises `UsageError`."""
+        if version not in self._sessions:
+            settings = dataclasses.replace(self.settings, versions=(version,))
+            self._sessions[version] = Session(settings, self.engine, self._told)
+        return self._sessions[version]
+
+    def ensure(self, version: str, work_id: str) -> ScenarioResult:
+        """The result of a scenario, which is run if it was not yet. Raises `IncompleteError` if that can't be."""
+        if work_id in self.results[version]:
+            return self.results[version][work_id]
+        if self.stopped is not None:
+            raise self.stopped
+        session = self.session(version)
+        self._use(session)
+        try:
+            return session.ensure(work_id)
+        except IncompleteError as problem:
+            self.stopped = problem
+            raise
+
+    def requirement(self, version: str, requirement: str) -> RequirementResult:
+        """What all results so far say about a requirement."""
+        rows = requirement_results(self.catalogue, version, list(self.results[version].values()))
+        return next(row for row in rows if row.requirement.id == requirement)
+
+    def episode(self, version: str, work_id: str) -> Episode | None:
+        """The episode of a result that needs explaining."""
+        return self._episodes.get((version, work_id))
+
+    @property
+    def has_results(self) -> bool:
+        """Whether anything was run."""
+        return any(self.results.values())
+
+    def report(self, evidence: EvidenceWriter | None) -> Report:
+        """The report of what was run."""
+        outcome = RunOutcome(
+            versions=tuple(
+                version_outcome(
+                    self.catalogue,
+                    version,
+                    tuple(results.values()),
+                    claimed=version in self.settings.profile.protocol_versions,
+                    complete=self._is_complete(version, results),
+                )
+                for version, results in self.results.items()
+                if results
+            ),
+            seed=self.settings.seed,
+            started_at=self._started_at,
+            finished_at=_now(),
+            duration=time.monotonic() - self._began,
+            anomalies=tuple(self._anomalies),
+        )
+        return build(
+            outcome,
+            catalogue=self.catalogue,
+            profile=self.settings.profile,
+            evidence=evidence,
+            redactor=self.redactor,
+            stopped=self.stopped.message if self.stopped else "",
+        )
+
+    def _is_complete(self, version: str, results: Mapping[str, ScenarioResult]) -> bool:
+        plan = self.session(version).plan
+        planned = [work.id for batch in plan.batches for work in batch.work] + [skip.work.id for skip in plan.skips]
+        return plan.complete and all(name in results for name in planned)
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def listen(self, handler: Handler) -> None:
+        """Hand all further events to `handler`, on the engine's thread."""
+        self._handlers.append(handler)
+
+    def take(self, event: RunEvent) -> None:
+        """An event of a worker, or of our own session."""
+        match event:
+            case ScenarioFinished(version=version, result=result, episode=episode):
+                self.results[version][result.id] = result
+                loud = result.verdict in _LOUD or any(finding.verdict in _LOUD for finding in result.findings)
+                if loud and episode is not None:
+                    self._episodes[version, result.id] = episode
+            case AnomalySeen(anomaly=anomaly):
+                self._anomalies.append(anomaly)
+        for handler in self._handlers:
+            handler(event)
+
+    def _told(self, event: RunEvent) -> None:
+        if isinstance(event, ScenarioFinished) and event.episode is not None:
+            event = dataclasses.replace(event, episode=self.redactor.episode(event.episode))
+        self.take(event)
+
+    # -- one target at a time ------------------------------------------------------------------------------------------
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started when it is first needed."""
+        if self._engine is None:
+            self._engine = Engine()
+            self._engine.__enter__()
+        return self._engine
+
+    def stage(self, make: Callable[[], Stage]) -> Stage:
+        """The stage of the fixtures, with its target running."""
+        if self._stage is None:
+            self._stage = make()
+        self._use(self._stage)
+        return self._stage
+
+    def _use(self, user: Session | Stage) -> None:
+        """Stop the target of whoever had one before: both would change the same pool."""
+        if self._in_use is not user:
+            if self._in_use is not None:
+                self._in_use.close()
+            self._in_use = user
+
+    def close(self) -> None:
+        """Stop every target and the engine. Idempotent."""
+        if self._in_use is not None:
+            self._in_use.close()
+            self._in_use = None
+        if self._engine is not None:
+            self._engine.__exit__()
+            self._engine = None
+            self._sessions.clear()
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,57 @@
+"""With pytest-xdist: how the work is shared out, and how a worker hands over what it found."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+from conformance.pytest_plugin.plugin import Hooks
+from conformance.pytest_plugin.suite import Suite
+from conformance.run.events import AnomalySeen, RunEvent, ScenarioFinished
+
+
+class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives all scenarios of a batch to one worker, since whoever runs one of them runs them all."""
+
+    def __init__(self, config: pytest.Config, log: Any, batches: Mapping[str, str]) -> None:
+        super().__init__(config, log)
+        self._batches = batches
+
+    def _split_scope(self, nodeid: str) -> str:
+        """What goes to one worker in one piece: the batch, or a single test of the vendor's."""
+        return self._batches.get(nodeid, nodeid)
+
+
+class Worker(Hooks):
+    """Writes its events to a file of its own, which the controller reads in the end."""
+
+    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+        super().__init__(config, suite)
+        worker: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
+        self._file: IO[bytes] = (Path(worker["epp_parts"]) / f"{worker['workerid']}.events").open("wb")
+        suite.listen(self._keep)
+
+    def _keep(self, event: RunEvent) -> None:
+        if isinstance(event, ScenarioFinished | AnomalySeen):
+            pickle.dump(event, self._file)
+
+    def pytest_sessionfinish(self) -> None:
+        """Everything is in the file before the controller looks at it."""
+        self.suite.close()
+        self._file.close()
+
+
+def events(parts: Path) -> Iterator[RunEvent]:
+    """What the workers found. The files are our own, in a folder that only we can write to."""
+    for path in sorted(parts.glob("*.events")):
+        with path.open("rb") as file:
+            while True:
+                try:
+                    yield pickle.load(file)
+                except (EOFError, pickle.UnpicklingError):  # the end, or a worker that was killed in the midst of it
+                    break
