@@ -79,7 +79,7 @@ def build(
             ScenarioRow.of(
                 version.version,
                 result,
-                evidence.reference(version.version, result.evidence) if evidence and result.evidence else None,
+                evidence.reference(version.version, result.id) if evidence and result.evidence else None,
             )
             for version in outcome.versions
             for result in version.results

@@ -1,8 +1,8 @@
 """`evidence.ndjson.gz`: one line per judged episode, in the order of judging, as `conformance.episode` writes it.
 
     with EvidenceWriter(path) as evidence:
-        evidence.add(episode, context)
-    evidence.reference("1.0.0", episode.id)     # what a result of the report refers to
+        evidence.add(result.id, episode, context)
+    evidence.reference("1.0.0", result.id)     # what that result of the report refers to
 
 All bytes of all messages are kept, as bodies are synthetic and compress well; what a runner limits per episode, it
 records as truncated, with size and digest. Same episodes, same bytes: the gzip header has no time and no name.
@@ -46,20 +46,24 @@ class EvidenceWriter:
         self._episodes = 0
         self._references: dict[tuple[str, str], EvidenceRef] = {}
 
-    def add(self, episode: Episode, context: Context) -> EvidenceRef:
-        """Append an episode with what it was judged by. One that is added again (a rerun) replaces its reference."""
+    def add(self, result: str, episode: Episode, context: Context) -> EvidenceRef:
+        """Append the episode of the result with the id `result`, with what it was judged by.
+
+        Results are told apart by version and id, as ids of episodes need not be unique in a run. A result's later
+        episode (a rerun) replaces the reference to its earlier one; both stay in the file.
+        """
         line = json.dumps(to_json(episode, context), separators=(",", ":")).encode()
         self._gzip.write(line + b"\n")
         self._whole.update(line + b"\n")
         self._bytes += len(line) + 1
         self._episodes += 1
         reference = EvidenceRef(episode=episode.id, sha256=hashlib.sha256(line).hexdigest())
-        self._references[context.version, episode.id] = reference
+        self._references[context.version, result] = reference
         return reference
 
-    def reference(self, version: str, episode: str) -> EvidenceRef | None:
-        """Where an episode of a version is; None if it was not added."""
-        return self._references.get((version, episode))
+    def reference(self, version: str, result: str) -> EvidenceRef | None:
+        """Where the episode of a version's result is; None if none was added."""
+        return self._references.get((version, result))
 
     def summary(self) -> EvidenceFile:
         """The file as a report names it."""

@@ -57,14 +57,14 @@ class EvidenceKeeper:
         self.writer = EvidenceWriter(path)
         self._path = path
         self._redactor = redactor
-        self._queue: queue.SimpleQueue[tuple[Episode, Context] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[str, Episode, Context] | None] = queue.SimpleQueue()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._write, name="epp-conformance-evidence", daemon=True)
 
     def __call__(self, event: RunEvent) -> None:
         """Keep the episode of a finished scenario. A handler: returns at once."""
         if isinstance(event, ScenarioFinished) and event.episode is not None and event.context is not None:
-            self._queue.put((event.episode, event.context))
+            self._queue.put((event.result.id, event.episode, event.context))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -85,6 +85,6 @@ class EvidenceKeeper:
         while (item := self._queue.get()) is not None:
             if self._problem is None:
                 try:
-                    self.writer.add(self._redactor.episode(item[0]), item[1])
+                    self.writer.add(item[0], self._redactor.episode(item[1]), item[2])
                 except Exception as problem:  # noqa: BLE001 - raised where the run ends
                     self._problem = problem

@@ -30,7 +30,11 @@ PROVES = "This proves that the report and its evidence agree. Who made them need
 MOST = 12
 """Details kept per step; the rest are counted."""
 
-NEED_EVIDENCE = (Verdict.PASS, Verdict.FAIL, Verdict.WARN, Verdict.NOT_APPLICABLE)
+NEED_EVIDENCE = (Verdict.PASS, Verdict.FAIL, Verdict.WARN)
+
+UNREACHED = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.ATTESTED)
+"""What a reason may make of a scenario, unless its findings are a failure; of one that was not begun, also
+`notApplicable`: the plan has no place for it with this target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +197,8 @@ def _own_verdict(row: ScenarioRow) -> Iterable[str]:
     result = row.result()
     where = f"{row.version} {row.id}"
     judged = scenario_verdict(result.findings, row.requirements)
-    unreached = row.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.ATTESTED)
+    not_begun = row.evidence is None and not result.findings and row.verdict is Verdict.NOT_APPLICABLE
+    unreached = row.verdict in UNREACHED or not_begun
     if row.verdict is not judged and not (unreached and row.reason and judged is not Verdict.FAIL):
         yield f"{where}: verdict {row.verdict}, its findings give {judged}"
     decisive = result.decisive
@@ -328,7 +333,7 @@ class _Evidence:
                     self._tally.differences.append(f"{row.version} {row.id}: {_change(getattr(row, name), value)}")
 
     def _context(self, row: ScenarioRow, episode: Episode, context: Context) -> None:
-        stated = (row.version, row.scenario, row.requirements, row.provisional, row.evidence and row.evidence.episode)
+        stated = (row.version, row.id, row.requirements, row.provisional, row.evidence and row.evidence.episode)
         if stated != (context.version, context.scenario, context.requirements, context.provisional, episode.id):
             self._tally.differences.append(f"{row.version} {row.id}: its evidence is about {context.scenario}")
         if context.claims != self._report.claims:

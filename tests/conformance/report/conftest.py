@@ -281,7 +281,7 @@ class Made:
             expectations=expectations or {},
         )
         episode = self.redactor.episode(self.episode(f"{name}@{self.version}", events))
-        self.evidence.add(episode, context)
+        self.evidence.add(name, episode, context)
         findings = self.judge(episode, context, self.catalogue)
         self.results.append(
             ScenarioResult(

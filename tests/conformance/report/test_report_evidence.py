@@ -87,7 +87,7 @@ def test_what_is_read_is_what_was_written(written):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evidence.ndjson.gz"
         with EvidenceWriter(path) as writer:
-            references = [writer.add(episode, context) for episode, context in written]
+            references = [writer.add(f"r{n}", *pair) for n, pair in enumerate(written)]
         lines = list(read_evidence(path))
         assert [line.read() for line in lines] == written
         assert [line.sha256 for line in lines] == [reference.sha256 for reference in references]
@@ -102,7 +102,7 @@ def test_same_episodes_give_same_bytes(run, tmp_path):
     first = run.evidence_path.read_bytes()
     with EvidenceWriter(tmp_path / "other-name.gz") as writer:
         for line in read_evidence(run.evidence_path):
-            writer.add(*line.read())
+            writer.add(str(line.number), *line.read())
     assert (tmp_path / "other-name.gz").read_bytes() == first
 
 
@@ -117,11 +117,13 @@ def test_episodes_are_found_by_digest(run):
 
 def test_references_are_by_version_and_a_rerun_replaces_its_own(tmp_path):
     with EvidenceWriter(tmp_path / "e.gz") as writer:
-        first = writer.add(Episode(id="a", entries=()), Context(version="0.4.0", scenario="s"))
-        writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s"))
-        rerun = writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s", deadline=1.0))
+        first = writer.add("a", Episode(id="e1", entries=()), Context(version="0.4.0", scenario="s"))
+        writer.add("a", Episode(id="e1", entries=()), Context(version="1.0.0", scenario="s"))
+        rerun = writer.add("a", Episode(id="e2", entries=()), Context(version="1.0.0", scenario="s"))
+        other = writer.add("b", Episode(id="e1", entries=()), Context(version="1.0.0", scenario="t"))
     assert writer.reference("0.4.0", "a") == first
     assert writer.reference("1.0.0", "a") == rerun
+    assert writer.reference("1.0.0", "b") == other
     assert writer.reference("next", "a") is None
     writer.close()
 
@@ -129,7 +131,7 @@ def test_references_are_by_version_and_a_rerun_replaces_its_own(tmp_path):
 def test_what_was_added_before_trouble_is_readable(tmp_path):
     def interrupted() -> None:
         with EvidenceWriter(tmp_path / "e.gz") as writer:
-            writer.add(Episode(id="a", entries=()), Context(version="1.0.0", scenario="s"))
+            writer.add("a", Episode(id="e", entries=()), Context(version="1.0.0", scenario="s"))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -169,7 +171,9 @@ def test_long_runs_stay_small_and_out_of_memory(made):
         Entry(seq, seq, Message(exchange="x", stream="s", author=Author.DATA_PLANE, raw=body)) for seq in range(1, 5)
     )
     for number in range(250):
-        made.evidence.add(Episode(id=f"e{number}", entries=messages), Context(version="1.0.0", scenario="s"))
+        made.evidence.add(
+            f"r{number}", Episode(id=f"e{number}", entries=messages), Context(version="1.0.0", scenario="s")
+        )
     made.evidence.close()
     assert made.evidence.summary().bytes > 60_000_000
     assert made.evidence_path.stat().st_size < 2_000_000

@@ -187,6 +187,17 @@ def test_a_verdict_without_evidence_is_found(check):
     assert "evidence" in failed(verification)
 
 
+def test_a_scenario_that_was_not_begun_needs_no_evidence_but_a_reason(made, catalogue, judge):
+    made.skipped("a.b", ("EPP-SUB-01",), "the target has no claim", Verdict.NOT_APPLICABLE)
+    made.report()
+    assert verify(made.path, made.evidence_path, catalogue=catalogue, judge=judge).step("roll-ups").answer == "pass"
+    document = json.loads(made.path.read_text())
+    document["results"][0]["reason"] = ""
+    made.path.write_text(json.dumps(document))
+    verification = verify(made.path, made.evidence_path, catalogue=catalogue, judge=judge)
+    assert verification.step("roll-ups").answer == "fail"
+
+
 def test_evidence_that_is_cut_short_or_missing_is_named(check, run, catalogue, judge):
     check()
     whole = run.evidence_path.read_bytes()
