@@ -63,6 +63,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
     provisional = [row for row in report.results if row.provisional and row.verdict is not Verdict.PASS]
     examples = _examples(report)
     conversations = _conversations([*failed, *unsettled], examples, evidence)
+    counted = Counter(row.verdict for row in report.results)
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
@@ -77,7 +78,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         examples=[(row, conversations.get(_key(row, row.exchange, row.seq), ())) for row in examples],
         own=[row for row in report.requirements if row.role == ROLE],
         foreign=[row for row in report.requirements if row.role != ROLE],
-        counts=Counter(row.verdict for row in report.results),
+        counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
         verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
         several=len(report.versions) > 1,
         anchor=functools.partial(_anchor, len(report.versions) > 1),
