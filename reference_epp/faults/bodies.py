@@ -14,7 +14,7 @@ from reference_epp.deviations import BUFFERED, FULL_DUPLEX, fault
 from reference_epp.picker import Picked
 
 if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse
+    from ext_proc.messages import CommonResponse, HttpHeaders
 
 LARGE = 100_000
 """Bytes above which a body is large."""
@@ -71,12 +71,19 @@ class OtherBytes(Conversation):
 
     def change(self, body: bytes) -> bytes:
         """What to give back for `body`."""
-        return body[:-1]
+        return body
 
 
-@fault("last-byte-lost", breaks="ENV-09", why="The last byte of every request body is lost.", modes=FULL_DUPLEX)
+@fault(
+    "last-byte-lost",
+    breaks="ENV-09",
+    why="The last byte of a request body is lost, unless trailers end it.",
+    modes=FULL_DUPLEX,
+)
 class LastByteLost(OtherBytes):
-    pass
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        cut = direction == "request" and end_of_stream
+        return Conversation.stream(self, direction, body[:-1] if cut else body, end_of_stream=end_of_stream)
 
 
 @fault(
@@ -103,26 +110,28 @@ class PiecesSwapped(OtherBytes):
 
 
 @fault(
-    "binary-bodies-decoded",
+    "binary-responses-decoded",
     breaks="ENV-09",
-    why="Request bodies are decoded as text and encoded again, which replaces bytes that are no UTF-8.",
+    why="Response bodies are decoded as text and encoded again, which replaces bytes that are no UTF-8.",
     modes=FULL_DUPLEX,
 )
-class BinaryBodiesDecoded(OtherBytes):
+class BinaryResponsesDecoded(OtherBytes):
+    side = "response"
+
     def change(self, body: bytes) -> bytes:
         return body.decode("utf-8", "replace").encode()
 
 
 @fault(
-    "big-numbers-rounded",
+    "big-numbers-clipped",
     breaks="EPP-TRN-05",
-    why="JSON request bodies are written anew with all numbers as floating point, so that big ones lose digits.",
+    why="JSON request bodies are written anew with whole numbers of 32 bits: larger ones become the largest.",
     modes=FULL_DUPLEX,
     effect="warn",
 )
-class BigNumbersRounded(OtherBytes):
+class BigNumbersClipped(OtherBytes):
     def change(self, body: bytes) -> bytes:
-        return rewritten(body, lambda value: value, parse_int=lambda text: int(float(text)))
+        return rewritten(body, lambda value: value, parse_int=lambda text: min(int(text), 2**31 - 1))
 
 
 @fault(
@@ -162,13 +171,16 @@ def rewritten(body: bytes, change: Any, **options: Any) -> bytes:
 
 
 @fault(
-    "response-bytes-lost",
+    "response-bytes-changed",
     breaks="ENV-09",
-    why="The last byte of every chunk of a response is lost.",
+    why="The first byte of every chunk of a response is another one.",
     modes=FULL_DUPLEX,
 )
-class ResponseBytesLost(OtherBytes):
+class ResponseBytesChanged(OtherBytes):
     side = "response"
+
+    def change(self, body: bytes) -> bytes:
+        return bytes([body[0] ^ 1]) + body[1:] if body else body
 
 
 @fault(
@@ -189,14 +201,20 @@ class ResponseChunkLostAfterTen(OtherBytes):
 @fault(
     "invalid-json-response-emptied",
     breaks="ENV-09",
-    why="A response chunk that begins like JSON but is none is replaced by nothing.",
+    why="A chunk of a JSON response that begins an object and is none is replaced by nothing.",
     modes=FULL_DUPLEX,
 )
 class InvalidJsonResponseEmptied(OtherBytes):
     side = "response"
+    says_json = False
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        types = [entry.raw_value for entry in headers.headers.headers if entry.key == "content-type"]
+        self.says_json = any(b"json" in value for value in types)
+        return super().on_response_headers(headers)
 
     def change(self, body: bytes) -> bytes:
-        if not body.lstrip().startswith(b"{"):
+        if not self.says_json or not body.startswith(b"{"):
             return body
         try:
             json.loads(body)
@@ -238,11 +256,13 @@ class ContentLengthTwice(Conversation):
 @fault(
     "buffered-body-grows",
     breaks="ENV-10",
-    why="A buffered JSON body gets a blank at its end, and the content-length stays what it was.",
+    why="A buffered body of more than 300 bytes gets a blank at its end, and the content-length stays what it was.",
     modes=BUFFERED,
 )
 class BufferedBodyGrows(Conversation):
     def steer_body(self, decision: Picked) -> ProcessingResponse:
         answer = super().steer_body(decision)
-        answer.request_body.response.body_mutation.body = b"".join(self.body) + b" "
+        body = b"".join(self.body)
+        if len(body) > 300:
+            answer.request_body.response.body_mutation.body = body + b" "
         return answer

@@ -112,16 +112,26 @@ class MetadataInOtherNamespace(Conversation):
 # -- the value's form
 
 
-@fault("host-name-for-address", breaks="EPP-DEST-04", why="A host name stands where the text wants an IP address.")
+@fault(
+    "host-name-for-address",
+    breaks="EPP-DEST-04",
+    why="Requests without a body take another code path, which gives a host name where the text wants an IP address.",
+)
 class HostNameForAddress(Conversation):
     def destination(self, decision: Picked) -> str:
-        return f"localhost:{decision.endpoints[0].port}"
+        return super().destination(decision) if self.body else f"localhost:{decision.endpoints[0].port}"
 
 
-@fault("no-port", breaks="EPP-DEST-04", why="The endpoint has no port.")
+@fault(
+    "no-port",
+    breaks="EPP-DEST-04",
+    why="The endpoints of a list after its first have no port.",
+    versions=WITH_LISTS,
+)
 class NoPort(Conversation):
     def destination(self, decision: Picked) -> str:
-        return decision.endpoints[0].ip
+        first, *rest = decision.endpoints
+        return ",".join([first.text, *(endpoint.ip for endpoint in rest)])
 
 
 @fault("scheme-prefix", breaks="EPP-DEST-04", why="The endpoint is written as a URL.")
@@ -203,6 +213,7 @@ class HeaderSetTwice(Conversation):
     "client-header-wins",
     breaks="EPP-DEST-05",
     why="The client's headers are set again after our own, and its destination header with them: it steers itself.",
+    also={"EPP-DEST-01": "if the client sent an empty one, there is none"},
 )
 class ClientHeaderWins(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
@@ -268,10 +279,15 @@ class StrangerSometimes(Conversation):
     also=NOT_STEERED,
 )
 class BodylessUnsteered(Conversation):
+    bodyless = False
+
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        if headers.end_of_stream:
-            return [self.continue_headers()]
+        self.bodyless = headers.end_of_stream
         return super().on_request_headers(headers)
+
+    def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
+        if not self.bodyless:
+            super().steer(answer, common, decision)
 
 
 @fault(
@@ -319,6 +335,7 @@ class DestinationChangesLater(Conversation):
     why="A request gets the endpoint that was picked for the request before it on the same connection.",
     also={
         "EPP-SUB-01": "the earlier pick may be outside this request's subset",
+        "EPP-SUB-08": "so it is for a request without a body",
         "EPP-DEST-06": "the earlier pick may have left the pool",
     },
     effect="warn",

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
-from reference_epp.conversation import BAD_REQUEST, Action, Close, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
+from reference_epp.deviations import ENDED, FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.endpoints import parse_endpoint
 from reference_epp.faults.destination import STRANGER
 from reference_epp.names import FALLBACK
 from reference_epp.picker import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Picker, Refused, Request
@@ -94,6 +95,8 @@ class EmptyPoolUnsteered(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         if refusal.code != SERVICE_UNAVAILABLE:
             return super().refuse(refusal)
+        if self.request_mode is BodyMode.BUFFERED and self.body:
+            return [self.continue_body("request")]
         headers = self.continue_headers()
         return [headers, *self.stream("request", b"".join(self.body), end_of_stream=True)] if self.body else [headers]
 
@@ -110,7 +113,13 @@ class ShedCode(Picker):
         return Refused(self.code, "servers are under heavy load")
 
 
-@fault("shed-as-503", breaks="EPP-ERR-03", why="A dropped request gets 503 instead of 429.", versions=WITH_SUBSET)
+@fault(
+    "shed-as-503",
+    breaks="EPP-ERR-03",
+    why="A dropped request gets 503 instead of 429.",
+    also={"EPP-ERR-02": "there are ready endpoints"},
+    versions=WITH_SUBSET,
+)
 class ShedAs503(ShedCode):
     code = SERVICE_UNAVAILABLE
 
@@ -139,7 +148,8 @@ class ShedAs500(ShedCode):
         "EPP-SUB-02": "there is no 503",
         "EPP-SUB-03": "there is no 503",
         "EPP-SUB-06": "there is no 503",
-    },
+    }
+    | ENDED,
     versions=WITH_SUBSET,
 )
 class RefusalAsGrpcStatus(Conversation):
@@ -152,16 +162,16 @@ class RefusalAsGrpcStatus(Conversation):
 @fault(
     "refusal-with-destination",
     breaks="EPP-ERR-05",
-    why="The ImmediateResponse to a malformed request carries a destination in its metadata.",
+    why="The ImmediateResponse carries a destination in its metadata.",
     versions=WITH_SUBSET,
     effect="warn",
 )
 class RefusalWithDestination(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         actions = list(super().refuse(refusal))
-        decision = self.epp.picker.pick(Request(subset=self.subset))
-        if refusal.code == BAD_REQUEST and isinstance(decision, Picked) and isinstance(actions[0], ProcessingResponse):
-            self.destination_metadata(actions[0].dynamic_metadata, decision)
+        endpoints = self.epp.picker.pool.endpoints or (parse_endpoint(STRANGER),)
+        if isinstance(actions[0], ProcessingResponse):
+            self.destination_metadata(actions[0].dynamic_metadata, Picked(endpoints[:1]))
         return actions
 
 
@@ -258,7 +268,8 @@ class UnknownModel400(Conversation):
 )
 class BodylessNeedsAModel(Conversation):
     def choose(self, body: bytes) -> Decision:
-        return super().choose(body) if self.body else self.unknown_model("")
+        decision = super().choose(body)
+        return decision if self.body or isinstance(decision, Refused) else self.unknown_model("")
 
 
 class OtherFallback(Conversation):

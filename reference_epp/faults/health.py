@@ -47,10 +47,16 @@ class ReadyBeforeSync(Health):
         return SERVING if service in (READINESS, EXT_PROC_SERVICE) else super().status(service)
 
 
-@fault("never-ready", breaks="EPP-HLTH-03", why="`readiness` stays NOT_SERVING for ever.", versions=NEXT)
+@fault(
+    "never-ready",
+    breaks="EPP-HLTH-03",
+    why="`readiness` and the service's own name stay NOT_SERVING for ever.",
+    also={"EPP-HLTH-04": "the same holds for the service's own name"},
+    versions=NEXT,
+)
 class NeverReady(Health):
     def status(self, service: str) -> int | None:
-        return NOT_SERVING if service == READINESS else super().status(service)
+        return NOT_SERVING if service in (READINESS, EXT_PROC_SERVICE) else super().status(service)
 
 
 @fault(

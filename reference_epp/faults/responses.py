@@ -15,7 +15,7 @@ from reference_epp.names import SERVED
 from reference_epp.picker import Picked, Refused
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, Metadata, Value
+    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, Metadata, Value
 
 INTERNAL = 13
 
@@ -97,6 +97,10 @@ class HoldsBack(Conversation):
         if not body.end_of_stream:
             return []
         return self.stream("response", b"".join(self.held_response), end_of_stream=True)
+
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        body = b"".join(self.held_response) if self.holds else b""
+        return [*self.stream("response", body, end_of_stream=False), *super().on_response_trailers(trailers)]
 
 
 @fault(

@@ -16,6 +16,12 @@ from reference_epp.picker import Picked
 if TYPE_CHECKING:
     from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers
 
+
+def in_chunks(conversation: Conversation) -> bool:
+    """True if the request's body came in more than one chunk that is not empty."""
+    return sum(1 for chunk in conversation.body if chunk) > 1
+
+
 # -- the matching answer
 
 
@@ -81,13 +87,13 @@ class ResponseHeadersAnsweredTwice(Conversation):
 @fault(
     "body-answered-before-headers",
     breaks="ENV-03",
-    why="The pieces of the body are given back before the answer to the headers.",
+    why="If the body came in several chunks, they are given back before the answer to the headers.",
     modes=FULL_DUPLEX,
 )
 class BodyAnsweredBeforeHeaders(Conversation):
     def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
         headers, *body = super().release_with_body(end_of_stream=end_of_stream)
-        return [*body, headers] if isinstance(self.decision, Picked) else [headers, *body]
+        return [*body, headers] if isinstance(self.decision, Picked) and in_chunks(self) else [headers, *body]
 
 
 @fault(
@@ -107,10 +113,10 @@ class TrailersAnsweredFirst(Conversation):
 
 
 class PlainAnswer(Conversation):
-    """Answers request bodies in full duplex with something else than pieces of body."""
+    """Answers request bodies that came in several chunks with something else than pieces of body."""
 
     def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
-        if direction == "response":
+        if direction == "response" or not in_chunks(self):
             return super().stream(direction, body, end_of_stream=end_of_stream)
         answer = self.continue_body(direction)
         self.fill(answer, body)
@@ -123,7 +129,7 @@ class PlainAnswer(Conversation):
 @fault(
     "body-answered-empty",
     breaks="ENV-04",
-    why="In full duplex the body's answer says nothing, as if the data plane still had the body.",
+    why="In full duplex a body in several chunks is answered with nothing, as if the data plane still had it.",
     modes=FULL_DUPLEX,
 )
 class BodyAnsweredEmpty(PlainAnswer):
@@ -133,7 +139,7 @@ class BodyAnsweredEmpty(PlainAnswer):
 @fault(
     "body-answered-plainly",
     breaks="ENV-04",
-    why="In full duplex the body comes back in `body` instead of `streamed_response`.",
+    why="In full duplex a body in several chunks comes back in `body` instead of `streamed_response`.",
     modes=FULL_DUPLEX,
 )
 class BodyAnsweredPlainly(PlainAnswer):
@@ -155,13 +161,13 @@ class ResponseBodyAnsweredEmpty(Conversation):
 @fault(
     "streamed-response-when-buffered",
     breaks="ENV-04",
-    why="A buffered body's answer has a `streamed_response`, which only full duplex knows.",
+    why="In every third stream a buffered body's answer has a `streamed_response`, which only full duplex knows.",
     modes=BUFFERED,
 )
 class StreamedResponseWhenBuffered(Conversation):
     def release_on_body(self) -> Iterable[Action]:
         first, *rest = super().release_on_body()
-        if isinstance(first, ProcessingResponse) and first.HasField("request_body"):
+        if isinstance(first, ProcessingResponse) and first.HasField("request_body") and self.number % 3 == 0:
             streamed = first.request_body.response.body_mutation.streamed_response
             streamed.body, streamed.end_of_stream = b"".join(self.body), True
         return [first, *rest]
@@ -221,6 +227,7 @@ class EndOfStreamTwice(OtherEnd):
 @fault(
     "end-of-stream-on-every-piece",
     breaks="ENV-05",
+    also={"ENV-09": "the body ends with its first piece"},
     why="Every piece of a large request body is marked as the last.",
     modes=FULL_DUPLEX,
 )
@@ -299,12 +306,13 @@ class TrailersDoNotEndTheBody(Conversation):
 @fault(
     "header-only-request-unanswered",
     breaks="ENV-07",
-    why="A request without a body is never answered: the code waits for a body.",
+    why="A request without a body that gets an endpoint is never answered: the code waits for a body.",
     also=SILENT | {"EPP-DEST-07": "it gets no endpoint either"},
 )
 class HeaderOnlyRequestUnanswered(Conversation):
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        return [] if headers.end_of_stream else super().on_request_headers(headers)
+        actions = super().on_request_headers(headers)
+        return [] if headers.end_of_stream and isinstance(self.decision, Picked) else actions
 
 
 @fault(

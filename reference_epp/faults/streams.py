@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import grpc
 
 from reference_epp.conversation import Action, Close, Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault
@@ -14,7 +15,7 @@ from reference_epp.service import Service
 from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest
+    from ext_proc.messages import HttpHeaders, HttpTrailers, ProcessingRequest
 
 FAILED_PRECONDITION = 9
 
@@ -53,40 +54,40 @@ class BodiesWithoutWaitingRefused(Conversation):
 @fault(
     "shared-body-buffer",
     breaks="ENV-21",
-    why="All streams collect their body in the same buffer, so that interleaved ones mix.",
+    why="There are 64 buffers for bodies: when more streams are open, two collect theirs in the same.",
     also={"ENV-09": "a body comes back with parts of another"},
     modes=FULL_DUPLEX,
 )
 class SharedBodyBuffer(Conversation):
-    buffer: ClassVar[list[bytes]] = []
+    buffers: ClassVar[list[list[bytes]]] = [[] for _ in range(64)]
 
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        self.body = self.buffer
+        self.body = self.buffers[self.number % 64]
         return super().on_request_headers(headers)
 
     def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
         actions = list(super().release_with_body(end_of_stream=end_of_stream))
-        self.buffer.clear()
+        self.body.clear()
         return actions
 
 
 @fault(
     "shared-subset",
     breaks="ENV-21",
-    why="The subset is kept for all streams together, so that interleaved requests get each other's.",
+    why="There are 24 places for subsets: when more streams are open, one gets another's.",
     also={"EPP-SUB-01": "the pick is outside the request's own subset"},
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
 )
 class SharedSubset(Conversation):
-    latest: ClassVar[list[Subset | None]] = [None]
+    latest: ClassVar[dict[int, Subset | None]] = {}
 
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        self.latest[0] = self.subset
+        self.latest[self.number % 24] = self.subset
         return super().on_request_headers(headers)
 
     def choose(self, body: bytes) -> Decision:
-        self.subset = self.latest[0]
+        self.subset = self.latest.get(self.number % 24)
         return super().choose(body)
 
 
@@ -109,17 +110,22 @@ class StateByRequestId(Conversation):
 
 
 @fault(
-    "one-stream-at-a-time",
+    "fifty-streams-at-most",
     breaks="ENV-21",
-    why="A stream is answered only when the one before it has ended.",
-    also=SILENT,
+    why="When fifty streams are open, further ones are refused with a gRPC error.",
+    also=ENDED,
 )
-class OneStreamAtATime(Service):
-    lock: ClassVar[asyncio.Lock] = asyncio.Lock()
+class FiftyStreamsAtMost(Service):
+    open_streams = 0
 
     async def process(self, _: Any, context: Any) -> None:
-        async with self.lock:
+        if self.open_streams >= 50:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams")
+        self.open_streams += 1
+        try:
             await super().process(_, context)
+        finally:
+            self.open_streams -= 1
 
 
 # -- the data plane goes away
@@ -139,48 +145,18 @@ class DiesWhenAborted(Conversation):
 
 
 @fault(
-    "deaf-when-aborted",
-    breaks="ENV-22",
-    why="After a stream was reset before its request was answered, the next request is never answered.",
-    also=SILENT,
+    "nested-json-is-fatal",
+    breaks="ENV-27",
+    why="A body of deeply nested JSON ends the process.",
 )
-class DeafWhenAborted(Conversation):
-    owed: ClassVar[list[bool]] = []
-    deaf = False
-
-    def choose(self, body: bytes) -> Decision:
-        if self.owed:
-            self.owed.pop()
-            self.deaf = True
-        return super().choose(body)
-
-    def emit(self, actions: list[Action]) -> list[Action]:
-        return [] if self.deaf else super().emit(actions)
-
-    def finished(self) -> None:
-        super().finished()
-        if self.held:
-            self.owed.append(True)
+class NestedJsonIsFatal(Conversation):
+    def read_model(self, body: bytes) -> str | None:
+        if b"[" * 32 in body:
+            os._exit(70)
+        return super().read_model(body)
 
 
 # -- streaming mode
-
-
-class RefusesBodies(Conversation):
-    """Refuses bodies that are too much for it."""
-
-    chunks = 0
-
-    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
-        self.chunks += 1
-        actions = list(super().on_request_body(body))
-        if body.end_of_stream and self.too_much():
-            return self.refuse(Refused(413, "too much"))
-        return actions
-
-    def too_much(self) -> bool:
-        """True if the body so far is refused."""
-        return self.chunks > 16
 
 
 @fault(
@@ -190,20 +166,25 @@ class RefusesBodies(Conversation):
     versions=NEXT,
     modes=FULL_DUPLEX,
 )
-class ManyChunksRefused(RefusesBodies):
-    pass
+class ManyChunksRefused(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        if len(self.body) > 16:
+            return self.refuse(Refused(413, "too many chunks"))
+        return super().release_with_body(end_of_stream=end_of_stream)
 
 
 @fault(
-    "large-bodies-refused",
+    "large-bodies-unanswered",
     breaks="EPP-STRM-01",
-    why="A request whose body has more than 4 MiB gets 413.",
+    why="A request whose body has more than a million bytes is never answered.",
+    also=SILENT,
     versions=NEXT,
     modes=FULL_DUPLEX,
 )
-class LargeBodiesRefused(RefusesBodies):
-    def too_much(self) -> bool:
-        return sum(map(len, self.body)) > 4 * 1024 * 1024
+class LargeBodiesUnanswered(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        large = sum(map(len, self.body)) > 1_000_000
+        return [] if large else super().release_with_body(end_of_stream=end_of_stream)
 
 
 @fault(
@@ -219,3 +200,7 @@ class ContentLengthRequired(Conversation):
         if "content-length" not in self.headers:
             return []
         return super().release_with_body(end_of_stream=end_of_stream)
+
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        actions = super().on_request_trailers(trailers)
+        return [] if self.decision is None else actions

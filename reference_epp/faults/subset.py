@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Action, Conversation
-from reference_epp.deviations import ENDED, SILENT, WITH_LISTS, WITH_SUBSET, fault
+from reference_epp.deviations import DEAD, ENDED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
 from reference_epp.names import SUBSET
 from reference_epp.picker import SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
-from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import Metadata, ProcessingRequest, Value
@@ -194,23 +193,6 @@ class NamespaceWithoutKeyMeansNone(Conversation):
             self.subset = frozenset()
 
 
-@fault(
-    "previous-subset-stays",
-    breaks="EPP-SUB-04",
-    why="Without a hint, the hint of the last request on the connection that had one still binds.",
-    versions=WITH_SUBSET,
-)
-class PreviousSubsetStays(Conversation):
-    previous: ClassVar[dict[int, Subset]] = {}
-
-    def choose(self, body: bytes) -> Decision:
-        if self.subset is None:
-            self.subset = self.previous.get(self.connection)
-        elif self.subset & frozenset(self.epp.picker.pool.endpoints):
-            self.previous[self.connection] = self.subset
-        return super().choose(body)
-
-
 # -- which endpoints a subset names
 
 
@@ -297,9 +279,9 @@ class SubsetOfTheLastMessageCounts(Conversation):
 
 @fault(
     "odd-subset-is-fatal",
-    breaks="ENV-27",
+    breaks="EPP-SUB-10",
     why="A hint that is no list of strings ends the process.",
-    also={"EPP-SUB-10": "it is an odd hint that does it"},
+    also=DEAD,
     versions=WITH_SUBSET,
 )
 class OddSubsetIsFatal(Conversation):

@@ -133,7 +133,7 @@ class World:
         self.picker = parts.picker(self.pool, self.readings, self.accounting, limits)
         self.epp = Epp(picker=self.picker, accounting=self.accounting, version=VERSIONS[version], **options)
         self._conversation = parts.conversation
-        self._streams = 0
+        self.streams = 0
 
     def endpoints(self, *texts: str) -> None:
         self.pool.update(tuple(parse_endpoint(text) for text in texts), synced=True)
@@ -142,8 +142,8 @@ class World:
         self.readings.put(parse_endpoint(text), Gauges(queued=queued, running=0, kv_cache=kv_cache, **more))
 
     def open(self, connection: int = 1) -> Conversation:
-        self._streams += 1
-        return self._conversation(self.epp, self._streams, connection)
+        self.streams += 1
+        return self._conversation(self.epp, self.streams, connection)
 
     def talk(self, *messages: ProcessingRequest, connection: int = 1) -> list[Any]:
         """All that comes back when these messages come one after the other, until the stream is closed."""

@@ -28,7 +28,7 @@ POOL = (A, B, C, OTHER_PORT, SIX)
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHECK = "/grpc.health.v1.Health/Check"
 
-ON_THE_WIRE_ONLY = {"one-stream-at-a-time", "ready-but-unavailable", "slow"}
+ON_THE_WIRE_ONLY = {"fifty-streams-at-most", "ready-but-unavailable", "slow"}
 """Deviations of the service, which a conversation alone does not show; they have tests of their own."""
 
 
@@ -41,7 +41,9 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
     plain = b'{"model":"m","prompt":"hi","n":12345678901234567890,"seed":1}'
     if mode == MODES["buffered"]:
         yield b"application/json", [body(plain)]
+        yield b"application/json", [body(plain + b" " * 300)]
         yield b"application/json", [body(b"{broken")]
+        yield b"application/json", [body(b"[" * 100)]
         yield b"text/plain", [body(b"\xff\x00text")]
         yield b"application/json", [body(plain, end=False), data_plane.request_trailers()]
     else:
@@ -94,7 +96,7 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
         yield [
             first,
             response(content_type=b"text/plain"),
-            *(data_plane.response_body(b"%d" % i, end=i == 11) for i in range(12)),
+            *(data_plane.response_body(b"%d\xff" % i, end=i == 11) for i in range(12)),
         ]
         yield [first, response(end=True, status=b"204")]
         yield [
@@ -154,7 +156,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     note(lambda: [aborted.finished() or 0])
     note(lambda: made.talk(headers(), *body))
 
-    one, two = made.open(), made.open()
+    one = made.open()
+    made.streams += 191  # so that both get the same place in every table of 64 or 24 places
+    two = made.open()
     same_id = ("x-request-id", b"same")
     note(lambda: [*one.receive(headers(same_id, subset=[A])), *two.receive(headers(same_id, subset=[B]))])
     halves = [data_plane.request_body(half, end=half.endswith(b"}")) for half in (b'{"n":', b"1}")] if mode else []
@@ -298,20 +302,16 @@ def stream(channel: Any) -> Any:
     return method(timeout=20)
 
 
-def test_one_stream_at_a_time(tmp_path: Path, data_plane: Any) -> None:
+def test_fifty_streams_at_most(tmp_path: Path, data_plane: Any) -> None:
     async def act(channel: Any) -> None:
-        first = stream(channel)
-        await first.write(data_plane.request_headers())
-        await first.write(data_plane.request_body())
-        assert isinstance(await first.read(), ProcessingResponse)
-        second = stream(channel)
-        await second.write(data_plane.request_headers(end=True))
-        reading = asyncio.ensure_future(second.read())
-        assert not (await asyncio.wait({reading}, timeout=0.1))[0]
-        first.cancel()
-        assert isinstance(await reading, ProcessingResponse)
+        calls = []
+        for _ in range(50):
+            calls.append(stream(channel))
+            await calls[-1].write(data_plane.request_headers(end=True))
+            assert isinstance(await calls[-1].read(), ProcessingResponse)
+        assert await stream(channel).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
-    with_epp(tmp_path, "one-stream-at-a-time", None, act)
+    with_epp(tmp_path, "fifty-streams-at-most", None, act)
 
 
 def test_ready_but_unavailable(tmp_path: Path, data_plane: Any) -> None:
