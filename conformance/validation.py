@@ -68,7 +68,7 @@ def _complaint(data: Any, schema: _Schema, item: Any) -> Complaint:
     match kind:
         case "missing":
             return Complaint(loc=(*parent, loc[-1]), message=f"required key {loc[-1]!r} is missing")
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":  # of models, and of dataclasses
             key = str(loc[-1])
             hint = did_you_mean(key, schema.keys(loc[:-1], data))
             return Complaint(loc=(*parent, key), message=f"unknown key {key!r}", hint=hint, on_key=True)

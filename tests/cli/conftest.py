@@ -1,0 +1,76 @@
+"""Running the command line: in this process where that is enough, else as a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import call
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Run a command in this process."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Ran:
+        capfd.readouterr()
+        code = call([str(argument) for argument in arguments])
+        sys.stdout.flush()
+        printed = capfd.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture
+def program() -> Callable[..., subprocess.Popen[str]]:
+    """Start a command as a program of its own; it is ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "conformance", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def a_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report about a faulty EPP: one failure, some passes."""
+    folder = tmp_path_factory.mktemp("report")
+    fault = (
+        f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
+        "--fault metadata-differs --log-level error"
+    )
+    code = call(["run", "--epp", fault, "-k", "destination.list", "-k", "subset.nobody", "-o", str(folder), "-q"])
+    assert code == 1
+    return folder

@@ -1,0 +1,285 @@
+"""From `--epp`, `--profile` and overriding flags to a profile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.errors import ConformanceError, UnknownNameError, UsageError
+from conformance.requirements.schema import VERSIONS
+from conformance.strict_yaml import FileError
+from conformance.targets.launch import launch
+from conformance.targets.profile import Profile
+from conformance.targets.resolve import (
+    Overrides,
+    json_schema,
+    load_profile,
+    only_one_at_a_time,
+    protocol_versions,
+    resolve,
+    shipped,
+)
+
+
+def test_the_default_is_the_reference_epp() -> None:
+    found = resolve()
+    assert found == resolve("reference")
+    assert found.profile.name == "reference"
+    assert found.profile.started_by_us
+    assert found.profile.discovery.file is not None
+
+
+@pytest.mark.parametrize("name", list(shipped()))
+def test_shipped_profiles_can_be_launched_in_every_version_they_claim(name: str) -> None:
+    profile = load_profile(name)
+    assert profile.name == name
+    values = {"endpointsFile": "/e", "kubeconfig": "/k", "namespace": "default", "pool": "pool", "binary": "./epp"}
+    for version in profile.protocol_versions:
+        started = launch(profile, version, values)
+        assert started.command
+        assert not any("{" in word for word in started.command[:8])
+        if profile.discovery.kubernetes is not None:
+            assert started.env["KUBECONFIG"] == "/k"
+
+
+def test_releases_of_one_epp_differ_only_where_their_flags_do() -> None:
+    old, new = load_profile("gie-epp-1.0").start.command, load_profile("gie-epp-1.5").start.command
+    assert old is not None
+    assert new is not None
+    assert set(new) - set(old) == {"--metrics-endpoint-auth=false", "--tracing=false"}
+    assert not set(old) - set(new)
+
+
+def test_the_example_profile_starts_the_program_beside_it() -> None:
+    path = Path(__file__).parents[2] / "examples" / "go-epp" / "profile.yaml"
+    profile = load_profile(str(path))
+    assert profile.start.workdir == str(path.parent)
+    shipped_one = load_profile("go-epp")
+    same = {"name", "discovery", "requests", "claims", "body_modes", "protocol_versions", "tls"}
+    assert profile.model_dump(include=same) == shipped_one.model_dump(include=same)
+
+
+def test_models_are_told_to_the_versions_that_have_them() -> None:
+    profile = load_profile("reference")
+    values = {"endpointsFile": "/e"}
+    assert "--model=llama-3" in launch(profile, "0.3.0", values).command
+    assert "--model=llama-3" not in launch(profile, "1.0.0", values).command
+
+
+def test_paths_in_a_profile_are_beside_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "start: {command: [./epp], workdir: bin}\ntls: {mode: verified, ca: ca.pem}\ndiscovery: {file: {}}\n"
+    )
+    profile = load_profile(str(path))
+    assert profile.start.workdir == str(tmp_path / "bin")
+    assert profile.tls.ca == str(tmp_path / "ca.pem")
+
+
+# -- addresses, commands, images ---------------------------------------------------------------------------------------
+
+
+def test_an_address_with_endpoints_that_it_knows() -> None:
+    found = resolve("127.0.0.1:9002", None, Overrides(endpoints=("127.0.0.1:8000, [::1]:8001",)))
+    assert found.profile.address == "127.0.0.1:9002"
+    assert not found.profile.started_by_us
+    assert found.profile.discovery.fixed is not None
+    assert found.profile.discovery.fixed.endpoints == ("127.0.0.1:8000", "[::1]:8001")
+
+
+def test_an_address_with_a_file(tmp_path: Path) -> None:
+    found = resolve("localhost:9002", None, Overrides(endpoints_file=tmp_path / "endpoints"))
+    assert found.profile.discovery.file is not None
+    assert found.profile.discovery.file.path == str(tmp_path / "endpoints")
+
+
+def test_an_address_alone_says_what_is_missing() -> None:
+    with pytest.raises(UsageError, match="learns its pool") as caught:
+        resolve("localhost:9002")
+    for flag in ("--endpoints", "--endpoints-file", "--profile"):
+        assert flag in caught.value.hint
+
+
+def test_an_address_takes_the_rest_from_the_profile() -> None:
+    found = resolve("localhost:9002", "gie-epp-1.5")
+    assert not found.profile.started_by_us
+    assert found.profile.discovery.kubernetes is not None
+    assert found.profile.tls.mode == "unverified"
+
+
+def test_a_commands_placeholders_say_how_it_learns_its_pool() -> None:
+    assert resolve("cmd:./e --f {endpointsFile}").profile.discovery.file is not None
+    found = resolve("cmd:./e --pool {pool}").profile
+    assert found.discovery.kubernetes is not None
+    assert found.start.env == {"KUBECONFIG": "{kubeconfig}"}
+    with pytest.raises(UsageError, match="learns its pool"):
+        resolve("cmd:./e")
+
+
+def test_a_command_replaces_that_of_the_profile() -> None:
+    found = resolve("cmd:./other {kubeconfig}", "gie-epp-1.0").profile
+    assert found.start.command == ("./other", "{kubeconfig}")
+    assert found.start.env == {"KUBECONFIG": "{kubeconfig}"}
+    assert found.claims.sheds
+
+
+def test_an_image(tmp_path: Path) -> None:
+    found = resolve("image:registry/epp@sha256:1", None, Overrides(endpoints_file=tmp_path / "e")).profile
+    assert found.start.image == "registry/epp@sha256:1"
+    assert found.start.command is None
+
+
+@pytest.mark.parametrize("text", ["cmd:", "cmd: ", "cmd:'unfinished", "image:", "image: "])
+def test_empty_ones_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        resolve(text, None, Overrides(endpoints=("127.0.0.1:1",)))
+
+
+@pytest.mark.parametrize("text", ["py:mod:factory", "host:99999", "host:0", "host", ":9002", "a b:80", "[::1]", "cmdx:y"])
+def test_other_kinds_are_refused_with_those_there_are(text: str) -> None:
+    with pytest.raises(UsageError, match="no kind of target") as caught:
+        resolve(text)
+    for kind in ("HOST:PORT", "cmd:", "image:", "reference"):
+        assert kind in caught.value.hint
+
+
+def test_the_reference_epp_has_its_own_profile() -> None:
+    with pytest.raises(UsageError, match="profile of its own"):
+        resolve("reference", "gie-epp-1.0")
+
+
+# -- overrides ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["a:8000", "127.0.0.1", "127.0.0.1:0", "::1:80", "http://127.0.0.1:80", "", "127.0.0.1:1,127.0.0.1:1"]
+)
+def test_wrong_endpoints(text: str) -> None:
+    with pytest.raises(UsageError, match="--endpoints"):
+        resolve("h:1", None, Overrides(endpoints=(text,)))
+
+
+def test_endpoints_and_file_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exclude"):
+        resolve("h:1", None, Overrides(endpoints=("127.0.0.1:1",), endpoints_file=tmp_path / "e"))
+
+
+def test_the_endpoints_file_must_be_possible(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder"):
+        resolve("h:1", None, Overrides(endpoints_file=tmp_path))
+    with pytest.raises(UsageError, match="does not exist"):
+        resolve("h:1", None, Overrides(endpoints_file=tmp_path / "none" / "e"))
+
+
+def test_body_modes() -> None:
+    found = resolve(overrides=Overrides(body_modes=("streamed", "buffered", "streamed")))
+    assert found.profile.body_modes == ("streamed", "buffered")
+    with pytest.raises(UnknownNameError, match="body mode"):
+        resolve(overrides=Overrides(body_modes=("full",)))
+
+
+def test_tls(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.touch()
+    assert resolve(overrides=Overrides(tls="unverified")).profile.tls.mode == "unverified"
+    found = resolve(overrides=Overrides(ca=ca)).profile.tls
+    assert (found.mode, found.ca) == ("verified", str(ca))
+    for wrong in (Overrides(tls="on"), Overrides(tls="unverified", ca=ca), Overrides(ca=tmp_path / "none")):
+        with pytest.raises(UsageError):
+            resolve(overrides=wrong)
+
+
+def test_the_binary_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resolve(profile="go-epp", overrides=Overrides(binary="./epp")).values == {"binary": str(tmp_path / "epp")}
+    assert resolve(profile="go-epp", overrides=Overrides(binary="epp")).values == {"binary": "epp"}  # on PATH
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_profile_offers_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'gie-epp-1.5'") as caught:
+        resolve(profile="gie-epp-1.50")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("discovery: {file: {}}\nclaims: {shed: true}\n", r"2:10: claims.shed: unknown key 'shed' .did you mean 'sheds'"),
+        ("discovery: {}\n", r"1:12: discovery: give exactly one of kubernetes, file, fixed"),
+        ("discovery: {file: {}}\ntimeouts: {answer: 0}\n", r"2:20: timeouts.answer"),
+        ("discovery: {file: {}}\nstart: {command: ./epp}\n", r"2:18: start.command"),
+        ("discovery: {file: {}, file: {}}\n", r"1:23: .*twice"),
+        ("- a\n", r"1:1: "),
+    ],
+)
+def test_a_wrong_profile_is_explained_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(FileError, match=expected):
+        load_profile(str(path))
+
+
+def test_a_profile_that_says_not_where_the_target_is(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("discovery: {file: {}}\n")
+    with pytest.raises(UsageError, match="neither how the target is started nor where"):
+        resolve(profile=str(path))
+
+
+def test_the_schema_accepts_every_shipped_profile() -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    for item in shipped().values():
+        data = yaml.load(item.read_text(), Loader=yaml.BaseLoader) | {}
+        validator.validate(yaml.safe_load(item.read_text()))
+        assert data
+
+
+# -- versions ----------------------------------------------------------------------------------------------------------
+
+
+def _profile(**data: object) -> Profile:
+    return Profile.model_validate({"discovery": {"file": {}}, **data})
+
+
+def test_versions() -> None:
+    assert protocol_versions(_profile()) == ("1.0.0",)
+    assert protocol_versions(_profile(protocolVersions=("0.3.0", "0.4.0"))) == ("0.4.0",)
+    assert protocol_versions(_profile(protocolVersions=("0.3.0", "1.0.0", "next"))) == ("1.0.0",)
+    assert protocol_versions(_profile(), ("next", "0.2.0")) == ("0.2.0", "next")
+    assert protocol_versions(_profile(), ("all",)) == VERSIONS
+    variants = _profile(start={"command": ("x",), "versions": {"0.4.0": {}}})
+    assert protocol_versions(variants, ("all",)) == ("0.4.0", "1.0.0")
+    with pytest.raises(UnknownNameError, match="did you mean '1.0.0'"):
+        protocol_versions(_profile(), ("1.0",))
+
+
+def test_what_can_stand_side_by_side() -> None:
+    assert only_one_at_a_time(load_profile("reference")) is None
+    assert only_one_at_a_time(load_profile("gie-epp-1.5")) is None
+    for one, why in (
+        (_profile(address="h:1"), "runs already"),
+        (_profile(start={"command": ("x",)}, discovery={"fixed": {"endpoints": ("127.0.0.1:1",)}}), "bound only once"),
+        (_profile(start={"command": ("x",)}, discovery={"file": {"path": "/tmp/e"}}), "/tmp/e"),
+        (_profile(start={"command": ("x",)}, address="127.0.0.1:9002"), "9002"),
+    ):
+        reason = only_one_at_a_time(one)
+        assert reason is not None
+        assert why in reason
+
+
+@given(st.text(max_size=40), st.text(max_size=20))
+def test_whatever_is_named_gives_a_target_or_an_error_of_ours(epp: str, endpoints: str) -> None:
+    try:
+        found = resolve(epp, None, Overrides(endpoints=(endpoints,) if endpoints else ()))
+    except ConformanceError as problem:
+        assert problem.exit_code == 2
+    else:
+        assert found.profile.discovery
