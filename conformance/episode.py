@@ -163,6 +163,7 @@ class Context:
 
     version: str
     scenario: str
+    """The id of the result, variables and body mode included."""
     requirements: tuple[str, ...] = ()
     stimulus: Literal["contract", "off-contract"] = "contract"
     provisional: bool = False

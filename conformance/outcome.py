@@ -191,6 +191,8 @@ def exit_code(outcome: RunOutcome) -> int:
     A finding outweighs our own trouble: a run that found a violation is 1 even if parts of it erred.
     """
     counted = [version for version in outcome.versions if version.claimed] or list(outcome.versions)
+    if not counted:
+        return 4
     if any(version.result is Result.NON_CONFORMANT for version in counted):
         return 1
     if any(one.verdict is Verdict.ERROR for version in counted for one in version.results):

@@ -219,11 +219,15 @@ class Wait(Event):
 class Recorder:
     """Gives events their place. One recorder, one clock, one total order; not thread-safe (one event loop owns it).
 
-    Listeners are called with each entry as it is made, in order of registration.
+    Listeners are called with each entry as it is made, in order of registration. `redact` sees every event before
+    anything else does: a secret is gone before it can be kept, cut or digested.
     """
 
-    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = time.monotonic_ns, *, redact: Callable[[Event], Event] | None = None
+    ) -> None:
         self._clock = clock
+        self._redact = redact
         self._start = clock()
         self._next = itertools.count(1)
         self._listeners: list[Callable[[Entry], None]] = []
@@ -235,6 +239,8 @@ class Recorder:
 
     def stamp(self, event: Event) -> Entry:
         """Give `event` the next place in the log, without telling any listener: for one listener's own remarks."""
+        if self._redact is not None:
+            event = self._redact(event)
         return Entry(next(self._next), self._clock() - self._start, event)
 
     def emit(self, event: Event) -> Entry:

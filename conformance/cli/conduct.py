@@ -40,9 +40,9 @@ def conduct(settings: RunSettings, output: Path, *, quiet: bool = False) -> Cond
     """
     make_folder(output)
     redactor = Redactor.of(settings.profile)
-    settings = dataclasses.replace(settings, redact=redactor.text)
+    settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
-    with EvidenceKeeper(output / EVIDENCE, redactor) as keeper, progress(quiet=quiet) as shown:
+    with EvidenceKeeper(output / EVIDENCE) as keeper, progress(quiet=quiet) as shown:
 
         def handler(event: RunEvent) -> None:
             nonlocal outcome

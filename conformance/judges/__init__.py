@@ -166,16 +166,20 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
 def _silent(context: Context, catalogue: Rules, found: Iterable[Finding]) -> Iterator[Finding]:
     """What is to be said of requirements that the scenario names and no judge spoke of.
 
-    Off-contract, silence means that the target survived. Else the condition of a rule did not arise; for a rule that
-    has none, nothing is said, and the scenario stays inconclusive.
+    Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
+    its condition did not arise; for a rule that has none, nothing is said, and the scenario stays inconclusive.
     """
     spoken_of = {finding.requirement for finding in found}
+    broken = sorted({finding.requirement for finding in found if finding.verdict is Verdict.FAIL})
     for name in context.requirements:
         effect = catalogue.effect(name, context.version)
         if effect is None or name in spoken_of:
             continue
         if context.stimulus == "off-contract":
             yield Finding(requirement=name, verdict=Verdict.PASS, actual="the target survived")
+        elif broken:
+            what = f"not reached: {', '.join(broken)} was broken before"
+            yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
         elif effect != "fail" or catalogue.get(name).conditional:
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
 

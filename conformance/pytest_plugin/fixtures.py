@@ -48,7 +48,7 @@ class Stage:
                 seed=settings.seed,
                 lag=engine.lag,
                 status=lambda _: None,
-                redact=settings.redact,
+                redactor=settings.redactor,
             )
             self.call(_entered(lane))
             self._lane = lane

@@ -101,7 +101,7 @@ class Plugin(Hooks):
         if folder := config.getoption("epp_report"):
             from conformance.report.folder import EVIDENCE
 
-            self._keeper = EvidenceKeeper(Path(folder) / EVIDENCE, suite.redactor)
+            self._keeper = EvidenceKeeper(Path(folder) / EVIDENCE)
             self._keeper.__enter__()
             suite.listen(self._keeper)
 

@@ -39,7 +39,7 @@ class Suite:
 
     def __init__(self, settings: RunSettings) -> None:
         self.redactor = Redactor.of(settings.profile)
-        self.settings = dataclasses.replace(settings, redact=self.redactor.text)
+        self.settings = dataclasses.replace(settings, redactor=self.redactor)
         self.catalogue = Catalogue.load()
         self.selected: tuple[tuple[str, str], ...] = ()
         """Version and id of the scenario items that pytest is going to run."""
@@ -60,7 +60,7 @@ class Suite:
         """The session of a version: its plan at once, its target when a result is asked for. Raises `UsageError`."""
         if version not in self._sessions:
             settings = dataclasses.replace(self.settings, versions=(version,))
-            self._sessions[version] = Session(settings, self.engine, self._told)
+            self._sessions[version] = Session(settings, self.engine, self.take)
         return self._sessions[version]
 
     def ensure(self, version: str, work_id: str) -> ScenarioResult:
@@ -143,11 +143,6 @@ class Suite:
                 self._anomalies.append(anomaly)
         for handler in self._handlers:
             handler(event)
-
-    def _told(self, event: RunEvent) -> None:
-        if isinstance(event, ScenarioFinished) and event.episode is not None:
-            event = dataclasses.replace(event, episode=self.redactor.episode(event.episode))
-        self.take(event)
 
     # -- one target at a time ------------------------------------------------------------------------------------------
 

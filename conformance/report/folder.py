@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 from conformance.errors import UsageError
 from conformance.report.evidence import EvidenceWriter
 from conformance.report.model import Report, write_report
-from conformance.report.redaction import Redactor
 from conformance.run.events import RunEvent, ScenarioFinished
 
 if TYPE_CHECKING:
@@ -53,10 +52,9 @@ class EvidenceKeeper:
     Use as a context manager; leaving it finishes the file, or removes it if the run broke.
     """
 
-    def __init__(self, path: Path, redactor: Redactor) -> None:
+    def __init__(self, path: Path) -> None:
         self.writer = EvidenceWriter(path)
         self._path = path
-        self._redactor = redactor
         self._queue: queue.SimpleQueue[tuple[str, Episode, Context] | None] = queue.SimpleQueue()
         self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._write, name="epp-conformance-evidence", daemon=True)
@@ -85,6 +83,6 @@ class EvidenceKeeper:
         while (item := self._queue.get()) is not None:
             if self._problem is None:
                 try:
-                    self.writer.add(item[0], self._redactor.episode(item[1]), item[2])
+                    self.writer.add(*item)
                 except Exception as problem:  # noqa: BLE001 - raised where the run ends
                     self._problem = problem

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from conformance.errors import ConformanceError, IncompleteError
 from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
+from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, Judged
 from conformance.run.conversations import Exploration, explore
@@ -47,7 +48,7 @@ class RunSettings:
     scenario_paths: tuple[Path, ...] = ()
     jobs: int | None = None
     values: Mapping[str, str] = field(default_factory=dict)
-    redact: Callable[[str], str] = str
+    redactor: Redactor = field(default_factory=Redactor)
     command: str = "epp-conformance run"
     """What runs this target again: the beginning of the commands that reproduce a result."""
     property_examples: int = 0
@@ -215,7 +216,8 @@ class Session:
             seed=settings.seed + number,
             lag=self._engine.lag,
             status=lambda text: self._tell(Status(text=text)),
-            redact=settings.redact,
+            number=number,
+            redactor=settings.redactor,
         )
         await lane.__aenter__()
         self._lanes.append(lane)
