@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import grpc
 
+from reference_epp.answers import Direction
 from reference_epp.conversation import Action, Close, Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault
 from reference_epp.picker import Decision, Picked, Refused
@@ -15,7 +16,7 @@ from reference_epp.service import Service
 from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders, HttpTrailers, ProcessingRequest
+    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest
 
 FAILED_PRECONDITION = 9
 
@@ -54,21 +55,28 @@ class BodiesWithoutWaitingRefused(Conversation):
 @fault(
     "shared-body-buffer",
     breaks="ENV-21",
-    why="There are 64 buffers for bodies: when more streams are open, two collect theirs in the same.",
+    why="There are 16 buffers for the bodies to give back: when more streams are open, two share one.",
     also={"ENV-09": "a body comes back with parts of another"},
     modes=FULL_DUPLEX,
 )
 class SharedBodyBuffer(Conversation):
-    buffers: ClassVar[list[list[bytes]]] = [[] for _ in range(64)]
+    buffers: ClassVar[list[list[bytes]]] = [[] for _ in range(16)]
 
-    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        self.body = self.buffers[self.number % 64]
-        return super().on_request_headers(headers)
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        self.buffers[self.number % 16].append(body.body)
+        return super().on_request_body(body)
 
-    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
-        actions = list(super().release_with_body(end_of_stream=end_of_stream))
-        self.body.clear()
-        return actions
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        if direction == "request":
+            buffer = self.buffers[self.number % 16]
+            body = b"".join(buffer)
+            buffer.clear()
+        return super().stream(direction, body, end_of_stream=end_of_stream)
+
+    def finished(self) -> None:
+        super().finished()
+        if not isinstance(self.decision, Picked):  # a request that went nowhere leaves nothing behind
+            self.buffers[self.number % 16].clear()
 
 
 @fault(
@@ -111,9 +119,12 @@ class StateByRequestId(Conversation):
 
 @fault(
     "fifty-streams-at-most",
-    breaks="ENV-21",
+    breaks="ENV-16",
     why="When fifty streams are open, further ones are refused with a gRPC error.",
-    also=ENDED,
+    also={
+        "ENV-21": "alone they would have been answered",
+        "EPP-ERR-04": "so it is where no endpoint could be given",
+    },
 )
 class FiftyStreamsAtMost(Service):
     open_streams = 0
