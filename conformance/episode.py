@@ -89,7 +89,10 @@ class ProcessStarted(Event):
 
     kind: ClassVar[str] = "process-started"
     pid: int
+    """0 where it has none on this machine."""
     command: tuple[str, ...] = ()
+    image: str | None = None
+    """The digest of the image that it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,14 +77,22 @@ class Addresses:
 
     `mode` is `own` (127.x.y.z, one port for all), `shared` (127.0.0.1, a port each), `ipv6` (`::1`, a port each) or
     `auto`: `own` where the system can, else `shared`. `port` is for `own`; None takes 8000, or another port if
-    something on this machine listens on 8000 of every address.
+    something on this machine listens on 8000 of every address. `hosts` are addresses of this machine to hand out
+    instead of loopback ones: a single one is shared; the last of several is the claim.
     """
 
-    def __init__(self, *, mode: Literal["auto", "own", "shared", "ipv6"] = "auto", port: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        mode: Literal["auto", "own", "shared", "ipv6"] = "auto",
+        port: int | None = None,
+        hosts: Sequence[str] = (),
+    ) -> None:
         if mode == "auto":
-            mode = "own" if has_loopback_block() else "shared"
+            mode = "own" if len(hosts) > 1 or (not hosts and has_loopback_block()) else "shared"
         self.mode: Literal["own", "shared", "ipv6"] = mode
         self._ports: tuple[int, ...] = (PORT, *_OTHER_PORTS) if port is None else (port,)
+        self._hosts = tuple(hosts)
         self._next_block = os.getpid() % _BLOCKS
         self._claims: list[socket.socket] = []
         self._reserved: dict[Address, socket.socket] = {}
@@ -97,9 +106,12 @@ class Addresses:
         late message for an old pod does not reach a new one.
         """
         if self.mode != "own":
-            return self._reserve("::1" if self.mode == "ipv6" else "127.0.0.1")
+            return self._reserve("::1" if self.mode == "ipv6" else (*self._hosts, "127.0.0.1")[0])
         if not self._fresh and not self._freed:
-            self._claim_block()
+            if self._hosts:
+                self._claim_hosts()
+            else:
+                self._claim_block()
         return Address((self._fresh or self._freed).popleft(), self._ports[0])
 
     def occupied(self, address: Address) -> None:
@@ -145,6 +157,16 @@ class Addresses:
             if tried % _NEIGHBOURS == 0 and len(self._ports) > 1 and not self._claims:
                 self._ports = self._ports[1:]
         raise AddressTakenError(f"{block}{_CLAIM_HOST}", self._ports[0])
+
+    def _claim_hosts(self) -> None:
+        *hosts, last = self._hosts
+        if self._claims:
+            raise AddressUnavailableError(last, self._ports[0], f"all {len(hosts)} addresses are in use")
+        while not self._claim(last):
+            if len(self._ports) == 1:
+                raise AddressTakenError(last, self._ports[0])
+            self._ports = self._ports[1:]
+        self._fresh.extend(hosts)
 
     def _claim(self, host: str) -> bool:
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
@@ -16,9 +16,9 @@ from fake_modelserver.record import ScrapeStarted, Served
 class Fleet:
     """A pool of pods that come and go.
 
-    `mode` and `port` are those of `Addresses`: how pods without an address of their own get one. `on_scrape` is called
-    when a scrape starts, `on_request` when any other request has arrived, both on the event loop and before the
-    answer; `keep_body` is how many bytes of a body `Served` holds.
+    `mode`, `port` and `hosts` are those of `Addresses`: how pods without an address of their own get one. `on_scrape`
+    is called when a scrape starts, `on_request` when any other request has arrived, both on the event loop and before
+    the answer; `keep_body` is how many bytes of a body `Served` holds.
 
         async with Fleet() as fleet:
             pod = await fleet.add(PodSpec(name="a"))
@@ -31,11 +31,12 @@ class Fleet:
         *,
         mode: Literal["auto", "own", "shared", "ipv6"] = "auto",
         port: int | None = None,
+        hosts: Sequence[str] = (),
         on_scrape: Callable[[ScrapeStarted], None] | None = None,
         on_request: Callable[[Served], None] | None = None,
         keep_body: int = 16384,
     ) -> None:
-        self._mode, self._port = mode, port
+        self._mode, self._port, self._hosts = mode, port, hosts
         self._on_scrape, self._on_request, self._keep_body = on_scrape, on_request, keep_body
         self._addresses: Addresses | None = None
         self._pods: dict[str, Pod] = {}
@@ -46,7 +47,7 @@ class Fleet:
     async def start(self) -> None:
         """Make the fleet ready for pods. Idempotent."""
         if self._addresses is None:
-            self._addresses = Addresses(mode=self._mode, port=self._port)
+            self._addresses = Addresses(mode=self._mode, port=self._port, hosts=self._hosts)
 
     async def stop(self) -> None:
         """Remove every pod and give all addresses back; no socket is left. Idempotent."""
@@ -115,6 +116,11 @@ class Fleet:
         """Stop a pod: its connections are dropped, later ones refused. Raises `UnknownPodError`."""
         await self.pod(name).close()
         self._forget(name)
+
+    @property
+    def shares_address(self) -> bool:
+        """True if pods share one address and have a port each. Raises `FleetStoppedError`."""
+        return self._running().mode != "own"
 
     def allocate(self) -> Address:
         """An address on which nobody listens, and that no pod will get by itself: an endpoint outside the pool.

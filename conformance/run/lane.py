@@ -24,7 +24,8 @@ from conformance.run.stimuli import Prepared, prepare
 from conformance.run.target import Target
 from conformance.said import decode
 from conformance.scenario.schema import BodyMode, Exchange, Pool
-from conformance.targets.launch import fill
+from conformance.targets.bridge import Bridge, open_bridge
+from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile
 from ext_proc.channel import Channel as Connections
 from ext_proc.http2.errors import ConnectFailed
@@ -76,6 +77,7 @@ class Lane:
         self.fleet = Fleet(on_scrape=self._scraped)
         self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
+        self._bridge: Bridge | None = None
         self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -92,12 +94,22 @@ class Lane:
         await self.close()
 
     async def _enter(self) -> None:
+        if in_bridge(self.profile, self.version):
+            self._bridge = await self._bridged()
+            self.fleet = Fleet(on_scrape=self._scraped, hosts=self._bridge.pods)
         await self.fleet.start()
         values = {**self._values, "workdir": self._folder.name}
         channel = await self._discovery(values)
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         self.pool.supports_subset = self.version not in WITHOUT_SUBSETS
-        self.target = Target(self.profile, self.version, values, emit=self.recorder.emit, redact=self._redactor.text)
+        self.target = Target(
+            self.profile,
+            self.version,
+            values,
+            emit=self.recorder.emit,
+            redact=self._redactor.text,
+            bridge=self._bridge,
+        )
         await self.pool.reset(self._first_pool())
         await self.start_target()
 
@@ -130,6 +142,8 @@ class Lane:
         if self.emulator is not None:
             await self.emulator.stop()
         await self.fleet.stop()
+        if self._bridge is not None:
+            await self._bridge.close()
         self._folder.cleanup()
 
     async def _discovery(self, values: dict[str, str]) -> Channel:
@@ -139,7 +153,8 @@ class Lane:
             values["endpointsFile"] = str(path)
             return WatchedFile(path, discovery.file)
         if discovery.kubernetes is not None:
-            self.emulator = Emulator(namespaces=(discovery.kubernetes.namespace,))
+            host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
+            self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))
             await self.emulator.start()
             path = self.emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
             names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
@@ -147,6 +162,17 @@ class Lane:
             self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)
             return self.kubernetes
         return FixedEndpoints()
+
+    async def _bridged(self) -> Bridge:
+        discovery = self.profile.discovery
+        if discovery.fixed is not None and discovery.scrapes:
+            inside = [endpoint for endpoint in discovery.fixed.endpoints if endpoint.startswith(("127.", "[::1]"))]
+            if inside:
+                raise UsageError(
+                    f"a container in a bridge network can't reach {inside[0]} of this machine",
+                    hint="say `start.network: host`, or `discovery.scrapes: false` if it never reads gauges",
+                )
+        return await open_bridge(kubernetes=discovery.kubernetes is not None)
 
     def _first_pool(self) -> Pool:
         fixed = self.profile.discovery.fixed

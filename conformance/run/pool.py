@@ -175,12 +175,15 @@ class PoolController:
         host: str | None = None
         fixed = self._profile.discovery.fixed
         if pod.address_of is not None:
-            host = before[pod.address_of].endpoints[0].rpartition(":")[0]
+            host, _, port = before[pod.address_of].endpoints[0].rpartition(":")
+            served = [int(port)] if self._fleet.shares_address else served
         elif pod.family == "ipv6":
             host = "::1"
         elif fixed is not None:
             host, _, port = fixed.endpoints[self._position(pod)].rpartition(":")
             served = [int(port)]
+        elif self._fleet.shares_address:
+            host, served = self._nobody.host, [0 for _ in served]
         spec = PodSpec(
             name=self._server(member),
             address=host,
@@ -205,7 +208,7 @@ class PoolController:
         spec = PodSpec(
             name=self._server(member),
             address=host,
-            ports=ports,
+            ports=tuple(0 for _ in ports) if self._fleet.shares_address else ports,
             models=(self._profile.requests.model,),
             any_model=True,
             gauges=_gauges(member.pod),

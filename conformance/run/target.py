@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.errors import HarnessError, TargetUnreachableError
+from conformance.targets.bridge import Bridge
+from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
 from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
@@ -39,6 +41,7 @@ class Target:
         *,
         emit: Callable[[Event], object],
         redact: Callable[[str], str] = str,
+        bridge: Bridge | None = None,
     ) -> None:
         self.profile = profile
         self.version = version
@@ -48,6 +51,7 @@ class Target:
         self._values = values
         self._emit = emit
         self._redact = redact
+        self._bridge = bridge
         self._launch: Launch | None = None
         self._process: Running | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -61,7 +65,7 @@ class Target:
     @property
     def address(self) -> str:
         """host:port of its ext_proc service."""
-        return self._launch.address if self._launch else self.profile.address
+        return self._reach(self._launch.address) if self._launch else self.profile.address
 
     @property
     def channel(self) -> Channel:
@@ -80,15 +84,10 @@ class Target:
         self._launch = launch(self.profile, self.version, self._values)
         self.crashed = False
         self.starts += 1
-        if self._launch.command:
-            folder = self.profile.start.workdir
-            process = self._process = await start_process(
-                self._launch.command,
-                env=self._launch.env,
-                cwd=Path(folder) if folder else None,
-                redact=self._redact,
-            )
-            self._emit(ProcessStarted(pid=process.pid, command=tuple(map(self._redact, self._launch.command))))
+        if self.profile.started_by_us:
+            process = self._process = await self._started(self._launch)
+            command = tuple(map(self._redact, process.command))
+            self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
             self._watcher = asyncio.create_task(self._watch(process))
         self._channel = await self._connect()
 
@@ -118,7 +117,7 @@ class Target:
         address = self._launch.health_address if self._launch else None
         if address is None:
             return await self._dial(connections=1)
-        return await dial(address, timeout=self.profile.timeouts.answer)
+        return await dial(self._reach(address), timeout=self.profile.timeouts.answer)
 
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
@@ -138,6 +137,27 @@ class Target:
         return await exited_early(self._process)
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _started(self, how: Launch) -> Running:
+        folder = Path(self.profile.start.workdir) if self.profile.start.workdir else None
+        if how.image is None:
+            return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
+        folders = {folder: "ro"} if folder else {}
+        if "endpointsFile" in self._values:
+            folders[Path(self._values["endpointsFile"]).parent] = "ro"
+        folders[Path(self._values["workdir"])] = "rw"
+        return await start_container(
+            how.image,
+            how.command,
+            env=how.env,
+            bridge=self._bridge,
+            folders=folders,
+            workdir=folder,
+            redact=self._redact,
+        )
+
+    def _reach(self, address: str) -> str:
+        return self._process.reach(address) if self._process is not None else address
 
     async def _connect(self) -> Channel:
         """Connect; while a target of ours is starting, refusals and silence are waited out."""

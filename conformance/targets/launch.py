@@ -22,6 +22,7 @@ class Launch:
     """How a target is started for one protocol version, every placeholder filled in."""
 
     command: tuple[str, ...]
+    """Program and arguments; for an image its arguments alone."""
     image: str | None
     env: Mapping[str, str]
     address: str
@@ -52,19 +53,25 @@ def launch(profile: Profile, version: str, values: Mapping[str, str]) -> Launch:
     values |= {"version": version, "python": sys.executable}
     start = profile.start
     variant = start.versions.get(version)
-    command = (variant and variant.command) or start.command or ()
-    image = (variant and variant.image) or start.image
+    way = variant if variant is not None and (variant.command or variant.image) else start
     args = variant.args if variant is not None and variant.args is not None else start.args
     env = {**start.env, **(variant.env if variant else {})}
     return Launch(
-        command=tuple(fill(word, values, "start.command") for word in (*command, *args)),
-        image=image,
+        command=tuple(fill(word, values, "start.command") for word in (*(way.command or ()), *args)),
+        image=way.image and fill(way.image, values, "start.image"),
         env={name: fill(value, values, f"start.env.{name}") for name, value in env.items()},
         address=fill(profile.address, values, "address"),
         health_address=profile.ready.health_address
         and fill(profile.ready.health_address, values, "ready.healthAddress"),
         values=values,
     )
+
+
+def in_bridge(profile: Profile, version: str) -> bool:
+    """Whether the target runs in a container with a network of its own."""
+    variant = profile.start.versions.get(version)
+    way = variant if variant is not None and (variant.command or variant.image) else profile.start
+    return way.image is not None and profile.start.network == "bridge"
 
 
 def free_ports(count: int) -> list[int]:
