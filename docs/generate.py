@@ -5,6 +5,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
     report.md         `conformance.report.model`                 waivers.md       `conformance.waivers`
+    pytest.md         `conformance.pytest_plugin`
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pydantic.alias_generators import to_camel
 
 from conformance.cli.app import app
 from conformance.cli.list import tested
+from conformance.pytest_plugin import pytest_addoption
 from conformance.report.model import Report
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.requirements.drift import coverage
@@ -71,6 +73,7 @@ def pages() -> Mapping[str, str]:
             Report,
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
+        "pytest.md": pytest_options(),
     }
 
 
@@ -121,6 +124,26 @@ def _parameter(parameter: Any) -> tuple[str, str, str]:
         names = ", ".join([*parameter.opts, *parameter.secondary_opts]) + (f" {metavar}" if metavar else "")
     default = "" if parameter.default in (None, False, ()) or callable(parameter.default) else _shown(parameter.default)
     return f"`{names}`", parameter.help or "", default
+
+
+def pytest_options() -> str:
+    """The page of the pytest plugin's options."""
+    options: list[tuple[str, str]] = []
+
+    class Group:
+        def addoption(self, name: str, metavar: str = "", help: str = "", **_: Any) -> None:  # noqa: A002
+            options.append((f"`{name} {metavar}`".replace(" `", "`"), help))
+
+    class Parser:
+        def getgroup(self, *_: str) -> Group:
+            return Group()
+
+    pytest_addoption(typing.cast("Any", Parser()))
+    introduction = (
+        "What pytest has when the suite is installed. Nothing happens, and nothing is imported, until `--epp` or "
+        "`--epp-profile` names a target. [How to use it](../how-to/pytest.md)."
+    )
+    return page("pytest options", introduction, table(("option", "meaning"), options))
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,6 +76,14 @@ def test_scenarios_in_the_docs_are_valid(text, tmp_path):
     (tmp_path / "scenarios.yaml").write_text(text)
     catalogue = Catalogue.load()
     assert len(load(catalogue, [tmp_path])) > len(load(catalogue))
+
+
+@pytest.mark.parametrize("text", blocks("python pytest"))
+def test_tests_in_the_docs_pass(text, tmp_path):
+    (tmp_path / "test_example.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--epp=reference", "--epp-fixtures-only"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def recipe_commands():
