@@ -106,7 +106,7 @@ def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation,
     return tuple(one for one in known if not wanted or one.name in wanted)
 
 
-def selftest(
+def run_trials(
     chosen: Sequence[Deviation], engine: Engine, report: Callable[[Trial], None], *, full: bool = False
 ) -> tuple[Trial, ...]:
     """Try each deviation; `report` gets each result as it comes.

@@ -87,8 +87,8 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
     return int(any(not _all_waived(version, waived) for version in claimed))
 
 
-def suggest(outcome: RunOutcome, *, owner: str, link: str, expires: dt.date) -> WaiverFile:
-    """A file that waives every failure of a run, to be edited: reasons are the findings' own words."""
+def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:
+    """A file that waives every failing result, to be edited: reasons are the findings' own words."""
     waivers = [
         Waiver(
             pattern=result.id,
@@ -97,8 +97,7 @@ def suggest(outcome: RunOutcome, *, owner: str, link: str, expires: dt.date) -> 
             owner=owner,
             expires=expires,
         )
-        for version in outcome.versions
-        for result in version.results
+        for result in results
         if result.verdict is Verdict.FAIL
     ]
     return WaiverFile(waivers=tuple({waiver.pattern: waiver for waiver in waivers}.values()))

@@ -8,6 +8,7 @@ import typer
 
 from conformance.cli.certify import certify
 from conformance.cli.doctor import doctor
+from conformance.cli.drift import drift
 from conformance.cli.explain import explain
 from conformance.cli.kube import kube
 from conformance.cli.list import list_
@@ -15,6 +16,8 @@ from conformance.cli.pool import pool
 from conformance.cli.profile import profile
 from conformance.cli.report import report
 from conformance.cli.run import run
+from conformance.cli.selftest import selftest
+from conformance.cli.waivers import waivers
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +30,9 @@ app.command("list")(list_)
 app.command()(explain)
 app.add_typer(report, name="report")
 app.command()(certify)
+app.command()(selftest)
+app.add_typer(waivers, name="waivers")
+app.command()(drift)
 app.add_typer(profile, name="profile")
 app.command()(doctor)
 app.command()(kube)

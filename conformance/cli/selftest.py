@@ -1,0 +1,76 @@
+"""`epp-conformance selftest`: the proof that the suite bites, and bites nobody wrongly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from conformance.selftest import Trial
+
+
+def selftest(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these faults or variants.")] = None,
+    faults: Annotated[bool, typer.Option("--faults", help="Only the faults.")] = False,
+    variants: Annotated[bool, typer.Option("--variants", help="Only the variants.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every scenario for every fault: the whole cross product.")
+    ] = False,
+    table: Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Write the table as Markdown.")] = None,
+    no_color: options.NoColor = False,
+) -> None:
+    """Try the suite on the bundled endpoint picker with each of its faults, and with each odd but right variant.
+
+    A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
+    codes: 0 if everything is exact, 1 if something was missed or accused wrongly.
+    """
+    from conformance.cli.console import err, out, without_colour
+
+    if no_color:
+        without_colour()
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.run.engine import Engine
+    from conformance.selftest import deviations, run_trials, select
+    from conformance.selftest import table as as_table
+
+    both = faults == variants
+    known = (*(deviations("faults") if faults or both else ()), *(deviations("variants") if variants or both else ()))
+    chosen = select(known, names or ())
+    err().print(f"selftest: {len(chosen)} deviations of the reference EPP")
+    console = out()
+
+    def show(trial: Trial) -> None:
+        console.print(line(trial), style=None if trial.exact else "bold red")
+
+    with Engine() as engine:
+        trials = run_trials(chosen, engine, show, full=full)
+    if table is not None:
+        table.write_text(as_table(trials, Catalogue.load()))
+    inexact = [trial for trial in trials if not trial.exact]
+    missed = sum(not trial.caught for trial in trials)
+    wrong = sum(bool(trial.wrongly) for trial in trials)
+    broken = [trial for trial in trials if trial.deviation.breaks]
+    console.print(
+        f"selftest     {len(broken)} faults: {len(broken) - missed} caught, {missed} missed · "
+        f"{wrong} of {len(trials)} wrongly accused · {len(inexact) or 'none'} inexact",
+        style="bold red" if inexact else "bold green",
+    )
+    raise typer.Exit(1 if inexact else 0)
+
+
+def line(trial: Trial) -> str:
+    """One trial on one line: what it breaks, what was accused, and what is wrong with that."""
+    deviation = trial.deviation
+    said = (
+        f"{'exact' if trial.exact else 'WRONG':6}{deviation.name:36} {deviation.breaks or 'right':13} {trial.version}"
+    )
+    if trial.exact:
+        return said
+    parts = [] if trial.caught else ["missed"]
+    parts += [f"wrongly accused: {name} by {trial.accused[name][0]}" for name in trial.wrongly]
+    parts += [f"not judged: {what}" for what in trial.trouble[:2]]
+    return f"{said}  {'; '.join(parts)}"

@@ -1,0 +1,47 @@
+"""`epp-conformance waivers`: files of known failures."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+waivers = typer.Typer(no_args_is_help=True, help="Known failures that shall not fail a build.")
+
+
+@waivers.command()
+def suggest(
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="A report.json.")],
+    owner: Annotated[str, typer.Option("--owner", help="Who looks after these failures.")],
+    link: Annotated[str, typer.Option("--link", metavar="URL", help="Where they are tracked.")],
+    days: Annotated[int, typer.Option("--days", min=1, max=365, help="How long the waivers hold.")] = 30,
+) -> None:
+    """Print a waiver file for every failure of a report. Edit the reasons before you use it."""
+    from conformance.report.model import read_report
+    from conformance.strict_yaml import dump
+    from conformance.waivers import suggest as waive
+
+    expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=days)
+    results = [row.result() for row in read_report(report).results]
+    file = waive(results, owner=owner, link=link, expires=expires)
+    typer.echo(dump(file.model_dump(mode="json", by_alias=True)), nl=False)
+
+
+@waivers.command()
+def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A waiver file.")]) -> None:
+    """Check a waiver file without running anything: its form, its patterns, its dates."""
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.scenario.loader import load
+    from conformance.waivers import load_waivers
+
+    catalogue = Catalogue.load()
+    ids = [name for one in load(catalogue) for name in (one.id, one.scenario.id)]
+    found = load_waivers(file, catalogue, ids)
+    today = dt.datetime.now(dt.UTC).date()
+    expired = [waiver for waiver in found if waiver.expires < today]
+    for waiver in expired:
+        typer.echo(f"{waiver.pattern}: expired on {waiver.expires}")
+    typer.echo(f"{len(found)} waivers, {len(expired) or 'none'} expired")
+    raise typer.Exit(1 if expired else 0)
