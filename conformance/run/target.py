@@ -145,7 +145,9 @@ class Target:
         folders = {folder: "ro"} if folder else {}
         if "endpointsFile" in self._values:
             folders[Path(self._values["endpointsFile"]).parent] = "ro"
-        folders[Path(self._values["workdir"])] = "rw"
+        scratch = Path(self._values["workdir"])
+        scratch.chmod(0o755)  # images run as users of their own
+        folders[scratch] = "rw"
         return await start_container(
             how.image,
             how.command,
