@@ -165,7 +165,8 @@ def _of_exchange(name: str, entries: Sequence[Entry]) -> Iterator[Conversation]:
     for stream in names or [None]:
         own = tuple(e for e in entries if getattr(e.event, "stream", stream) == stream)
         connection = next((one.connection for one in kept if one.stream == stream), None)
-        yield Conversation(exchange=name, entries=own, stream=stream, connection=connection, refused=len(refused))
+        if own:
+            yield Conversation(exchange=name, entries=own, stream=stream, connection=connection, refused=len(refused))
 
 
 def _unopened(entries: Sequence[Entry], refused: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from conformance.conversation import BUFFERED_MODES, DUPLEX, MODES, Conversation
 from conformance.said import REQUEST, RESPONSE, Said, decode, has_unknown
 from ext_proc.messages import CommonResponse
-from ext_proc.record import Author, ClientAborted, Entry, Malformed, Message, StreamEnded, Wait
+from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
 
 AWAITED_ANSWER = "answer to "
 """How the names of those waits begin whose end without an answer is a hang."""
@@ -173,7 +173,9 @@ def follow(conversation: Conversation) -> Flow:
                 flow.stop = Stop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
             case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
                 flow.stop = Stop(kind=StopKind.HANG, entry=entry, what=what)
-            case StreamEnded() as end if flow.stop is None:  # what ends it after the client has gone is normal
+            case HalfClosed(author=Author.DATA_PLANE) if flow.stop is None:
+                flow.stop = Stop(kind=StopKind.CANCELLED, entry=entry, what="the data plane had all it wanted")
+            case StreamEnded() as end if flow.stop is None:  # after the data plane is done, any end is normal
                 _end(flow, entry, end)
             case _:
                 continue
