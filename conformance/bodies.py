@@ -137,14 +137,7 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[_Difference]:
             what = f"has {len(after)} elements instead of {len(before)}"
             yield _Difference(path=path, what=what, lost=len(after) < len(before))
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
-        rounded = isinstance(before, Decimal) and isinstance(after, Decimal) and _rounded(before, after)
-        what = f"lost digits: {before} became {after}" if rounded else f"was {_show(before)}, is {_show(after)}"
-        yield _Difference(path=path, what=what, lost=rounded)
-
-
-def _rounded(before: Decimal, after: Decimal) -> bool:
-    """Whether `after` is what floating point makes of `before`."""
-    return float(before) == float(after)
+        yield _Difference(path=path, what=f"was {_show(before)}, is {_show(after)}")
 
 
 def _show(value: Any) -> str:

@@ -164,6 +164,8 @@ def _of_exchange(name: str, entries: Sequence[Entry]) -> Iterator[Conversation]:
     names: list[str | None] = [*(stream.stream for stream in kept)] or [*_unopened(entries, refused)]
     for stream in names or [None]:
         own = tuple(e for e in entries if getattr(e.event, "stream", stream) == stream)
+        if not own:
+            continue
         connection = next((one.connection for one in kept if one.stream == stream), None)
         if own:
             yield Conversation(exchange=name, entries=own, stream=stream, connection=connection, refused=len(refused))

@@ -58,12 +58,12 @@ def missing(case: Case) -> Ruling:
 def form(case: Case) -> Iterator[Ruling]:
     """What is wrong with header and metadata, whatever they name."""
     steering = case.steering
-    if steering.header is None and not (steering.late_settings and not steering.settings):
+    different = _different(case)
+    if steering.header is None and different is None and not (steering.late_settings and not steering.settings):
         expected = f"the request header {DESTINATION}"
         yield case.fail("EPP-DEST-01", expected, f"no header; metadata {steering.metadata or 'neither'}")
     if steering.metadata is None:
         yield _missing_metadata(case)
-    different = _different(case)
     if different is not None:
         yield different
     if different is None or different.verdict is not Verdict.FAIL:

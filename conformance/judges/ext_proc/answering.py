@@ -123,7 +123,7 @@ _HINTS = {
 
 def _expected(case: Case, requirement: str, side: str, part: str) -> tuple[str, ...]:
     if requirement in ("EPP-ERR-02", "EPP-ERR-04", "EPP-SUB-02", "EPP-SUB-03", "EPP-SUB-14"):
-        return ("an ImmediateResponse with 503",)
+        return (f"an ImmediateResponse with {503 if case.demand.error_due else 429}",)
     if requirement == "EPP-ERR-01":
         return ("an ImmediateResponse with 400 or more", "a gRPC error")
     if requirement == "ENV-05":
@@ -158,8 +158,11 @@ def _whose(case: Case, stop: Stop, side: str, part: str) -> str:
 def _error_due(case: Case, stop: Stop) -> str | None:
     """The requirement of the error that should have come, if one was due."""
     demand, hint, counts = case.demand, case.hint, case.scene.counts
-    if not demand.error_due or stop.kind is StopKind.LOST:
+    if stop.kind is StopKind.LOST:
         return None
+    if not demand.error_due:
+        dropped = demand.load.saturated and stop.kind is not StopKind.HANG and counts("EPP-ERR-04")
+        return "EPP-ERR-04" if dropped else None
     if counts("EPP-ERR-01"):
         return "EPP-ERR-01"
     if stop.kind is not StopKind.HANG:

@@ -1,7 +1,7 @@
 """What becomes of bodies: their bytes (ENV-09, EPP-TRN-05), the size of chunks (ENV-08), their length (ENV-10).
 
-A body of which the record has not kept every byte is not judged. A body that trailers end, and of which the tail is
-missing when they are answered, is ENV-06; one that has bytes of another stream is ENV-21.
+A body of which the record has not kept every byte is not judged. A body that trailers end, and of which nothing came
+back when they are answered, is ENV-06; one that has bytes of another stream is ENV-21.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _lost(case: Case, lane: Lane, got: bytes, difference: str) -> Ruling:
     if _foreign(case, lane.side, sent, got):
         expected = "the body of this stream and of no other"
         return case.fail("ENV-21", expected, actual, at=_last(lane), nature=Nature.CROSS_TALK)
-    if lane.trailers is not None and lane.duplex and sent.startswith(got):
+    if lane.trailers is not None and lane.duplex and not got:
         expected = f"the whole {lane.side} body before the answer to the trailers"
         return case.fail("ENV-06", expected, actual, at=lane.trailers_answer)
     expected = f"every byte of the {lane.side} body, once and in order"

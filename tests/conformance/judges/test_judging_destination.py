@@ -178,6 +178,11 @@ class TestForm:
     def test_header_set_twice(self, ask):
         assert ask(given(A, B, options=[option(DESTINATION, B)])).blamed == {"EPP-DEST-05"}
 
+    def test_the_clients_empty_header_wins(self, ask):
+        echoed = headers_answer(A, options=[option(DESTINATION, "")])
+        sent = ((b"x-gateway-destination-endpoint", b""),)
+        assert ask(answered(echoed, *echo(BODY), headers=sent)).blamed == {"EPP-DEST-05"}
+
     def test_the_clients_header_wins(self, ask):
         sent = ((b"X-Gateway-Destination-Endpoint", b"6.6.6.6:1"),)
         echoed = headers_answer(A, options=[option(DESTINATION, "6.6.6.6:1")])
