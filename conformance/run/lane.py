@@ -101,6 +101,8 @@ class Lane:
         values = {**self._values, "workdir": self._folder.name}
         channel = await self._discovery(values)
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
+        if self._bridge is not None:
+            self.pool.ipv6_host = self._bridge.ipv6
         self.pool.supports_subset = self.version not in WITHOUT_SUBSETS
         self.target = Target(
             self.profile,

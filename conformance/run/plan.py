@@ -199,7 +199,7 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
         if unclaimed.get(need):
             return skip(Verdict.NOT_APPLICABLE, f"the profile does not claim {need}")
     if not ipv6 and any(pod.family == "ipv6" for pod in pods):
-        return skip(Verdict.SKIPPED, "the target and the suite have no IPv6 loopback address in common")
+        return skip(Verdict.SKIPPED, "this machine has no IPv6 loopback address")
     discovery = profile.discovery
     if discovery.kubernetes is None:
         if "kubernetes" in scenario.needs or any(step.kubernetes for step in scenario.steps):

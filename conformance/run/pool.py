@@ -48,6 +48,8 @@ class PoolController:
         self._ports: tuple[int, ...] = (self._first_port,)
         self.probe: Probe | None = None
         """Set once the target answers."""
+        self.ipv6_host: str | None = "::1"
+        """Where pods of the IPv6 family are; None if the target reaches no such address."""
         self.supports_subset = True
         """False for protocol versions without the subset hint."""
 
@@ -77,8 +79,9 @@ class PoolController:
     async def reset(self, pool: Pool) -> None:
         """Make the pool that a scenario starts from, and let it settle."""
         wanted = {pod.name: pod for pod in pool.pods}
-        # One port for all pods, and only one IPv6 loopback address: the port is one that is free there.
-        first = free_port("::1") if any(pod.family == "ipv6" for pod in pool.pods) else self._first_port
+        # One port for all pods, and only one IPv6 address: the port is one that is free there.
+        on_ipv6 = any(pod.family == "ipv6" for pod in pool.pods)
+        first = free_port(self.ipv6_host) if on_ipv6 and self.ipv6_host else self._first_port
         ports = tuple(first + index for index in range(pool.ports))
         same_ports = ports == self._ports
         keep = {
@@ -178,7 +181,9 @@ class PoolController:
             host, _, port = before[pod.address_of].endpoints[0].rpartition(":")
             served = [int(port)] if self._fleet.shares_address else served
         elif pod.family == "ipv6":
-            host = "::1"
+            if self.ipv6_host is None:
+                raise UsageError("the target's container reaches no IPv6 address of this machine")
+            host = self.ipv6_host
         elif fixed is not None:
             host, _, port = fixed.endpoints[self._position(pod)].rpartition(":")
             served = [int(port)]

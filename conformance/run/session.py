@@ -26,7 +26,6 @@ from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, 
 from conformance.run.lane import Lane
 from conformance.run.plan import Batch, Plan, Selection, Skip, Work, make_plan
 from conformance.scenario.loader import Instance, load
-from conformance.targets.launch import in_bridge
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
 from fake_modelserver import has_ipv6_loopback
@@ -87,16 +86,8 @@ class Session:
         self.instances: tuple[Instance, ...] = load(self.catalogue, settings.scenario_paths)
         settings.selection.check(self.instances, self.catalogue)
         ipv6 = has_ipv6_loopback()
-        profile = settings.profile
         self.plans: Mapping[str, Plan] = {
-            version: make_plan(
-                self.instances,
-                self.catalogue,
-                version,
-                profile,
-                settings.selection,
-                ipv6=ipv6 and not in_bridge(profile, version),
-            )
+            version: make_plan(self.instances, self.catalogue, version, settings.profile, settings.selection, ipv6=ipv6)
             for version in settings.versions
         }
         self.interrupted = False

@@ -145,9 +145,7 @@ class Target:
         folders = {folder: "ro"} if folder else {}
         if "endpointsFile" in self._values:
             folders[Path(self._values["endpointsFile"]).parent] = "ro"
-        scratch = Path(self._values["workdir"])
-        scratch.chmod(0o755)  # images run as users of their own
-        folders[scratch] = "rw"
+        folders[Path(self._values["workdir"])] = "rw"
         return await start_container(
             how.image,
             how.command,

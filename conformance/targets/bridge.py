@@ -3,7 +3,8 @@
 The engine's bridge has an address on this machine, its gateway, which the container reaches: there the emulated
 Kubernetes API listens. Each pod needs an address of its own, as in a cluster: the upper end of the bridge's subnet is
 made local to this machine (one route of type `local`, which needs CAP_NET_ADMIN and vanishes with the bridge). Without
-that right the pods share the gateway's address and have a port each, which Kubernetes discovery can't express.
+that right the pods share the gateway's address and have a port each, which Kubernetes discovery can't express. IPv6
+pods share one address and have a port each in any case, as they do on the loopback interface.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from typing import TYPE_CHECKING
 
 from conformance.errors import UsageError
 from conformance.targets.containers import call, connect, explained, labels
+from fake_modelserver import has_ipv6_loopback
 
 if TYPE_CHECKING:
     import docker
 
-_RTM_NEWROUTE = 24
+_RTM_NEWADDR, _RTM_NEWROUTE = 20, 24
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_CREATE = 0x1, 0x4, 0x400
 _NLMSG_ERROR = 2
 _RTA_DST, _RTA_OIF = 1, 4
 _RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL = 255, 4, 254, 2
+_IFA_ADDRESS, _IFA_F_NODAD, _RT_SCOPE_UNIVERSE = 1, 2, 0
+
+
+OUR_HOST = 0xFFFF
+"""Which IPv6 address of the bridge's network is ours; the engine counts from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Bridge:
     """This machine's address in it."""
     pods: tuple[str, ...]
     """Addresses for pods; the gateway's alone if the suite may not have more."""
+    ipv6: str | None
+    """An IPv6 address of this machine in it, if the suite may have one."""
 
     async def close(self) -> None:
         """Remove it, and its addresses with it."""
@@ -64,17 +73,22 @@ async def open_bridge(*, kubernetes: bool) -> Bridge:
 
 
 def _open(client: docker.DockerClient, made: list[str], kubernetes: bool) -> Bridge:
+    name = f"epp-conformance-{os.getpid()}-{os.urandom(4).hex()}"
     with explained("making a network"):
-        name = f"epp-conformance-{os.getpid()}-{os.urandom(4).hex()}"
-        network = client.api.create_network(name, driver="bridge", labels=labels(), check_duplicate=True)
-        made.append(network["Id"])
-        addresses = client.api.inspect_network(network["Id"])["IPAM"]["Config"][0]
-    gateway, subnet = addresses["Gateway"], ipaddress.IPv4Network(addresses["Subnet"])
+        private = _private_network() if has_ipv6_loopback() else None
+        made.append(_create(client, name, private))
+        addresses = client.api.inspect_network(made[0])["IPAM"]["Config"]
+    subnet, gateway = next((ipaddress.IPv4Network(a["Subnet"]), a["Gateway"]) for a in addresses if "." in a["Subnet"])
     _must_be_here(gateway)
-    block = pod_block(subnet)
+    interface = f"br-{made[0][:12]}"
     try:
-        make_local(block, f"br-{network['Id'][:12]}")
+        block = pod_block(subnet)
+        make_local(block, interface)
         pods = tuple(str(host) for host in block.hosts())
+        ipv6 = None
+        if private is not None:
+            add_address(private[OUR_HOST], interface)
+            ipv6 = str(private[OUR_HOST])
     except OSError as problem:
         if kubernetes:
             raise UsageError(
@@ -82,8 +96,23 @@ def _open(client: docker.DockerClient, made: list[str], kubernetes: bool) -> Bri
                 f"({problem.strerror})",
                 hint="say `start.network: host` in the profile, or run the suite as root",
             ) from problem
-        pods = (gateway,)
-    return Bridge(client, network["Id"], gateway, pods)
+        pods, ipv6 = (gateway,), None
+    return Bridge(client, made[0], gateway, pods, ipv6)
+
+
+def _create(client: docker.DockerClient, name: str, private: ipaddress.IPv6Network | None) -> str:
+    from docker.types import IPAMConfig, IPAMPool
+
+    ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=str(private))]) if private is not None else None
+    made = client.api.create_network(
+        name, driver="bridge", labels=labels(), ipam=ipam, enable_ipv6=private is not None, check_duplicate=True
+    )
+    return str(made["Id"])
+
+
+def _private_network() -> ipaddress.IPv6Network:
+    """A random unique local network (RFC 4193)."""
+    return ipaddress.IPv6Network((b"\xfd" + os.urandom(5) + bytes(10), 64))
 
 
 def pod_block(subnet: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
@@ -97,24 +126,33 @@ def make_local(block: ipaddress.IPv4Network, interface: str) -> None:
 
     Raises `OSError`: EPERM without CAP_NET_ADMIN, ENODEV without that interface, ENOSYS where there is no rtnetlink.
     """
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    index = socket.if_nametoindex(interface)
     route = struct.pack(
         "=8BI",
         *(socket.AF_INET, block.prefixlen, 0, 0),
         *(_RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL),
         0,
     )
-    attributes = struct.pack("=HH4s", 8, _RTA_DST, block.network_address.packed)
-    attributes += struct.pack("=HHI", 8, _RTA_OIF, index)
+    route += struct.pack("=HH4s", 8, _RTA_DST, block.network_address.packed)
+    _ask_kernel(_RTM_NEWROUTE, route + struct.pack("=HHI", 8, _RTA_OIF, socket.if_nametoindex(interface)))
+
+
+def add_address(address: ipaddress.IPv6Address, interface: str) -> None:
+    """As `ip address add ADDRESS/128 dev INTERFACE nodad`: usable at once. Raises `OSError`, as `make_local`."""
+    index = socket.if_nametoindex(interface)
+    order = struct.pack("=4BI", socket.AF_INET6, 128, _IFA_F_NODAD, _RT_SCOPE_UNIVERSE, index)
+    _ask_kernel(_RTM_NEWADDR, order + struct.pack("=HH16s", 20, _IFA_ADDRESS, address.packed))
+
+
+def _ask_kernel(kind: int, order: bytes) -> None:
+    """One message to rtnetlink, and its answer."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     flags = _NLM_F_REQUEST | _NLM_F_ACK | _NLM_F_CREATE
-    length = 16 + len(route) + len(attributes)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
-        kernel.send(struct.pack("=IHHII", length, _RTM_NEWROUTE, flags, 1, 0) + route + attributes)
+        kernel.send(struct.pack("=IHHII", 16 + len(order), kind, flags, 1, 0) + order)
         answer = kernel.recv(4096)
-    kind, code = struct.unpack_from("=4xH10xi", answer)
-    if kind != _NLMSG_ERROR or code:
+    sort, code = struct.unpack_from("=4xH10xi", answer)
+    if sort != _NLMSG_ERROR or code:
         raise OSError(-code, os.strerror(-code))
 
 

@@ -142,6 +142,8 @@ async def start_container(
         container.image = _digest(facts)
         for note in await call(_notes, client, facts, bridge):
             output.feed(f"({note})\n".encode())
+        for folder in (folder for folder, mode in folders.items() if mode == "rw"):
+            await call(folder.chmod, 0o755)  # it is ours, and images run as users of their own
         await call(
             container.create,
             {

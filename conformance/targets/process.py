@@ -63,7 +63,7 @@ class TargetProcess:
         leash = self._supervisor.stdin
         assert leash is not None
         try:
-            with contextlib.suppress(TimeoutError, ConnectionError):
+            with contextlib.suppress(TimeoutError, ConnectionError, RuntimeError):  # uvloop's word for a closed pipe
                 leash.write(b"t")
                 await asyncio.wait_for(asyncio.shield(self.exited), patience)
         finally:
