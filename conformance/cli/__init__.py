@@ -9,6 +9,7 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -28,13 +29,23 @@ def call(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         return INCOMPLETE
-    except BrokenPipeError:  # the reader went away: `epp-conformance list | head`
-        sys.stdout = None
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ):  # typer and rich end so when the reader went away: `epp-conformance list | head`
+        reader_is_gone()
         return 0
     except Exception as problem:
         if debug:
             raise
         return _show(problem)
+
+
+def reader_is_gone() -> None:
+    """Nobody reads what is printed; Python must not stumble over it when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _invoke(arguments: list[str]) -> int:

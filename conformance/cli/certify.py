@@ -42,7 +42,7 @@ def certify(
     A run that is filtered or incomplete, and a profile that does not say whose the target is, are refused. A violation
     is not: a report may say non-conformant.
     """
-    from conformance.cli.console import err, show_error, without_colour
+    from conformance.cli.console import err, without_colour
 
     if no_color:
         without_colour()
@@ -57,7 +57,7 @@ def certify(
         err().print(f"epp-conformance: certifying {epp or profile or 'reference'}")
 
     from conformance.cli.conduct import conduct
-    from conformance.cli.show import show_failures, show_summary
+    from conformance.cli.show import show
     from conformance.run.session import RunSettings
     from conformance.targets.resolve import protocol_versions
 
@@ -72,11 +72,7 @@ def certify(
         property_examples=property_examples,
     )
     done = conduct(settings, output, quiet=quiet)
-    if done.stopped is None:
-        show_failures(done.report, done.evidence)
-    else:
-        show_error(done.stopped)
-    show_summary(done.report, list(done.paths))
+    show(done)
     if done.code in (0, 1):
         _write(done.report, submission, mode)
     raise typer.Exit(done.code)

@@ -46,7 +46,7 @@ def run(
 
     epp-conformance run --profile gie-epp-1.5 --binary ./epp
     """
-    from conformance.cli.console import err, show_error, without_colour
+    from conformance.cli.console import err, without_colour
 
     if no_color:
         without_colour()
@@ -56,7 +56,7 @@ def run(
         err().print(f"epp-conformance: target {epp or profile or 'reference'}, seed {seed}")
 
     from conformance.cli.conduct import conduct
-    from conformance.cli.show import show_failures, show_summary
+    from conformance.cli.show import show
     from conformance.run.session import RunSettings
     from conformance.targets.resolve import protocol_versions
 
@@ -72,9 +72,5 @@ def run(
         property_examples=property_examples,
     )
     done = conduct(settings, output, quiet=quiet)
-    if done.stopped is None:
-        show_failures(done.report, done.evidence)
-    else:
-        show_error(done.stopped)
-    show_summary(done.report, list(done.paths))
+    show(done)
     raise typer.Exit(0 if exit_zero else done.code)

@@ -9,6 +9,7 @@ from conformance.cli.console import out
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
+    from conformance.cli.conduct import Conducted
     from conformance.episode import Episode
     from conformance.report.failures import Concern
     from conformance.report.model import Report
@@ -18,6 +19,22 @@ BLOCKS = 3
 
 LINES = 20
 WIDTH = 110
+
+
+def show(done: Conducted) -> None:
+    """Print a run that is over: its failures, or why it stopped; the summary is last. Its verdict survives a reader
+    who goes away."""
+    from conformance.cli import reader_is_gone
+    from conformance.cli.console import show_error
+
+    try:
+        if done.stopped is None:
+            show_failures(done.report, done.evidence)
+        else:
+            show_error(done.stopped)
+        show_summary(done.report, list(done.paths))
+    except (BrokenPipeError, SystemExit):
+        reader_is_gone()
 
 
 def show_failures(

@@ -74,7 +74,16 @@ def test_the_published_schema_accepts_the_suites_own_files(cli) -> None:
 
 def test_explain_a_requirement(cli) -> None:
     out = cli("explain", "EPP-SUB-02").out
-    for part in ("MUST", "Endpoint Subset", "Statement", "Observed", "Reading", "Common causes", "1.0.0 fail", "subset.nobody"):
+    for part in (
+        "MUST",
+        "Endpoint Subset",
+        "Statement",
+        "Observed",
+        "Reading",
+        "Common causes",
+        "1.0.0 fail",
+        "subset.nobody",
+    ):
         assert part in out
 
 
@@ -82,7 +91,9 @@ def test_explain_takes_the_name_of_an_invariant(cli) -> None:
     assert cli("explain", "invariant::EPP-SUB-01").out.startswith("EPP-SUB-01 ")
 
 
-@pytest.mark.parametrize("name", ["subset.pick-stays-inside", "subset.pick-stays-inside[only=b]", "subset.nobody@buffered"])
+@pytest.mark.parametrize(
+    "name", ["subset.pick-stays-inside", "subset.pick-stays-inside[only=b]", "subset.nobody@buffered"]
+)
 def test_explain_a_scenario(cli, name: str) -> None:
     out = cli("explain", name).out
     for part in ("EPP-SUB-0", "steps:", "exchange:", "expect:", "Run it:"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import jsonschema
@@ -10,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.errors import ConformanceError, UnknownNameError, UsageError
+from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.schema import VERSIONS
 from conformance.strict_yaml import FileError
 from conformance.targets.launch import launch
@@ -140,7 +141,9 @@ def test_empty_ones_are_refused(text: str) -> None:
         resolve(text, None, Overrides(endpoints=("127.0.0.1:1",)))
 
 
-@pytest.mark.parametrize("text", ["py:mod:factory", "host:99999", "host:0", "host", ":9002", "a b:80", "[::1]", "cmdx:y"])
+@pytest.mark.parametrize(
+    "text", ["py:mod:factory", "host:99999", "host:0", "host", ":9002", "a b:80", "[::1]", "cmdx:y"]
+)
 def test_other_kinds_are_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(UsageError, match="no kind of target") as caught:
         resolve(text)
@@ -204,7 +207,7 @@ def test_the_binary_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_unknown_profile_offers_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="did you mean 'gie-epp-1.5'") as caught:
+    with pytest.raises(UnknownNameError, match=r"did you mean 'gie-epp-1\.5'") as caught:
         resolve(profile="gie-epp-1.50")
     assert caught.value.exit_code == 2
 
@@ -212,7 +215,10 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("discovery: {file: {}}\nclaims: {shed: true}\n", r"2:10: claims.shed: unknown key 'shed' .did you mean 'sheds'"),
+        (
+            "discovery: {file: {}}\nclaims: {shed: true}\n",
+            r"2:10: claims.shed: unknown key 'shed' .did you mean 'sheds'",
+        ),
         ("discovery: {}\n", r"1:12: discovery: give exactly one of kubernetes, file, fixed"),
         ("discovery: {file: {}}\ntimeouts: {answer: 0}\n", r"2:20: timeouts.answer"),
         ("discovery: {file: {}}\nstart: {command: ./epp}\n", r"2:18: start.command"),
@@ -257,7 +263,7 @@ def test_versions() -> None:
     assert protocol_versions(_profile(), ("all",)) == VERSIONS
     variants = _profile(start={"command": ("x",), "versions": {"0.4.0": {}}})
     assert protocol_versions(variants, ("all",)) == ("0.4.0", "1.0.0")
-    with pytest.raises(UnknownNameError, match="did you mean '1.0.0'"):
+    with pytest.raises(UnknownNameError, match=r"did you mean '1\.0\.0'"):
         protocol_versions(_profile(), ("1.0",))
 
 
@@ -277,9 +283,5 @@ def test_what_can_stand_side_by_side() -> None:
 
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_whatever_is_named_gives_a_target_or_an_error_of_ours(epp: str, endpoints: str) -> None:
-    try:
-        found = resolve(epp, None, Overrides(endpoints=(endpoints,) if endpoints else ()))
-    except ConformanceError as problem:
-        assert problem.exit_code == 2
-    else:
-        assert found.profile.discovery
+    with contextlib.suppress(UsageError):
+        assert resolve(epp, None, Overrides(endpoints=(endpoints,) if endpoints else ())).profile.discovery

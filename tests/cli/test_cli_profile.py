@@ -1,0 +1,97 @@
+"""`profile` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from conformance.targets.resolve import load_profile, shipped
+
+REFERENCE = (
+    f"{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} "
+    "--endpoints-file {endpointsFile} --log-level error"
+)
+
+
+def test_shipped_profiles_are_listed_and_shown(cli) -> None:
+    out = cli("profile", "list").out
+    for name, item in shipped().items():
+        assert name in out
+        assert cli("profile", "show", name).out == item.read_text()
+    ran = cli("profile", "show", "gie-epp-1.55")
+    assert ran.code == 2
+    assert "gie-epp-1.5" in ran.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--command", REFERENCE),
+        ("--command", "./epp --grpc-port {port} --pool-name {pool}", "--discovery", "kubernetes"),
+        ("--command", "./epp 'a \"quoted\" word' {port}", "--discovery", "fixed", "--endpoint", "127.0.0.1:8000"),
+        ("--address", "epp.example:9002", "--endpoints-file", "/tmp/e", "--tls", "verified"),
+        ("--address", "[::1]:9002", "--discovery", "fixed", "--endpoint", "[::1]:8000", "--model", "a: b # c"),
+    ],
+)
+def test_init_writes_a_profile_that_can_be_read(cli, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    path = tmp_path / "epp.yaml"
+    ran = cli("profile", "init", path, "--name", "my epp", *flags)
+    assert ran.code == 0, ran.err
+    profile = load_profile(str(path))
+    assert profile.name == "my epp"
+    assert "#" in path.read_text()
+    assert cli("profile", "init", path, "--name", "x", *flags).code == 2
+    assert cli("profile", "init", path, "--name", "x", *flags, "--force").code == 0
+    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(cli("profile", "schema").out))
+
+
+def test_init_says_what_it_must_know(cli, tmp_path: Path) -> None:
+    ran = cli("profile", "init", tmp_path / "p.yaml", "--name", "x")
+    assert ran.code == 2
+    assert "--command or --address" in ran.err
+    both = cli("profile", "init", tmp_path / "p.yaml", "--name", "x", "--command", "y", "--address", "h:1")
+    assert "exclude" in both.err
+
+
+def test_check_starts_the_target_and_sends_a_request(cli, tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    assert cli("profile", "init", path, "--name", "x", "--command", REFERENCE).code == 0
+    ran = cli("profile", "check", path)
+    assert ran.code == 0, ran.out
+    for part in ("✓ target", "✓ request", "HTTP 200", "readiness SERVING", "/metrics of 3 of 3 pods"):
+        assert part in ran.out
+
+
+def test_check_explains_a_target_that_ends(cli, tmp_path: Path) -> None:
+    ran = cli("profile", "check", "--epp", "cmd:sh -c 'echo no such flag --f; exit 7' {endpointsFile}")
+    assert ran.code == 4
+    assert "exited with 7" in ran.out
+    assert "no such flag --f" in ran.out
+
+
+def test_check_explains_a_missing_program(cli) -> None:
+    ran = cli("profile", "check", "go-epp", "--binary", "./no-such-epp")
+    assert ran.code == 4
+    assert "no-such-epp" in ran.out
+    assert "hint:" in ran.out
+
+
+def test_doctor_looks_at_the_machine(cli) -> None:
+    ran = cli("doctor")
+    assert ran.code == 0, ran.out
+    for name in ("python", "loopback", "ipv6", "ports", "files", "docker", "envoy", "property"):
+        assert f" {name} " in ran.out
+
+
+def test_doctor_looks_at_a_target(cli) -> None:
+    ran = cli("doctor", "--epp", "reference")
+    assert ran.code == 0
+    assert "✓ target" in ran.out
+    ran = cli("doctor", "--epp", "127.0.0.1:1", "--endpoints", "127.0.0.1:28411")
+    assert ran.code == 4
+    assert "✗ target" in ran.out

@@ -1,0 +1,111 @@
+"""`report`: show, verify, diff, convert, schema; and `certify` of a report that is there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+
+def test_the_folder_has_everything(a_report: Path) -> None:
+    names = {path.name for path in a_report.iterdir()}
+    assert names == {"report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"}
+
+
+def test_show_puts_the_failure_first_and_the_summary_last(cli, a_report: Path) -> None:
+    ran = cli("report", "show", a_report)
+    assert ran.code == 0
+    blocks = ran.out.split("\n\n")
+    failure, summary = blocks[0], blocks[-1]
+    order = ["EPP-DEST-05", "requires", "expected", "actual", "conversation", "hint", "reproduce"]
+    places = [failure.index(part) for part in order]
+    assert places == sorted(places)
+    assert "▶" in failure
+    assert len(summary.strip().splitlines()) <= 12
+    assert "non-conformant" in summary
+    assert "report.json" in summary.splitlines()[-1] or "report.json" in summary
+
+
+def test_reproducing_names_the_target(cli, a_report: Path) -> None:
+    out = cli("report", "show", a_report / "report.json").out
+    command = next(line for line in out.splitlines() if line.startswith("reproduce"))
+    for part in ("--epp", "metadata-differs", "--scenario", "--seed", "--protocol-version 1.0.0"):
+        assert part in command
+
+
+def test_verify_says_yes(cli, a_report: Path) -> None:
+    ran = cli("report", "verify", a_report)
+    assert ran.code == 0, ran.out
+
+
+def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> None:
+    shutil.copytree(a_report, tmp_path / "r")
+    path = tmp_path / "r" / "report.json"
+    path.write_text(path.read_text().replace('"non-conformant"', '"conformant"', 1))
+    assert cli("report", "verify", tmp_path / "r").code == 1
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"apiVersion": "other/v1"}'])
+def test_what_is_no_report(cli, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    for command in ("show", "convert"):
+        ran = cli("report", command, path)
+        assert ran.code == 2
+        assert "report.json" in ran.err
+    assert cli("report", "verify", path).code == 1
+
+
+def test_diff(cli, a_report: Path, tmp_path: Path) -> None:
+    same = cli("report", "diff", a_report, a_report)
+    assert same.code == 0
+    right = tmp_path / "right"
+    assert (
+        cli(
+            "run", "-k", "destination.list", "-k", "subset.nobody", "-o", right, "-q", "--body-mode", "full-duplex"
+        ).code
+        == 4
+    )
+    worse = cli("report", "diff", right, a_report)
+    assert worse.code == 1
+    assert "EPP-DEST-05" in worse.out
+    better = cli("report", "diff", a_report, right)
+    assert better.code == 0
+    assert "EPP-DEST-05" in better.out
+
+
+@pytest.mark.parametrize("form", ["html", "junit", "markdown", "yaml", "badge", "shields"])
+def test_convert(cli, a_report: Path, tmp_path: Path, form: str) -> None:
+    target = tmp_path / "converted"
+    assert cli("report", "convert", a_report, "--to", form, "-o", target).code == 0
+    text = target.read_text()
+    match form:
+        case "html":
+            assert text == (a_report / "report.html").read_text()
+        case "junit":
+            assert ET.fromstring(text).get("failures") not in (None, "0")
+        case "markdown":
+            assert "EPP-DEST-05" in text
+        case "yaml":
+            assert yaml.safe_load(text) == json.loads((a_report / "report.json").read_text())
+        case "badge":
+            assert ET.fromstring(text).tag.endswith("svg")
+        case "shields":
+            assert json.loads(text)["message"] == "non-conformant"
+
+
+def test_the_schema_accepts_the_report(cli, a_report: Path) -> None:
+    schema = json.loads(cli("report", "schema").out)
+    jsonschema.Draft202012Validator(schema).validate(json.loads((a_report / "report.json").read_text()))
+
+
+def test_a_filtered_report_is_not_certified(cli, a_report: Path, tmp_path: Path) -> None:
+    ran = cli("certify", "--from", a_report, "--submission", tmp_path / "reports")
+    assert ran.code == 2
+    assert "without selection" in ran.err
+    assert not (tmp_path / "reports").exists()

@@ -1,0 +1,139 @@
+"""Wrong use: each gets a message that says what, where and what to do, no traceback, and exit code 2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conformance.cli as command_line
+from conformance.cli import call
+from conformance.cli.options import command_line as again
+
+REST = "title: T, requirements: [EPP-SUB-01]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("run", "--bogus"), "No such option"),
+        (("rum",), "run"),
+        (("run", "--seed", "x"), "--seed"),
+        (("run", "--jobs", "0"), "--jobs"),
+        (("run", "--epp", "py:thing"), "known: reference, HOST:PORT, cmd:COMMAND, image:IMAGE"),
+        (("run", "--epp", "127.0.0.1:9"), "--endpoints-file"),
+        (("run", "--epp", "cmd:./e {port"), "learns its pool"),
+        (("run", "--profile", "gie-epp-15"), "gie-epp-1.5"),
+        (("run", "--profile", "no/such/file.yaml"), "no/such/file.yaml"),
+        (("run", "--protocol-version", "1.0"), "did you mean '1.0.0'?"),
+        (("run", "--body-mode", "fullduplex"), "did you mean 'full-duplex'?"),
+        (("run", "--tls", "of"), "plaintext"),
+        (("run", "-k", "subset.nobdy"), "did you mean 'subset.nobody'?"),
+        (("run", "-k", "nothing.*"), "there is no scenario 'nothing.*'"),
+        (("run", "--exclude", "subset.nobdy"), "subset.nobody"),
+        (("run", "--requirement", "EPP-SUB-99"), "EPP-SUB-"),
+        (("run", "--level", "MUSTY"), "did you mean 'MUST'?"),
+        (("run", "--section", "endpoint-subst"), "did you mean 'endpoint-subset'?"),
+        (("run", "-k", "subset.pick-*", "--protocol-version", "0.2.0"), "no scenario of version 0.2.0"),
+        (("run", "--profile", "gie-epp-1.0"), "give it with --binary"),
+        (("run", "--profile", "gie-epp-1.0", "--binary", "./no-such-epp"), "no-such-epp"),
+        (("list", "--format", "xml"), "xml"),
+        (("list", "--protocol-version", "2"), "protocol version"),
+        (("report", "show", "no-such-folder"), "no report at no-such-folder"),
+        (("certify",), "implementation.url"),
+    ],
+)
+def test_wrong_use(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cli(*arguments)
+    assert ran.code == 2
+    assert expected in ran.err
+    assert "Traceback" not in ran.err
+    assert not (tmp_path / "conformance-report" / "report.json").exists()
+
+
+def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = cli("run", "-k", "subset.nobody", "-o", tmp_path / "file" / "report")
+    assert ran.code == 2
+    assert "no report can be written" in ran.err
+    assert "--output" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("section: mine\nscenarios: [{id: a.b, title: T, requirements: [EPP-SUB-1], steps: [{exchange: {}}]}]\n",
+         "mine.yaml:2:48: requirements[0]: there is no requirement 'EPP-SUB-1' (did you mean 'EPP-SUB-01'?)"),
+        ("section: mine\nscenarios:\n- {id: a.b, titel: T}\n", "mine.yaml:3:"),
+        ("section: mine\nscenarios: [\n", "mine.yaml:3:1:"),
+        ("section: mine\nscenarios: []\nsection: twice\n", "mine.yaml:3:1:"),
+        ("section: 022\nscenarios: []\n", "mine.yaml:1:10:"),
+        (f"section: mine\nscenarios: [{{id: subset.nobody, {REST}, steps: [{{exchange: {{}}}}]}}]\n",
+         "is taken by"),
+        (f"section: mine\nscenarios: [{{id: a.b, {REST}, steps: [{{exchange: {{subset: ['{{z}}']}}}}]}}]\n",
+         "{z} is neither a pod of this scenario nor a variable"),
+    ],
+)  # fmt: skip
+def test_wrong_scenario_files(cli, tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
+    ran = cli("run", "--scenarios", tmp_path, "-o", tmp_path / "out")
+    assert ran.code == 2
+    assert expected in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_defect_of_the_suite_is_never_the_targets(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: list[str]) -> int:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(command_line, "_invoke", broken)
+    ran = cli("list")
+    assert ran.code == 3
+    assert "ZeroDivisionError" in ran.err
+    assert "a defect of the suite, not of the target" in ran.err
+    with pytest.raises(ZeroDivisionError):
+        call(["list", "--debug"])
+
+
+def test_help_is_there_for_every_command(cli) -> None:
+    listed = cli("--help").out
+    for name in ("run", "list", "explain", "report", "certify", "profile", "doctor", "kube", "pool"):
+        assert name in listed
+        ran = cli(name, "--help")
+        assert ran.code == 0
+        assert "Usage: epp-conformance" in ran.out
+    assert cli("--version").out.startswith("epp-conformance ")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from conformance.cli import call; call(['run', '--help']);"
+        "heavy = {'grpc', 'google.protobuf', 'yaml', 'uvloop', 'rich', 'jinja2', 'asyncio', 'envoy_data_plane'};"
+        "heavy |= {'conformance.run', 'conformance.report', 'conformance.targets'};"
+        "sys.exit(f'loaded: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "conformance", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert b"Traceback" not in process.stderr.read()
+
+
+def test_the_command_that_runs_a_target_again() -> None:
+    line = again("cmd:./e --port {port}", None, None, ["127.0.0.1:1"], None, ["buffered"], None, None)
+    assert line == "epp-conformance run --epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
+    assert again(None, None, None, None, None, None, None, None) == "epp-conformance run"
