@@ -110,6 +110,13 @@ class TestUnderLoad:
     def test_another_error(self, ask, code):
         assert ask(refused(immediate(code), load=BUSY, note=SHEDDABLE)).blamed == {"EPP-ERR-03"}
 
+    def test_a_grpc_status(self, ask):
+        script = Script(pool=POOL)
+        for name in POOL:
+            script.gauges(name, **BUSY)
+        script.exchange(note=SHEDDABLE).request(BODY).closed(8)
+        assert ask(script).blamed == {"EPP-ERR-04"}
+
     def test_an_endpoint_is_right_unless_shedding_is_claimed(self, ask):
         script = refused(headers_answer(A), *echo(BODY), load=BUSY, note=SHEDDABLE)
         assert ask(script)["EPP-ERR-03"] is Verdict.NOT_APPLICABLE

@@ -134,6 +134,19 @@ class TestWeighing:
         verdicts = ask(good(Script(pool=POOL)), stimulus="off-contract", requirements=("ENV-27",))
         assert [finding.requirement for finding in verdicts.findings] == ["ENV-27"]
 
+    def test_what_a_violation_kept_from_being_reached(self, ask):
+        script = Script(pool=POOL)
+        script.exchange().request(BODY).answers(headers_answer(header=None, metadata=A), *echo(BODY)).drained()
+        verdicts = ask(script, requirements=("EPP-DEST-05", "EPP-DEST-02"))
+        assert verdicts["EPP-DEST-05"] is Verdict.NOT_APPLICABLE
+        assert "EPP-DEST-01" in verdicts.finding("EPP-DEST-05").actual
+
+    def test_silence(self, ask):
+        script = good(Script(pool=POOL))
+        assert ask(script, requirements=("EPP-SUB-03",))["EPP-SUB-03"] is None  # unconditional: inconclusive
+        assert ask(script, requirements=("EPP-ERR-03",))["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
+        assert ask(script, stimulus="off-contract", requirements=("EPP-SUB-10",))["EPP-SUB-10"] is Verdict.PASS
+
     def test_trouble_of_the_harness_is_never_blamed_on_the_target(self, ask):
         script = Script(pool=POOL)
         one = script.exchange().request(BODY).hang("answer to request_headers")
