@@ -98,6 +98,8 @@ class RunOutcome:
     anomalies: tuple[Anomaly, ...] = ()
     figures: Mapping[str, float | int | str] = field(default_factory=dict)
     interrupted: bool = False
+    image: str | None = None
+    """The digest of the image that the target ran from."""
 
 
 BLOCKING = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)

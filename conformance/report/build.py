@@ -62,7 +62,7 @@ def build(
         "catalogue": CatalogueBlock(version=catalogue.version, digest=f"sha256:{catalogue.digest}"),
         "specification": specification(catalogue, headline),
         "implementation": ImplementationBlock(**profile.implementation.model_dump()),
-        "subject": subject or subject_of(profile),
+        "subject": subject or subject_of(profile, outcome.image),
         "environment": environment(outcome.seed, profile),
         "claims": profile.claims,
         "started_at": outcome.started_at,
@@ -177,8 +177,8 @@ def environment(seed: int, profile: Profile) -> Environment:
     )
 
 
-def subject_of(profile: Profile) -> Subject:
-    """How a profile has the target run, with the digest of its image or program where that can be told."""
+def subject_of(profile: Profile, image: str | None = None) -> Subject:
+    """How a profile has the target run, with the digest of its program or image (`image`: as it ran) if it is known."""
     start = profile.start
     env = tuple(sorted(start.env))
     if start.image:
@@ -186,7 +186,7 @@ def subject_of(profile: Profile) -> Subject:
         return Subject(
             kind="image",
             name=start.image,
-            digest=f"sha256:{pinned}" if len(pinned) == 64 else None,
+            digest=image or (f"sha256:{pinned}" if len(pinned) == 64 else None),
             flags=start.args,
             env=env,
             address=profile.address,

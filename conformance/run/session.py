@@ -100,6 +100,7 @@ class Session:
         self._handler = handler
         self._lanes: list[Lane] = []
         self._version: str | None = None
+        self._image: str | None = None
         self._began = time.monotonic()
         self._started_at = _now()
 
@@ -145,6 +146,7 @@ class Session:
             duration=time.monotonic() - self._began,
             anomalies=tuple(self.anomalies),
             interrupted=self.interrupted,
+            image=self._image,
         )
 
     def close(self) -> None:
@@ -221,6 +223,7 @@ class Session:
         )
         await lane.__aenter__()
         self._lanes.append(lane)
+        self._image = lane.target.image
         return lane
 
     async def _close_lanes(self) -> None:

@@ -48,6 +48,8 @@ class Target:
         self.crashed = False
         """True from the moment it ended by itself until it is started again."""
         self.starts = 0
+        self.image: str | None = None
+        """The digest of the image that it runs."""
         self._values = values
         self._emit = emit
         self._redact = redact
@@ -86,6 +88,7 @@ class Target:
         self.starts += 1
         if self.profile.started_by_us:
             process = self._process = await self._started(self._launch)
+            self.image = process.image
             command = tuple(map(self._redact, process.command))
             self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
             self._watcher = asyncio.create_task(self._watch(process))
