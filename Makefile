@@ -39,7 +39,7 @@ type: $(READY)
 
 unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
-	$(BIN)/pytest -n auto --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -15,7 +15,7 @@ import uv
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = {"conformance", "ext_proc", "fake_epp", "fake_kubernetes", "fake_modelserver", "fake_proxy", "reference_epp"}
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("wheel")]
+pytestmark = pytest.mark.timeout(300)
 
 
 def command(*arguments, cwd=CHECKOUT, env=None, code=0):
@@ -87,8 +87,8 @@ def test_the_installed_commands_start(installed, tmp_path):
 
 
 def test_the_installed_suite_does_the_main_job(installed, tmp_path):
-    command(str(installed / "epp-conformance"), "run", "--output", "out", cwd=tmp_path)
+    incomplete = 4  # the smoke set is not a full verdict
+    command(str(installed / "epp-conformance"), "run", "--smoke", "--output", "out", cwd=tmp_path, code=incomplete)
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["kind"] == "EPPConformanceReport"
-    assert report["complete"]
+    assert report["versions"][0]["kinds"] == {"protocol": "conformant", "ext_proc": "conformant"}
     assert (tmp_path / "out" / "evidence.ndjson.gz").stat().st_size
