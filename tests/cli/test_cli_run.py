@@ -1,0 +1,335 @@
+"""`run`, end to end: on the bundled EPP, and on targets that do everything wrong that a target can do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HOSTILE = Path(__file__).with_name("hostile_epp.py")
+FEW = ("-k", "destination.completion", "-k", "subset.only-unready", "--body-mode", "full-duplex")
+
+
+def report(folder: Path) -> dict:
+    return json.loads((folder / "report.json").read_text())
+
+
+def complete(folder: Path) -> None:
+    """The report is whole, whatever the target did."""
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"}
+
+
+def hostile(mode: str, good: int) -> str:
+    return f"cmd:{sys.executable} {HOSTILE} {{port}} {{endpointsFile}} {mode} {good}"
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Path:
+    """A profile with time limits that suit a test."""
+    path = tmp_path / "profile.yaml"
+    path.write_text(
+        "name: hostile\ndiscovery: {file: {reread: 0.05}, scrapes: false}\n"
+        "timeouts: {start: 20, answer: 1, convergence: 0.3}\nstart: {command: [unused]}\n"
+    )
+    return path
+
+
+# -- the bundled EPP ---------------------------------------------------------------------------------------------------
+
+
+def test_a_few_scenarios_of_the_reference_epp(cli, tmp_path: Path) -> None:
+    ran = cli("run", "-k", "subset.pick-*", "-k", "errors.*", "-o", tmp_path / "r", "--seed", "7")
+    assert ran.code == 4, ran.out  # a selection gives no full verdict
+    complete(tmp_path / "r")
+    found = report(tmp_path / "r")
+    assert found["environment"]["seed"] == 7
+    assert found["result"] == "incomplete"
+    assert {row["verdict"] for row in found["results"]} <= {"pass", "notApplicable"}
+    assert len(ran.out.strip().splitlines()) <= 12
+    assert "seed 7" in ran.err.splitlines()[0]
+    assert "protocol 1.0.0:" in ran.err
+
+
+def test_quiet_says_nothing_but_the_summary(cli, tmp_path: Path) -> None:
+    ran = cli("run", "-q", *FEW, "-o", tmp_path)
+    assert ran.err == ""
+    assert ran.out.startswith("Endpoint Picker Protocol 1.0.0")
+
+
+def test_several_versions_in_one_run(cli, tmp_path: Path) -> None:
+    ran = cli("run", "-k", "subset.nobody", "--protocol-version", "0.3.0", "--protocol-version", "next", "-o", tmp_path)
+    assert ran.code == 4
+    assert [row["version"] for row in report(tmp_path)["versions"]] == ["0.3.0", "next"]
+    assert "0.3.0" in ran.out
+    assert "next" in ran.out
+
+
+def test_exit_zero(cli, tmp_path: Path) -> None:
+    assert cli("run", *FEW, "-o", tmp_path, "--exit-zero").code == 0
+
+
+def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None:
+    fault = (
+        f"cmd:{sys.executable} -m reference_epp --fault metadata-differs --listen 127.0.0.1:{{port}} "
+        "--endpoints-file {endpointsFile} --log-level error"
+    )
+    ran = cli("run", "--epp", fault, "-k", "destination.list", "-o", tmp_path)
+    assert ran.code == 1
+    assert "EPP-DEST-05" in ran.out
+    assert "▶" in ran.out
+    assert "FAIL destination.list" in ran.err
+    summary = ran.out.strip().split("\n\n")[-1]
+    assert summary.startswith("Endpoint Picker Protocol")
+    assert len(summary.splitlines()) <= 12
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("NO_COLOR", False), ("FORCE_COLOR", True)])
+def test_colours(program, tmp_path: Path, variable: str, coloured: bool) -> None:
+    environment = {"NO_COLOR": "", "FORCE_COLOR": "", variable: "1"}
+    process = program("run", "-q", "-k", "subset.nobody", "-o", tmp_path, **environment)
+    out, _ = process.communicate(timeout=60)
+    assert ("\x1b[" in out) is coloured
+
+
+# -- an address --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A reference EPP that runs already, and the file that it watches."""
+    file = tmp_path / "endpoints"
+    file.write_text("")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reference_epp", "--listen", "127.0.0.1:0", "--endpoints-file", file],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("{") and (address := json.loads(line).get("address") or json.loads(line).get("listen")):
+            break
+    drain = threading.Thread(target=process.stdout.read, daemon=True)
+    drain.start()
+    yield address, file
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=20)
+    drain.join(timeout=20)
+    process.stdout.close()
+
+
+def test_an_address_with_a_file_is_fully_controllable(cli, tmp_path: Path, reference: tuple[str, Path]) -> None:
+    address, file = reference
+    ran = cli("run", "--epp", address, "--endpoints-file", file, *FEW, "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}
+
+
+def test_an_address_with_fixed_endpoints(cli, tmp_path: Path, reference: tuple[str, Path]) -> None:
+    address, file = reference
+    endpoints = [f"127.0.71.{host}:18431" for host in (1, 2, 3)]
+    file.write_text("".join(f"{one}\n" for one in endpoints))
+    ran = cli("run", "--epp", address, "--endpoints", ",".join(endpoints), *FEW, "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    verdicts = {row["scenario"]: row["verdict"] for row in report(tmp_path / "r")["results"]}
+    assert verdicts == {"destination.completion": "pass", "subset.only-unready": "skipped"}
+
+
+def test_an_endpoint_that_is_taken(cli, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
+        ran = cli("run", "--epp", "127.0.0.1:1", "--endpoints", endpoint, "-o", tmp_path)
+    assert ran.code == 2
+    assert endpoint in ran.err
+    assert "taken" in ran.err
+
+
+# -- what answers there is no EPP --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tcp_server() -> Iterator[Callable[[bytes], str]]:
+    """Start a server that says the same to whoever connects, and hangs up (or, with b"", says nothing and stays)."""
+    servers: list[socket.socket] = []
+
+    def start(says: bytes) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        servers.append(server)
+
+        def serve() -> None:
+            kept = []
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    break
+                if says:
+                    with connection:
+                        connection.recv(65_536)
+                        connection.sendall(says)
+                else:
+                    kept.append(connection)
+            for connection in kept:
+                connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+    yield start
+    for server in servers:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("says", "expected"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/2"),
+        (b"", "in time"),
+    ],
+    ids=["http-1", "plain-tcp", "silent-tcp"],
+)
+def test_the_wrong_port(cli, tmp_path: Path, patient: Path, tcp_server, says: bytes, expected: str) -> None:
+    address = tcp_server(says)
+    ran = cli("run", "--epp", address, "--profile", patient, "--endpoints-file", tmp_path / "e", *FEW, "-o", tmp_path / "r")
+    assert ran.code == 4
+    assert address in ran.err
+    assert expected in ran.err, ran.err
+    assert "hint:" in ran.err
+    complete(tmp_path / "r")
+    assert report(tmp_path / "r")["stopped"]
+
+
+def test_nothing_listens(cli, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        ran = cli("run", "--epp", address, "--endpoints-file", tmp_path / "e", *FEW, "-o", tmp_path / "r")
+    assert ran.code == 4
+    assert f"{address}: connection refused" in ran.err
+    complete(tmp_path / "r")
+    assert cli("report", "verify", tmp_path / "r").code in (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("serves", "mode", "expected"),
+    [((), "unverified", "plaintext"), (("--tls", "self-signed"), "plaintext", "TLS"), (("--tls", "self-signed"), "verified", "certificate")],
+    ids=["tls-to-plaintext", "plaintext-to-tls", "not-verified"],
+)  # fmt: skip
+def test_tls_mismatch(cli, tmp_path: Path, serves: tuple[str, ...], mode: str, expected: str) -> None:
+    command = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
+    ran = cli("run", "--epp", " ".join([command, *serves]), "--tls", mode, *FEW, "-o", tmp_path)
+    assert ran.code == 4
+    assert expected in ran.err, ran.err
+    assert "hint:" in ran.err
+    complete(tmp_path)
+
+
+def test_tls_unverified(cli, tmp_path: Path) -> None:
+    command = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} --tls self-signed"
+    ran = cli("run", "--epp", command, "--tls", "unverified", *FEW, "-o", tmp_path)
+    assert ran.code == 4
+    assert {row["verdict"] for row in report(tmp_path)["results"]} == {"pass"}
+
+
+# -- hostile targets ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["silent", "closes", "garbage", "resets", "dies"])
+def test_hostile_from_the_beginning(cli, tmp_path: Path, patient: Path, mode: str) -> None:
+    """It never passes the gate: one explanation, a report, exit 4."""
+    ran = cli("run", "--epp", hostile(mode, 0), "--profile", patient, *FEW, "-o", tmp_path / "r", "--jobs", "1")
+    assert ran.code in (1, 4), ran.err
+    assert "Traceback" not in ran.err
+    complete(tmp_path / "r")
+    if ran.code == 4:
+        assert "error:" in ran.err
+        assert "hint:" in ran.err
+        assert report(tmp_path / "r")["stopped"]
+    if mode == "dies":
+        assert "this is the end" in ran.err
+
+
+@pytest.mark.parametrize("mode", ["silent", "closes", "garbage", "floods", "resets", "dies"])
+def test_hostile_in_the_middle(cli, tmp_path: Path, patient: Path, mode: str) -> None:
+    """It passes the gate and then goes wrong: that is a violation, with a report, and the run ends."""
+    ran = cli("run", "--epp", hostile(mode, 8), "--profile", patient, *FEW, "-o", tmp_path / "r", "--jobs", "1")
+    assert ran.code == 1, ran.out + ran.err
+    assert "Traceback" not in ran.err
+    complete(tmp_path / "r")
+    failed = [row for row in report(tmp_path / "r")["results"] if row["verdict"] == "fail"]
+    assert failed
+    assert all(row["actual"] for row in failed)
+
+
+@pytest.mark.parametrize("mode", ["goaway", "one_at_a_time"])
+def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mode: str) -> None:
+    ran = cli("run", "--epp", hostile(mode, 0), "--profile", patient, "-k", "destination.completion", "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out
+
+
+# -- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Path, number: signal.Signals) -> None:
+    pids = tmp_path / "pids"
+    script = tmp_path / "epp.sh"
+    script.write_text(
+        f'#!/bin/sh\necho $$ >> {pids}\nexec {sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2\n'
+    )
+    script.chmod(0o755)
+    process = program("run", "--epp", f"cmd:{script} {{port}} {{endpointsFile}}", "-o", tmp_path / "r", PYTHONUNBUFFERED="1")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "passed" in line:  # the first tenth is done
+            break
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 4, out + err
+    assert "Traceback" not in err
+    complete(tmp_path / "r")
+    assert report(tmp_path / "r")["stopped"] == "interrupted"
+    for pid in map(int, pids.read_text().split()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path) -> None:
+    kube = program("kube", "--pods", "2", "--kubeconfig", tmp_path / "kc")
+    pool = program("pool", "--pods", "2", "--queue", "7", "--endpoints-file", tmp_path / "endpoints")
+    assert kube.stdout is not None
+    assert pool.stdout is not None
+    address = kube.stdout.readline().split()[3].rstrip(",")
+    assert kube.stdout.readline().strip() == f"export KUBECONFIG={tmp_path / 'kc'}"
+    endpoints = [pool.stdout.readline().strip() for _ in range(2)]
+    assert (tmp_path / "endpoints").read_text().split() == endpoints
+
+    async def look() -> tuple[dict, str]:
+        import httpx
+
+        async with httpx.AsyncClient(trust_env=False) as client:
+            pods = await client.get(f"{address}/api/v1/namespaces/default/pods")
+            metrics = await client.get(f"http://{endpoints[0]}/metrics")
+        return pods.json(), metrics.text
+
+    pods, metrics = asyncio.run(look())
+    assert [pod["metadata"]["name"] for pod in pods["items"]] == ["pod-1", "pod-2"]
+    assert pods["items"][0]["status"]["podIP"].startswith("127.")
+    waiting = next(line for line in metrics.splitlines() if line.startswith("vllm:num_requests_waiting"))
+    assert waiting.endswith(" 7.0") or waiting.endswith(" 7")
+    for process in (kube, pool):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 0
