@@ -22,6 +22,11 @@ _MEMBERS: dict[Author, dict[int, str]] = {
     Author.EPP: {f.number: f.name for f in ProcessingResponse.DESCRIPTOR.oneofs_by_name["response"].fields},
 }
 
+_PLACES: dict[str | None, tuple[str | None, str | None]] = {
+    f"{side}_{part}": (side, part) for side in (REQUEST, RESPONSE) for part in ("headers", "body", "trailers")
+}
+_NOWHERE: tuple[str | None, str | None] = (None, None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
@@ -51,13 +56,12 @@ class Said:
     @property
     def side(self) -> str | None:
         """`request` or `response`, whichever direction of HTTP it is about; None for everything else."""
-        side, _, part = (self.what or "").partition("_")
-        return side if side in (REQUEST, RESPONSE) and part else None
+        return _PLACES.get(self.what, _NOWHERE)[0]
 
     @property
     def part(self) -> str | None:
         """`headers`, `body` or `trailers`; None for everything else."""
-        return (self.what or "").partition("_")[2] if self.side else None
+        return _PLACES.get(self.what, _NOWHERE)[1]
 
     @property
     def ends(self) -> bool:

@@ -105,7 +105,12 @@ def _ask(scene: Scene, name: str) -> Iterator[Ruling]:
 
 def _weigh(scene: Scene, given: Iterable[Ruling]) -> Iterator[Finding]:
     trouble = {event.exchange for _, event in scene.episode.of(HarnessTrouble)}
+    passed: set[str] = set()
     for ruling in given:
+        if ruling.verdict is Verdict.PASS:
+            if ruling.requirement in passed:
+                continue  # once is enough
+            passed.add(ruling.requirement)
         effect = scene.effect(ruling.requirement)
         if effect is None or not _kept(scene.context, ruling):
             continue

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from conformance.conversation import Conversation, conversations
 from conformance.endpoints import parse_list
-from conformance.episode import Context, Episode, Expectation, HealthProbe, ProcessExited
+from conformance.episode import Context, Episode, Expectation, Gauges, HealthProbe, ProcessExited
 from conformance.flow import Flow, StopKind, follow
 from conformance.hints import UNSET, Hint, ServedReport, served_report, subset_hint
 from conformance.judges.demand import NOTHING, Demand, demand
@@ -58,6 +58,10 @@ class Answer(StrEnum):
     OFFENDED = "an answer that is not acceptable"
     NOT_ASKED = "there was no request"
     UNSEEN = "not observed"
+
+
+INFERENCE = b"completions"
+"""How the paths end that every EPP is expected to know as inference."""
 
 
 class Shape(StrEnum):
@@ -173,9 +177,10 @@ class Case:
         if first is None or self.flow.request.headers is None:
             return NOTHING
         last = self.decided.seq if self.decided is not None else self.conversation.span[1]
-        if self.hint.kind == "unset" or self.scene.applies("EPP-SUB-01"):
-            return demand(self.scene.episode, first.seq, last, self.hint)
-        return dataclasses.replace(demand(self.scene.episode, first.seq, last, UNSET), endpoint_due=False)
+        binds = self.hint.kind == "unset" or self.scene.applies("EPP-SUB-01")
+        pool, gauges = self.scene.episode.pool, self.scene.gauges
+        found = demand(pool, gauges, first.seq, last, self.hint if binds else UNSET)
+        return found if binds else dataclasses.replace(found, endpoint_due=False)
 
     @property
     def sheddable(self) -> bool:
@@ -216,7 +221,8 @@ class Case:
         body = self.request_body
         if body is None or lane.end is None:
             return Shape.UNSEEN
-        return Shape.ORDINARY if _ordinary(body) else Shape.ODD
+        path = (self.request_header(":path") or b"").partition(b"?")[0]
+        return Shape.ORDINARY if path.endswith(INFERENCE) and _ordinary(body) else Shape.ODD
 
     @cached_property
     def served(self) -> ServedReport | None:
@@ -287,6 +293,7 @@ class Scene:
         self.episode = episode
         self.context = context
         self.rules = rules
+        self._effects: dict[str, str | None] = {}
 
     @cached_property
     def cases(self) -> tuple[Case, ...]:
@@ -296,7 +303,9 @@ class Scene:
 
     def effect(self, requirement: str) -> str | None:
         """What a violation counts for in this version; None where the requirement does not apply."""
-        return self.rules.effect(requirement, self.context.version)
+        if requirement not in self._effects:
+            self._effects[requirement] = self.rules.effect(requirement, self.context.version)
+        return self._effects[requirement]
 
     def counts(self, requirement: str) -> bool:
         """Whether a violation fails in this version."""
@@ -305,6 +314,25 @@ class Scene:
     def applies(self, requirement: str) -> bool:
         """Whether it is part of this version."""
         return self.effect(requirement) is not None
+
+    @cached_property
+    def gauges(self) -> tuple[tuple[Entry, Gauges], ...]:
+        """What the pods' metrics showed, in order."""
+        return tuple(self.episode.of(Gauges))
+
+    @cached_property
+    def _order(self) -> dict[int, int]:
+        return {id(case): index for index, case in enumerate(self.cases)}
+
+    @cached_property
+    def first_abort(self) -> int:
+        """The place among the cases of the first whose client went away; beyond the last if none did."""
+        aborted = (index for index, case in enumerate(self.cases) if case.conversation.aborted is not None)
+        return next(aborted, len(self.cases))
+
+    def follows_an_abort(self, case: Case) -> bool:
+        """Whether an exchange that had begun before this one was aborted."""
+        return self.first_abort < self._order[id(case)]
 
     @cached_property
     def crash(self) -> Crash | None:
@@ -337,7 +365,7 @@ class Scene:
 
     def before(self, case: Case) -> Iterator[Case]:
         """The cases that had begun before `case` did, latest first."""
-        return (one for one in reversed(self.cases) if one.conversation.span[0] < case.conversation.span[0])
+        return reversed(self.cases[: self._order[id(case)]])
 
     def overlapping(self, case: Case) -> tuple[Case, ...]:
         """The other cases whose streams were open at the same time."""

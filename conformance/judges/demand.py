@@ -7,13 +7,17 @@ error is due only if every state demands it (design: targets; reading AMB-10 of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.endpoints import canonical
-from conformance.episode import Episode, Gauges, PodFact
-from conformance.hints import UNSET, Hint
+from conformance.episode import Gauges, PodFact, PoolHistory
+from conformance.hints import Hint
+from ext_proc.record import Entry
+
+GaugesHistory = Sequence[tuple[Entry, Gauges]]
+"""What the pods' metrics showed from when on, in order."""
 
 BUSY_QUEUE, BUSY_KV = 5, 0.8
 """A pod with as many requests waiting, or as much of its KV cache in use, is saturated; this is only ever used to
@@ -55,11 +59,11 @@ class Demand:
         return canonical(endpoint) in self.allowed
 
 
-def demand(episode: Episode, first: int, last: int, hint: Hint) -> Demand:
+def demand(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, hint: Hint) -> Demand:
     """The demand of a request that was sent at `first` and decided at `last` (sequence numbers)."""
-    states = episode.pool.between(first, last)
+    states = pool.between(first, last)
     eligible = [_eligible(state) for state in states]
-    pool = frozenset(endpoint for state in eligible for endpoint in state)
+    anywhere = frozenset(endpoint for state in eligible for endpoint in state)
     members = frozenset(canonical(endpoint) for state in states for pod in state for endpoint in pod.endpoints)
     named = [{one for one in state if _named(hint, one)} for state in eligible]
     meant = [{one for one in state if _meant(hint, one)} for state in eligible]
@@ -67,13 +71,13 @@ def demand(episode: Episode, first: int, last: int, hint: Hint) -> Demand:
     odd = hint.kind == "wrong-type" or hint.where in ("body", "mixed")
     return Demand(
         known=bool(states),
-        pool=pool,
+        pool=anywhere,
         members=members,
         allowed=frozenset(endpoint for state in meant for endpoint in state),
         endpoint_due=bool(states) and all(named) and not odd,
         error_due=empty_hint or (bool(states) and not any(meant)),
-        pool_empty=bool(states) and not pool,
-        load=_load(episode, states, frozenset().union(*meant) if meant else frozenset(), last),
+        pool_empty=bool(states) and not anywhere,
+        load=_load(shown, states, frozenset().union(*meant) if meant else frozenset(), last),
     )
 
 
@@ -91,7 +95,7 @@ def _meant(hint: Hint, endpoint: str) -> bool:
     return True
 
 
-def _load(episode: Episode, states: Iterable[tuple[PodFact, ...]], allowed: frozenset[str], last: int) -> Load:
+def _load(history: GaugesHistory, states: Iterable[tuple[PodFact, ...]], allowed: frozenset[str], last: int) -> Load:
     pods = {
         pod.name
         for state in states
@@ -101,7 +105,7 @@ def _load(episode: Episode, states: Iterable[tuple[PodFact, ...]], allowed: froz
     if not pods:
         return Load()
     shown: dict[str, dict[str, Any]] = {name: {} for name in pods}
-    for entry, gauges in episode.of(Gauges):
+    for entry, gauges in history:
         if entry.seq <= last and gauges.pod in shown:
             shown[gauges.pod] |= gauges.values
     return Load(
@@ -134,5 +138,3 @@ NOTHING = Demand(
     load=Load(),
 )
 """The demand of an exchange that asked for nothing."""
-
-__all__ = ["NOTHING", "UNSET", "Demand", "Load", "demand"]

@@ -95,6 +95,8 @@ def missing_error(case: Case) -> Ruling:
 def unshed(case: Case) -> Ruling | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
     claimed = case.context.claims.sheds is True and case.sheddable and case.demand.load.saturated
+    if case.hint.set:
+        return None  # whether the saturation of a subset counts, while the rest of the pool is idle, is not said
     if not claimed or not case.scene.applies("EPP-ERR-03"):
         return None
     hint = "The profile claims that such requests are shed; every pod is saturated."

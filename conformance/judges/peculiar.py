@@ -94,7 +94,7 @@ def aborted(case: Case) -> bool:
 
 def after_an_abort(case: Case) -> bool:
     """An exchange before it was aborted."""
-    return any(aborted(one) for one in case.scene.before(case))
+    return case.scene.follows_an_abort(case)
 
 
 def crowded(case: Case) -> bool:
