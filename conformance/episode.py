@@ -156,6 +156,8 @@ class Claims:
     """JSON paths (`model`, `stream_options.include_usage`) that the target may change in a request body."""
     response_rewrites: tuple[str, ...] = ()
     response_headers: bool = True
+    several_ports: bool = True
+    """False for a target of a time when pools had one port only."""
     health: bool | None = None
     reporter: bool | None = None
 

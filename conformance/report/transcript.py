@@ -361,7 +361,7 @@ def _common(said: Said, facts: list[str], details: list[str]) -> None:
             facts.append("a body mutation without content, or of an unknown kind")
 
 
-_ACTIONS = {0: "appends", 1: "adds if absent", 2: "sets", 3: "overwrites"}
+_ACTIONS = {0: "sets", 1: "adds if absent", 2: "overwrites", 3: "overwrites if present"}
 
 
 def _mutations(mutation: HeaderMutation) -> Iterator[str]:

@@ -51,7 +51,7 @@ def test_a_failure_shows_everything_in_order_on_one_screen(run):
         "actual       127.1.0.3:8000",
         "conversation ",
         "▶ epp          request_headers",
-        "sets x-gateway-destination-endpoint: 127.1.0.3:8000",
+        "overwrites x-gateway-destination-endpoint: 127.1.0.3:8000",
         "\nhint ",
         "reproduce    epp-conformance run --epp reference --seed 42 subset.escapes",
     ]
