@@ -1,0 +1,792 @@
+"""The tap passes everything on as it is: bytes, metadata, trailers, ends, resets, GOAWAY, slowness, and bad news."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import grpc as grpcio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ext_proc import grpc
+from ext_proc.channel import Channel, dial
+from ext_proc.http2 import frames
+from ext_proc.http2.errors import BadAddress, ConnectFailed
+from ext_proc.http2.frames import ErrorCode, Setting
+from ext_proc.http2.tls import ClientTls, self_signed
+from ext_proc.record import HalfClosed, Malformed, Message, StreamEnded
+from ext_proc.server import Handler, ServedStream, Server, serve
+from fake_proxy.tap import Tap, open_tap
+from fake_proxy.tap.leg import CONNECTION_WINDOW, STREAM_WINDOW, UNSENT_LIMIT, Credit
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(bounded())
+
+
+@contextlib.asynccontextmanager
+async def tapped(handler: Handler, *, connections: int = 1, **options) -> AsyncIterator[tuple[Channel, Tap, Server]]:
+    """A data plane's channel through a tap to a server of ours."""
+    server = await serve("127.0.0.1", 0, handler, **options)
+    tap = await open_tap("127.0.0.1", 0, server.address)
+    channel = await dial(tap.address, connections=connections)
+    try:
+        yield channel, tap, server
+    finally:
+        await channel.close()
+        await tap.close()
+        await server.close()
+
+
+@contextlib.asynccontextmanager
+async def tap_to(address: str, **options) -> AsyncIterator[Tap]:
+    tap = await open_tap("127.0.0.1", 0, address, **options)
+    try:
+        yield tap
+    finally:
+        await tap.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let everything else go on until `condition` holds; the test's time-out bounds it."""
+    while not condition():  # noqa: ASYNC110 - what is waited for is inside of what is tested, and signals nobody
+        await asyncio.sleep(0)
+
+
+async def echo(stream: ServedStream) -> None:
+    while (raw := await stream.recv()) is not None:
+        stream.send(raw)
+        await stream.drain()
+
+
+def unused() -> str:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{one.getsockname()[1]}"
+
+
+# -- what a call consists of -------------------------------------------------------------------------------------------
+
+
+def test_messages_come_through_as_they_are() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (channel, tap, _):
+            stream = await channel.open()
+            for raw in (b"", b"one", bytes(range(256)) * 1000, b"x" * 3_000_000, b"last"):
+                stream.send(raw)
+                assert await stream.recv() == raw
+            stream.half_close()
+            ended = await stream.wait_ended()
+            assert (ended.how, ended.status) == ("status", 0)
+            assert tap.counts.streams == 1
+            assert tap.counts.bytes_to_epp == tap.counts.bytes_to_data_plane
+
+    run(main)
+
+
+def test_metadata_head_and_trailers_come_through() -> None:
+    seen = []
+
+    async def handler(stream: ServedStream) -> None:
+        seen.append(stream.headers)
+        stream.send_head((*grpc.RESPONSE_HEADERS, (b"x-epp", b"1"), (b"x-twice", b"a"), (b"x-twice", b"b")))
+        stream.send(b"answer")
+        stream.end(7, "not for you: §", metadata=((b"x-trailer-bin", b"AAE"),))
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            metadata = ((b"authorization", b"Bearer x"), (b"x-two", b"1"), (b"x-two", b"2"))
+            stream = await channel.open(metadata=metadata)
+            assert await stream.recv() == b"answer"
+            ended = await stream.wait_ended()
+            assert seen == [channel.headers(grpc.PROCESS, metadata)]
+            assert ended.headers == (*grpc.RESPONSE_HEADERS, (b"x-epp", b"1"), (b"x-twice", b"a"), (b"x-twice", b"b"))
+            assert ended.trailers == grpc.trailers(7, "not for you: §", ((b"x-trailer-bin", b"AAE"),))
+            assert (ended.status, ended.message) == (7, "not for you: §")
+
+    run(main)
+
+
+def test_an_answer_of_trailers_only_comes_through() -> None:
+    async def handler(stream: ServedStream) -> None:
+        stream.end(grpc.UNAVAILABLE, "later")
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            ended = await (await channel.open()).wait_ended()
+            assert (ended.status, ended.trailers) == (14, ())
+            assert ended.headers == (*grpc.RESPONSE_HEADERS, *grpc.trailers(14, "later"))
+
+    run(main)
+
+
+def test_an_http_answer_comes_through() -> None:
+    async def handler(stream: ServedStream) -> None:
+        stream.respond_http(503, ((b"content-type", b"text/plain"),), b"no")
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            ended = await (await channel.open()).wait_ended()
+            assert ended.how == "malformed"
+            assert ended.headers == ((b":status", b"503"), (b"content-type", b"text/plain"))
+
+    run(main)
+
+
+def test_bytes_that_are_no_message_come_through_in_both_directions() -> None:
+    heard = []
+
+    async def handler(stream: ServedStream) -> None:
+        async for event in stream:
+            heard.append(event)
+            if isinstance(event, HalfClosed):
+                break
+        stream.send_data(b"\x00\x00\x00\x00\x09half")
+        stream.end_without_trailers()
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            stream = await channel.open()
+            stream.send_data(b"\x01\x00\x00\x00\x03abc", end=True)
+            events = [event async for event in stream]
+            assert [event.raw for event in events if isinstance(event, Malformed)] == [b"\x00\x00\x00\x00\x09half"]
+            assert stream.ended is not None
+            assert stream.ended.how == "malformed"
+            assert [event.raw for event in heard if isinstance(event, Malformed)] == [b"\x01\x00\x00\x00\x03abc"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INTERNAL_ERROR, ErrorCode.CANCEL, ErrorCode.NO_ERROR])
+def test_a_reset_by_the_data_plane_comes_through(code: int) -> None:
+    ended: asyncio.Future[StreamEnded]
+
+    async def handler(stream: ServedStream) -> None:
+        stream.send(b"heard")
+        async for _ in stream:
+            pass
+        assert stream.ended is not None
+        ended.set_result(stream.ended)
+
+    async def main() -> None:
+        nonlocal ended
+        ended = asyncio.get_running_loop().create_future()
+        async with tapped(handler) as (channel, tap, _):
+            stream = await channel.open()
+            assert await stream.recv() == b"heard"
+            stream.reset(code)
+            found = await ended
+            assert (found.how, found.code) == ("reset", code)
+            assert tap.streams == 0
+
+    run(main)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INTERNAL_ERROR, ErrorCode.ENHANCE_YOUR_CALM, 0xFF])
+def test_a_reset_by_the_epp_comes_through_behind_its_answer(code: int) -> None:
+    async def handler(stream: ServedStream) -> None:
+        stream.send(b"answer")
+        stream.reset(code)
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            stream = await channel.open()
+            assert await stream.recv() == b"answer"
+            ended = await stream.wait_ended()
+            assert (ended.how, ended.code) == ("reset", code)
+
+    run(main)
+
+
+def test_a_half_close_comes_through() -> None:
+    async def handler(stream: ServedStream) -> None:
+        events = aiter(stream)
+        assert [type(await anext(events)), type(await anext(events))] == [Message, HalfClosed]
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            stream = await channel.open()
+            stream.send(b"only", end=True)
+            assert (await stream.wait_ended()).status == 0
+
+    run(main)
+
+
+def test_a_refused_stream_comes_through_and_is_opened_again() -> None:
+    opened = []
+
+    async def handler(stream: ServedStream) -> None:
+        opened.append(stream.stream_id)
+        if len(opened) == 1:
+            stream.reset(ErrorCode.REFUSED_STREAM)
+        else:
+            await echo(stream)
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            stream = await channel.open()
+            stream.send(b"again")
+            assert await stream.recv() == b"again"
+            assert len(opened) == 2
+
+    run(main)
+
+
+def test_each_connection_has_one_of_its_own_to_the_epp() -> None:
+    async def handler(stream: ServedStream) -> None:
+        await stream.recv()
+        stream.send(str(stream.transport.number).encode())
+
+    async def main() -> None:
+        async with tapped(handler, connections=2) as (channel, tap, server):
+            answers = []
+            for _ in range(4):
+                stream = await channel.open()
+                stream.send(b"?")
+                answers.append(await stream.recv())
+            assert len(set(answers)) == 2
+            assert len(server.connections) == 2
+            assert tap.counts.connections == 2
+
+    run(main)
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+
+def test_a_goaway_comes_through_and_streams_up_to_it_go_on() -> None:
+    async def handler(stream: ServedStream) -> None:
+        assert await stream.recv() == b"first"
+        stream.transport.goaway(ErrorCode.NO_ERROR, debug=b"max_age")
+        stream.send(b"going")
+        assert await stream.recv() == b"second"
+        stream.send(b"done")
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, tap, _):
+            stream = await channel.open()
+            transport = stream.transport
+            assert transport is not None
+            stream.send(b"first")
+            assert await stream.recv() == b"going"
+            assert transport.connection.going_away
+            stream.send(b"second")
+            assert await stream.recv() == b"done"
+            assert (await stream.wait_ended()).status == 0
+            await transport.wait_closed()
+            assert tap.counts.unreachable == 0
+
+    run(main)
+
+
+def test_a_goaway_refuses_the_same_streams() -> None:
+    held: list[ServedStream] = []
+
+    async def handler(stream: ServedStream) -> None:
+        held.append(stream)
+        while await stream.recv():
+            stream.send(b"heard")
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            first, second = await channel.open(), await channel.open()
+            for stream in (first, second):
+                stream.send(b"x")
+                assert await stream.recv() == b"heard"
+            transport = first.transport
+            assert transport is not None
+            held[0].transport.goaway(ErrorCode.NO_ERROR, last_stream=held[0].stream_id)
+            assert (await second.wait_ended()).how == "refused"
+            first.send(b"still")
+            assert await first.recv() == b"heard"
+            assert first.ended is None
+
+    run(main)
+
+
+def test_the_epps_limit_of_streams_is_the_taps() -> None:
+    async def main() -> None:
+        settings = ((Setting.MAX_CONCURRENT_STREAMS, 3),)
+        async with tapped(echo, settings=settings) as (channel, _, _):
+            streams = []
+            for _ in range(3):
+                streams.append(await channel.open())
+                streams[-1].send(b"x")
+                assert await streams[-1].recv() == b"x"
+            transport = streams[0].transport
+            assert transport is not None
+            assert transport.connection.max_streams == 3
+            assert not transport.can_open()
+
+    run(main)
+
+
+def test_streams_above_the_epps_limit_are_refused() -> None:
+    async def main() -> None:
+        async with tapped(echo, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as (channel, _, _):
+            transport = await channel.transport()
+            streams = [await channel.open()]
+            streams[0].send(b"x")
+            assert await streams[0].recv() == b"x"
+            transport.connection.max_streams = 10  # a data plane that takes no notice
+            rude = await channel.open()
+            rude.send(b"y")
+            streams[0].half_close()
+            assert (await streams[0].wait_ended()).status == 0
+            assert await rude.recv() == b"y"  # opened again after REFUSED_STREAM
+
+    run(main)
+
+
+def test_a_connection_that_breaks_at_the_epp_breaks_at_the_data_plane_behind_what_was_said() -> None:
+    async def handler(stream: ServedStream) -> None:
+        await stream.recv()
+        stream.send(b"last words")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        stream.transport.abort()
+
+    async def main() -> None:
+        async with tapped(handler) as (channel, _, _):
+            stream = await channel.open()
+            stream.send(b"x")
+            assert await stream.recv() == b"last words"
+            assert (await stream.wait_ended()).how == "lost"
+            again = await channel.open()  # over a new connection
+            again.send(b"x")
+            assert await again.recv() == b"last words"
+
+    run(main)
+
+
+def test_a_data_plane_that_goes_away_is_gone_for_the_epp() -> None:
+    ended: asyncio.Future[StreamEnded]
+
+    async def handler(stream: ServedStream) -> None:
+        async for event in stream:
+            if isinstance(event, StreamEnded):
+                ended.set_result(event)
+
+    async def main() -> None:
+        nonlocal ended
+        ended = asyncio.get_running_loop().create_future()
+        async with tapped(handler) as (channel, _, server):
+            stream = await channel.open()
+            stream.send(b"x")
+            assert stream.transport is not None
+            await stream.transport.wait_ready()
+            await until(lambda: server.connections and server.connections[0].connection.open_streams)
+            stream.transport.abort()
+            assert (await ended).how in ("reset", "lost")
+
+    run(main)
+
+
+def test_an_epp_that_is_down_is_down_for_the_data_plane(caplog) -> None:
+    async def main() -> None:
+        async with tap_to(unused()) as tap:
+            channel = await dial(tap.address)
+            try:
+                with contextlib.suppress(ConnectFailed):
+                    stream = await channel.open()
+                    stream.send(b"x")
+                    assert (await stream.wait_ended()).how == "lost"
+            finally:
+                await channel.close()
+            assert tap.counts.unreachable >= 1
+            assert tap.counts.streams == 0
+
+    run(main)
+    assert "connection refused" in caplog.text
+
+
+def test_an_epp_that_comes_up_later_is_reached() -> None:
+    async def main() -> None:
+        address = unused()
+        async with tap_to(address) as tap:
+            with contextlib.suppress(ConnectFailed):
+                await (await dial(tap.address)).close()
+            host, port = address.split(":")
+            server = await serve(host, int(port), echo)
+            channel = await dial(tap.address)
+            stream = await channel.open()
+            stream.send(b"there")
+            assert await stream.recv() == b"there"
+            await channel.close()
+            await server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x01\x00\x02\x02\x46", b""])
+def test_an_upstream_that_is_no_epp_cuts_the_connection(said: bytes, caplog) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(talk, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with tap_to(f"127.0.0.1:{port}") as tap:
+            reader, writer = await asyncio.open_connection("127.0.0.1", tap.port)
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+            writer.close()
+            assert tap.counts.unreachable == 1
+        server.close()
+        await server.wait_closed()
+
+    run(main)
+
+
+def test_an_upstream_that_never_answers_is_given_up_in_time(caplog) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(-1)
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with tap_to(f"127.0.0.1:{port}", connect_timeout=0.1) as tap:
+            channel = await dial(tap.address)
+            stream = await channel.open()
+            stream.send(b"x")
+            assert (await stream.wait_ended()).how == "lost"
+            await channel.close()
+        server.close()
+        await server.wait_closed()
+
+    run(main)
+    assert "did not come within 0.1 s" in caplog.text
+
+
+def test_garbage_from_a_data_plane_harms_nobody_else() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (channel, tap, _):
+            for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 100, frames.PREFACE + b"\xff" * 64):
+                reader, writer = await asyncio.open_connection("127.0.0.1", tap.port)
+                writer.write(garbage)
+                with contextlib.suppress(ConnectionResetError):
+                    await reader.read()
+                writer.close()
+            stream = await channel.open()
+            stream.send(b"fine")
+            assert await stream.recv() == b"fine"
+
+    run(main)
+
+
+def test_bad_addresses_are_said_at_once() -> None:
+    with pytest.raises(BadAddress):
+        asyncio.run(open_tap("127.0.0.1", 0, "nowhere"))
+
+
+# -- TLS and other calls -----------------------------------------------------------------------------------------------
+
+
+def test_tls_on_both_sides(tmp_path: Path) -> None:
+    async def main() -> None:
+        mine, theirs = self_signed(tmp_path, names=("127.0.0.1",), stem="tap"), self_signed(tmp_path, stem="epp")
+        server = await serve("127.0.0.1", 0, echo, tls=theirs)
+        async with tap_to(server.address, listen_tls=mine, upstream_tls=ClientTls(verify=False)) as tap:
+            channel = await dial(tap.address, tls=ClientTls(ca=mine.certificate))
+            stream = await channel.open()
+            stream.send(b"secret" * 10_000)
+            assert await stream.recv() == b"secret" * 10_000
+            await channel.close()
+        await server.close()
+
+    run(main)
+
+
+def test_a_certificate_that_does_not_verify_is_bad_news(tmp_path: Path, caplog) -> None:
+    async def main() -> None:
+        server = await serve("127.0.0.1", 0, echo, tls=self_signed(tmp_path))
+        async with tap_to(server.address, upstream_tls=ClientTls()) as tap:
+            reader, writer = await asyncio.open_connection("127.0.0.1", tap.port)
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+            writer.close()
+        await server.close()
+
+    run(main)
+    assert "certificate was rejected" in caplog.text
+
+
+def test_grpcio_at_both_ends_with_health_and_deadline() -> None:
+    async def process(requests, context: grpcio.aio.ServicerContext):
+        await context.send_initial_metadata((("x-initial", "1"),))
+        async for raw in requests:
+            if raw == b"abort":
+                context.set_trailing_metadata((("x-why", "asked"),))
+                await context.abort(grpcio.StatusCode.RESOURCE_EXHAUSTED, "enough: §")
+            yield raw
+
+    async def main() -> None:
+        server = grpcio.aio.server()
+        handler = grpcio.stream_stream_rpc_method_handler(process)
+        name = "envoy.service.ext_proc.v3.ExternalProcessor"
+        server.add_generic_rpc_handlers((grpcio.method_handlers_generic_handler(name, {"Process": handler}),))
+
+        class Health(health_pb2_grpc.HealthServicer):
+            async def Check(self, request, context):  # noqa: N802 - the service's name
+                return health_pb2.HealthCheckResponse(status=1 if request.service == "epp" else 2)
+
+        health_pb2_grpc.add_HealthServicer_to_server(Health(), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with tap_to(f"127.0.0.1:{port}") as tap, grpcio.aio.insecure_channel(tap.address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            assert (await stub.Check(health_pb2.HealthCheckRequest(service="epp"))).status == 1
+            assert (await stub.Check(health_pb2.HealthCheckRequest())).status == 2
+            call = channel.stream_stream(grpc.PROCESS.decode())(metadata=(("x-mine", "1"),))
+            await call.write(b"x" * 1_000_000)
+            assert await call.read() == b"x" * 1_000_000
+            assert ("x-initial", "1") in tuple(await call.initial_metadata())
+            await call.write(b"abort")
+            with pytest.raises(grpcio.aio.AioRpcError) as raised:
+                await call.read()
+            assert raised.value.code() is grpcio.StatusCode.RESOURCE_EXHAUSTED
+            assert raised.value.details() == "enough: §"
+            assert ("x-why", "asked") in tuple(raised.value.trailing_metadata())
+            with pytest.raises(grpcio.aio.AioRpcError) as raised:
+                await channel.unary_unary("/no.such/Method")(b"")
+            assert raised.value.code() is grpcio.StatusCode.UNIMPLEMENTED
+            assert (tap.counts.streams, tap.counts.other_calls) == (1, 3)
+        await server.stop(0)
+
+    run(main)
+
+
+# -- flow control ------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 20_000), max_size=80))
+@settings(deadline=None, max_examples=50)
+def test_credit_is_never_lost_and_never_invented(sizes: list[int]) -> None:
+    credit, given_back = Credit(60_000), 0
+    arrived = 0
+    for size in sizes:
+        assert credit.take(size) == (arrived - given_back + size <= 60_000)
+        arrived += size
+        assert credit.owed == size
+        given_back += credit.give(size)
+        assert 0 <= arrived - given_back < 30_000
+        assert credit.owed == 0
+
+
+def test_who_takes_nothing_stops_who_sends_and_gets_all_in_the_end() -> None:
+    go = asyncio.Event()
+    digest = hashlib.sha256()
+
+    async def handler(stream: ServedStream) -> None:
+        await go.wait()
+        while (raw := await stream.recv()) is not None:
+            if len(raw) == len(piece):
+                digest.update(raw)
+            stream.send(raw)
+            await stream.drain()
+
+    piece = os.urandom(64 * 1024)
+    count = 160
+
+    async def main() -> None:
+        # An EPP that grants its streams no more than HTTP/2's smallest default, and reads late.
+        server = await serve("127.0.0.1", 0, handler, settings=((Setting.INITIAL_WINDOW_SIZE, 0),))
+        async with tap_to(server.address) as tap:
+            channel = await dial(tap.address)
+            stream, other = await channel.open(), await channel.open()
+            for _ in range(count):
+                stream.send(piece)
+            pending = stream.transport.connection._streams[stream.stream_id].pending
+            await until(lambda: sum(map(len, pending)) == count * (len(piece) + 5) - STREAM_WINDOW)
+            await until(lambda: server.connections and server.connections[0].connection.open_streams == 2)
+            connection = server.connections[0].connection
+            assert tap.counts.bytes_to_epp <= 16 * 1024  # one frame waits for the window
+            go.set()
+            connection._grants_stream = 1 << 40
+            connection._sender.write(frames.window_update(stream.stream_id, 1 << 30))
+            connection._sender.write(frames.window_update(other.stream_id, 1 << 20))
+            server.connections[0].flush()
+            other.send(b"not behind the other")
+            assert await other.recv() == b"not behind the other"
+            got = hashlib.sha256()
+            for _ in range(count):
+                got.update(await stream.recv())
+            assert got.hexdigest() == digest.hexdigest() == hashlib.sha256(piece * count).hexdigest()
+            await channel.close()
+        await server.close()
+
+    run(main)
+
+
+def test_a_data_plane_that_does_not_read_stops_the_epp() -> None:
+    sent = 0
+
+    async def handler(stream: ServedStream) -> None:
+        nonlocal sent
+        while sent < 400:
+            stream.send(b"y" * 65_536)
+            sent += 1
+            await stream.drain()
+
+    async def main() -> None:
+        async with tapped(handler) as (_, tap, _):
+            raw = socket.create_connection(("127.0.0.1", tap.port))
+            raw.setblocking(False)
+            loop = asyncio.get_running_loop()
+            head = grpc.request_headers(grpc.PROCESS, "epp")
+            block = b"".join(b"\x00" + bytes((len(n),)) + n + bytes((len(v),)) + v for n, v in head)
+            window = frames.settings(((Setting.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW),))
+            hello = frames.PREFACE + window + frames.window_update(0, 1 << 30) + frames.headers(1, block, end=False)
+            await loop.sock_sendall(raw, hello)  # windows without end, but nobody reads the socket
+            link = max(tap._links, key=lambda one: one.number)
+            await until(lambda: (credit := link.up_leg._credits.get(1)) and credit._taken == STREAM_WINDOW)
+            assert link.down_leg.output_size() <= UNSENT_LIMIT + 64 * 1024
+            assert sent < 400
+            received = 0
+            while received < 400 * 65_541:
+                received += len(await loop.sock_recv(raw, 1 << 20))
+            assert sent == 400
+            raw.close()
+
+    run(main)
+
+
+def test_a_data_plane_that_overruns_the_windows_is_cut() -> None:
+    async def handler(stream: ServedStream) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with tapped(handler, settings=((Setting.INITIAL_WINDOW_SIZE, 0),)) as (channel, _, _):
+            stream = await channel.open()
+            transport = stream.transport
+            assert transport is not None
+            data = frames.frame(frames.DATA, 0, stream.stream_id, b"z" * 16_384)
+            transport.write_raw(data * (STREAM_WINDOW // 16_384 + 1))
+            ended = await stream.wait_ended()
+            assert ended.how == "lost"
+            assert "FLOW_CONTROL_ERROR" in ended.message
+            assert STREAM_WINDOW < CONNECTION_WINDOW
+
+    run(main)
+
+
+@given(
+    st.lists(st.lists(st.binary(max_size=70_000), min_size=1, max_size=4), min_size=1, max_size=6),
+    st.integers(1, 70_000),
+    st.integers(min_value=16_384, max_value=40_000),
+)
+@settings(deadline=None, max_examples=15)
+def test_any_messages_come_through_any_windows(bodies: list[list[bytes]], window: int, frame_size: int) -> None:
+    async def main() -> None:
+        limits = ((Setting.INITIAL_WINDOW_SIZE, window), (Setting.MAX_FRAME_SIZE, frame_size))
+        async with tapped(echo, settings=limits) as (channel, tap, _):
+
+            async def one(messages: list[bytes]) -> None:
+                stream = await channel.open()
+                for raw in messages:
+                    stream.send(raw)
+                stream.half_close()
+                for raw in messages:
+                    assert await stream.recv() == raw
+                assert (await stream.wait_ended()).status == 0
+
+            await asyncio.gather(*(one(messages) for messages in bodies))
+            assert all(link.down_leg._credit.owed == link.up_leg._credit.owed == 0 for link in tap._links)
+
+    run(main)
+
+
+_CHILD = """
+import asyncio, sys
+from ext_proc.record import Recorder
+from fake_proxy.tap import Recording, open_tap
+async def main():
+    tap = await open_tap("127.0.0.1", 0, sys.argv[1], recording=Recording(recorder=Recorder()))
+    print(tap.port, flush=True)
+    loop = asyncio.get_running_loop()
+    while await loop.run_in_executor(None, sys.stdin.readline):
+        with open("/proc/self/status") as status:
+            peak = [line.split()[1] for line in status if line.startswith("VmHWM")]
+        print(peak[0], tap.counts.bytes_to_epp, flush=True)
+    await tap.close()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from /proc")
+def test_an_upload_of_200_mb_does_not_grow_memory() -> None:
+    size, count = 1024 * 1024, 200
+    received = 0
+
+    async def handler(stream: ServedStream) -> None:
+        nonlocal received
+        while (raw := await stream.recv()) is not None:
+            received += len(raw)
+        stream.send(b"got it")
+
+    async def main() -> None:
+        server = await serve("127.0.0.1", 0, handler)
+        with subprocess.Popen(  # noqa: ASYNC220 - it is spoken to in threads
+            [sys.executable, "-c", _CHILD, server.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            loop = asyncio.get_running_loop()
+
+            async def ask() -> list[int]:
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+                return [int(word) for word in (await loop.run_in_executor(None, child.stdout.readline)).split()]
+
+            port = int(await loop.run_in_executor(None, child.stdout.readline))
+            channel = await dial(f"127.0.0.1:{port}")
+            stream = await channel.open()
+            stream.send(b"warm up")
+            before, _ = await ask()
+            piece = b"u" * size
+            for _ in range(count):
+                stream.send(piece)
+                await stream.drain()
+            stream.half_close()
+            assert await stream.recv() == b"got it"
+            after, passed = await ask()
+            assert received == count * size + len(b"warm up")
+            assert passed > count * size
+            assert after - before < 40 * 1024  # KiB: windows, and what the record holds of one exchange
+            await channel.close()
+            child.stdin.close()
+        await server.close()
+
+    run(main)
+
+
+def test_a_socket_that_is_reset_is_a_connection_lost() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (channel, tap, server):
+            stream = await channel.open()
+            stream.send(b"x")
+            assert await stream.recv() == b"x"
+            raw = server.connections[0]._socket.get_extra_info("socket")
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            server.connections[0].abort()
+            assert (await stream.wait_ended()).how == "lost"
+            assert tap.streams == 0
+
+    run(main)
