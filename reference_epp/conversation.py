@@ -48,7 +48,7 @@ LOG = logging.getLogger(__name__)
 BAD_REQUEST = 400
 
 PATIENCE = 0.1
-"""Seconds to wait for a body when the data plane has not said in which mode it sends it."""
+"""Seconds to wait for a body when the data plane has not said in which mode it sends it: half of what Envoy waits."""
 
 
 class BodyMode(IntEnum):
@@ -73,6 +73,13 @@ Action = ProcessingResponse | Close
 """What a conversation wants sent: an answer, or the end of the stream."""
 
 
+@dataclass(slots=True)
+class Habit:
+    """How data planes that do not say their body modes have been seen to send bodies, last."""
+
+    mode: BodyMode | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epp:
     """What the conversations of one EPP share."""
@@ -86,6 +93,7 @@ class Epp:
     """Priority by name of InferenceObjective."""
     metadata_namespace: str = METADATA_NAMESPACE
     subset_namespace: str = SUBSET_NAMESPACE
+    habit: Habit = field(default_factory=Habit)
 
 
 class Conversation:
@@ -136,7 +144,7 @@ class Conversation:
 
     def patience_is_over(self) -> list[Action]:
         """No body came although the mode is unknown: the data plane waits for us. Go on as in STREAMED."""
-        self.request_mode = self.response_mode = BodyMode.STREAMED
+        self.request_mode = self.response_mode = self.epp.habit.mode = BodyMode.STREAMED
         return self.emit(list(self.release()))
 
     def finished(self) -> None:
@@ -151,6 +159,7 @@ class Conversation:
         """Learn the body modes from the first message; close the stream if there is one that we do not know."""
         self.observed_only = message.observability_mode
         if not message.HasField("protocol_config"):
+            self.response_mode = self.epp.habit.mode  # a request without a body would not show it
             return None
         config = message.protocol_config
         try:
@@ -203,8 +212,8 @@ class Conversation:
 
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
         """Collect the body; let the request go when it is complete."""
-        if self.request_mode is None:
-            self.request_mode = BodyMode.FULL_DUPLEX_STREAMED  # it came without waiting for an answer
+        if self.request_mode is None:  # it came without waiting for an answer
+            self.request_mode = self.response_mode = self.epp.habit.mode = BodyMode.FULL_DUPLEX_STREAMED
         match self.request_mode:
             case BodyMode.FULL_DUPLEX_STREAMED:
                 if self._request_ended:

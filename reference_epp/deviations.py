@@ -46,6 +46,8 @@ class Variant:
     modes: tuple[Mode, ...] = ANY
     """The body modes in which it behaves oddly; or, if `limits`, the only ones that it supports."""
     limits: bool = False
+    without: tuple[str, ...] = ()
+    """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
     classes: tuple[type, ...] = ()
 
 
@@ -121,13 +123,16 @@ def variant(
     versions: tuple[str, ...] = ALL,
     modes: tuple[Mode, ...] = ANY,
     limits: bool = False,
+    without: tuple[str, ...] = (),
 ) -> Callable[[C], C]:
     """Declare the decorated class a variant."""
 
     def declare(cls: C) -> C:
         if name in VARIANTS:
             raise ValueError(f"two variants are named {name}")
-        VARIANTS[name] = Variant(name=name, why=why, versions=versions, modes=modes, limits=limits, classes=(cls,))
+        VARIANTS[name] = Variant(
+            name=name, why=why, versions=versions, modes=modes, limits=limits, without=without, classes=(cls,)
+        )
         return cls
 
     return declare
@@ -169,6 +174,7 @@ def describe_all(what: str) -> list[dict[str, Any]]:
             "versions": list(item.versions),
             "modes": list(item.modes),
             "limits": item.limits,
+            "without": list(item.without),
         }
         for item in VARIANTS.values()
     ]

@@ -14,6 +14,9 @@ from reference_epp.names import EXT_PROC_SERVICE
 
 LOG = logging.getLogger(__name__)
 
+GRACE = 0.02
+"""Seconds for a message that is here already, where our own loop was late to notice."""
+
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -54,6 +57,7 @@ class Service:
             return await context.read()
         reading = asyncio.ensure_future(context.read())
         await asyncio.wait({reading}, timeout=PATIENCE)
+        await asyncio.wait({reading}, timeout=GRACE)
         if not reading.done():
             for action in conversation.patience_is_over():
                 if isinstance(action, Close):

@@ -28,7 +28,11 @@ class ListsAllEndpoints(Picker):
         return Picked(tuple(self.rank(self.eligible(request), request))) if isinstance(decision, Picked) else decision
 
 
-@variant("names-one-endpoint", why="There is never more than one endpoint; more are allowed, not asked for.")
+@variant(
+    "names-one-endpoint",
+    why="There is never more than one endpoint; more are allowed, not asked for.",
+    without=("fallbackLists",),
+)
 class NamesOneEndpoint(Picker):
     def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
         return super().rank(candidates, request)[:1]
@@ -60,7 +64,11 @@ class PrefersTheBusiest(Picker):
         return -super().score(endpoint, request)
 
 
-@variant("never-sheds", why="Sheddable requests get an endpoint under any load; dropping them is the EPP's choice.")
+@variant(
+    "never-sheds",
+    why="Sheddable requests get an endpoint under any load; dropping them is the EPP's choice.",
+    without=("sheds",),
+)
 class NeverSheds(Picker):
     def saturated(self, candidates: Sequence[Endpoint]) -> bool:
         return False

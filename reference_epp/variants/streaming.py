@@ -62,10 +62,11 @@ class SteersBufferedHeaders(Conversation):
         return self.release() if self.held and self.request_mode is BodyMode.BUFFERED else actions
 
 
-@variant("slow", why="Every answer takes 50 ms; there is no time limit as long as it comes.")
+@variant("slow", why="Every answer but those to bodies takes 50 ms; there is no time limit as long as it comes.")
 class Slow(Service):
     async def send(self, context: Any, answer: Action) -> None:
-        await asyncio.sleep(SLOWNESS)
+        if isinstance(answer, ProcessingResponse) and not (answer.WhichOneof("response") or "").endswith("_body"):
+            await asyncio.sleep(SLOWNESS)
         await super().send(context, answer)
 
 
@@ -212,30 +213,30 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # -- in which modes
 
 
-class OneMode(Conversation):
-    """Supports one way of sending bodies, and closes streams of another."""
+class SomeModes(Conversation):
+    """Supports some ways of sending bodies, and closes streams of others."""
 
-    mode: ClassVar[BodyMode]
+    request_modes: ClassVar[frozenset[BodyMode]]
+    response_modes: ClassVar[frozenset[BodyMode]]
 
     def configure(self, message: ProcessingRequest) -> Close | None:
         refusal = super().configure(message)
-        if refusal is None:
-            self.request_mode = self.mode if self.request_mode is None else self.request_mode
-            self.response_mode = self.mode if self.response_mode is None else self.response_mode
-            if {self.request_mode, self.response_mode} - {self.mode, BodyMode.NONE}:
-                return Close(FAILED_PRECONDITION, f"only {self.mode.name} is supported")
+        if refusal is None and message.HasField("protocol_config"):
+            supported = self.request_mode in self.request_modes and self.response_mode in self.response_modes
+            return None if supported else Close(FAILED_PRECONDITION, "body mode is not supported")
         return refusal
 
 
 @variant(
     "buffered-only",
-    why="Bodies are taken BUFFERED or not at all; full duplex is a MUST only in `next`.",
+    why="Request bodies are taken BUFFERED or not at all; full duplex is a MUST only in `next`.",
     versions=tuple(version for version in ALL if version != "next"),
     modes=("buffered", "none"),
     limits=True,
 )
-class BufferedOnly(OneMode):
-    mode = BodyMode.BUFFERED
+class BufferedOnly(SomeModes):
+    request_modes = frozenset({BodyMode.NONE, BodyMode.BUFFERED})
+    response_modes = frozenset({BodyMode.NONE, BodyMode.BUFFERED, BodyMode.STREAMED})
 
 
 @variant(
@@ -244,5 +245,6 @@ class BufferedOnly(OneMode):
     modes=("full-duplex", "none"),
     limits=True,
 )
-class FullDuplexOnly(OneMode):
-    mode = BodyMode.FULL_DUPLEX_STREAMED
+class FullDuplexOnly(SomeModes):
+    request_modes = frozenset({BodyMode.NONE, BodyMode.FULL_DUPLEX_STREAMED})
+    response_modes = request_modes

@@ -131,6 +131,18 @@ def test_without_protocol_config_and_body_patience_ends(three: Any, data_plane: 
     assert not body.request_body.response.HasField("body_mutation")
 
 
+@pytest.mark.parametrize("full_duplex", [True, False])
+def test_without_protocol_config_a_response_is_answered_as_requests_were_sent(
+    three: Any, data_plane: Any, full_duplex: bool
+) -> None:
+    conversation = three.open()
+    conversation.receive(data_plane.request_headers(mode=None))
+    _ = conversation.receive(data_plane.request_body()) if full_duplex else conversation.patience_is_over()
+    get = data_plane.request_headers(mode=None, end=True)
+    body = three.talk(get, data_plane.response_headers(), data_plane.response_body())[-1]
+    assert body.response_body.response.HasField("body_mutation") == full_duplex
+
+
 def test_an_unknown_body_mode_closes_the_stream(three: Any, data_plane: Any) -> None:
     (end,) = three.talk(data_plane.request_headers(mode=99))
     assert isinstance(end, Close)
