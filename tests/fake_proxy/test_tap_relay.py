@@ -655,6 +655,7 @@ def test_a_data_plane_that_does_not_read_stops_the_epp() -> None:
             window = frames.settings(((Setting.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW),))
             hello = frames.PREFACE + window + frames.window_update(0, 1 << 30) + frames.headers(1, block, end=False)
             await loop.sock_sendall(raw, hello)  # windows without end, but nobody reads the socket
+            await until(lambda: len(tap._links) == 2)
             link = max(tap._links, key=lambda one: one.number)
             await until(lambda: (credit := link.up_leg._credits.get(1)) and credit._taken == STREAM_WINDOW)
             assert link.down_leg.output_size() <= UNSENT_LIMIT + 64 * 1024
