@@ -176,7 +176,6 @@ class PoolController:
         member = Member(pod=pod, endpoints=(), generation=self._generation)
         served = [ports[index] for index in pod.active_ports] if pod.active_ports else list(ports)
         host: str | None = None
-        fixed = self._profile.discovery.fixed
         if pod.address_of is not None:
             host, _, port = before[pod.address_of].endpoints[0].rpartition(":")
             served = [int(port)] if self._fleet.shares_address else served
@@ -184,9 +183,9 @@ class PoolController:
             if self.ipv6_host is None:
                 raise UsageError("the target's container reaches no IPv6 address of this machine")
             host = self.ipv6_host
-        elif fixed is not None:
-            host, _, port = fixed.endpoints[self._position(pod)].rpartition(":")
-            served = [int(port)]
+        elif self._profile.discovery.fixed is not None:
+            host, number = self._fixed(pod)
+            served = [number]
         elif self._fleet.shares_address:
             host, served = self._nobody.host, [0 for _ in served]
         spec = PodSpec(
@@ -220,13 +219,14 @@ class PoolController:
         )
         return dataclasses.replace(member, endpoints=(await self._fleet.add(spec)).endpoints)
 
-    def _position(self, pod: Pod) -> int:
-        taken = {endpoint for member in self._members.values() for endpoint in member.endpoints}
+    def _fixed(self, pod: Pod) -> tuple[str, int]:
+        """The first endpoint that the target knows and that no pod has."""
         assert self._profile.discovery.fixed is not None
-        free = [i for i, endpoint in enumerate(self._profile.discovery.fixed.endpoints) if endpoint not in taken]
-        if not free:
-            raise UsageError(f"no endpoint is left for pod {pod.name}")
-        return free[0]
+        for endpoint in self._profile.discovery.fixed.endpoints:
+            if self._fleet.at(endpoint) is None:
+                host, _, port = endpoint.rpartition(":")
+                return host.strip("[]"), int(port)
+        raise UsageError(f"no endpoint is left for pod {pod.name}")
 
     @staticmethod
     def _server(member: Member) -> str:
