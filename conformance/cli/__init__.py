@@ -10,6 +10,7 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -17,7 +18,8 @@ DEFECT, INCOMPLETE, USAGE = 3, 4, 2
 
 
 def main() -> None:
-    """The entry point: runs the command line and exits."""
+    """The entry point: runs the command line and exits. SIGTERM is taken as Ctrl-C is: all is cleaned up."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(call(sys.argv[1:]))
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import sys
 from pathlib import Path
 
 from ext_proc.headers import to_struct
 from ext_proc.http2.connection import SERVER_SETTINGS
+from ext_proc.http2.frames import Setting
 from ext_proc.messages import (
     BodyResponse,
     CommonResponse,
@@ -108,7 +108,7 @@ class Epp:
 async def main(port: int, endpoints: Path, mode: str, good: int) -> None:
     settings = SERVER_SETTINGS
     if mode == "one_at_a_time":
-        mode, settings = "behave", dataclasses.replace(settings, max_concurrent_streams=1)
+        mode, settings = "behave", ((Setting.MAX_CONCURRENT_STREAMS, 1),)
     server = await serve("127.0.0.1", port, Epp(endpoints, mode, good).handle, settings=settings)
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.get_running_loop().create_future()

@@ -39,7 +39,7 @@ def patient(tmp_path: Path) -> Path:
     path = tmp_path / "profile.yaml"
     path.write_text(
         "name: hostile\ndiscovery: {file: {reread: 0.05}, scrapes: false}\n"
-        "timeouts: {start: 20, answer: 1, convergence: 0.3}\nstart: {command: [unused]}\n"
+        "timeouts: {start: 4, answer: 1, convergence: 0.3}\nstart: {command: [unused]}\n"
     )
     return path
 
@@ -196,13 +196,15 @@ def tcp_server() -> Iterator[Callable[[bytes], str]]:
     [
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "HTTP/2"),
-        (b"", "in time"),
+        (b"", "did not come within 1 s"),
     ],
     ids=["http-1", "plain-tcp", "silent-tcp"],
 )
 def test_the_wrong_port(cli, tmp_path: Path, patient: Path, tcp_server, says: bytes, expected: str) -> None:
     address = tcp_server(says)
-    ran = cli("run", "--epp", address, "--profile", patient, "--endpoints-file", tmp_path / "e", *FEW, "-o", tmp_path / "r")
+    ran = cli(
+        "run", "--epp", address, "--profile", patient, "--endpoints-file", tmp_path / "e", *FEW, "-o", tmp_path / "r"
+    )
     assert ran.code == 4
     assert address in ran.err
     assert expected in ran.err, ran.err
@@ -224,7 +226,7 @@ def test_nothing_listens(cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("serves", "mode", "expected"),
-    [((), "unverified", "plaintext"), (("--tls", "self-signed"), "plaintext", "TLS"), (("--tls", "self-signed"), "verified", "certificate")],
+    [((), "unverified", "does not speak TLS"), (("--tls", "self-signed"), "plaintext", "TLS"), (("--tls", "self-signed"), "verified", "certificate")],
     ids=["tls-to-plaintext", "plaintext-to-tls", "not-verified"],
 )  # fmt: skip
 def test_tls_mismatch(cli, tmp_path: Path, serves: tuple[str, ...], mode: str, expected: str) -> None:
@@ -246,7 +248,7 @@ def test_tls_unverified(cli, tmp_path: Path) -> None:
 # -- hostile targets ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["silent", "closes", "garbage", "resets", "dies"])
+@pytest.mark.parametrize("mode", ["silent", "closes", "dies"])
 def test_hostile_from_the_beginning(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     """It never passes the gate: one explanation, a report, exit 4."""
     ran = cli("run", "--epp", hostile(mode, 0), "--profile", patient, *FEW, "-o", tmp_path / "r", "--jobs", "1")
@@ -268,14 +270,16 @@ def test_hostile_in_the_middle(cli, tmp_path: Path, patient: Path, mode: str) ->
     assert ran.code == 1, ran.out + ran.err
     assert "Traceback" not in ran.err
     complete(tmp_path / "r")
-    failed = [row for row in report(tmp_path / "r")["results"] if row["verdict"] == "fail"]
+    failed = [row["id"] for row in report(tmp_path / "r")["requirements"] if row["verdict"] == "fail"]
     assert failed
-    assert all(row["actual"] for row in failed)
+    assert all(name in ran.out for name in failed[:3])
 
 
 @pytest.mark.parametrize("mode", ["goaway", "one_at_a_time"])
 def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mode: str) -> None:
-    ran = cli("run", "--epp", hostile(mode, 0), "--profile", patient, "-k", "destination.completion", "-o", tmp_path / "r")
+    ran = cli(
+        "run", "--epp", hostile(mode, 0), "--profile", patient, "-k", "destination.completion", "-o", tmp_path / "r"
+    )
     assert ran.code == 4, ran.out + ran.err
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out
 
@@ -288,10 +292,18 @@ def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Pat
     pids = tmp_path / "pids"
     script = tmp_path / "epp.sh"
     script.write_text(
-        f'#!/bin/sh\necho $$ >> {pids}\nexec {sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2\n'
+        f"#!/bin/sh\necho $$ >> {pids}\nexec {sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2\n"
     )
     script.chmod(0o755)
-    process = program("run", "--epp", f"cmd:{script} {{port}} {{endpointsFile}}", "-o", tmp_path / "r", PYTHONUNBUFFERED="1")
+    process = program(
+        "run",
+        "--epp",
+        f"cmd:{script} {{port}} {{endpointsFile}}",
+        "--smoke",
+        "-o",
+        tmp_path / "r",
+        PYTHONUNBUFFERED="1",
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "passed" in line:  # the first tenth is done
