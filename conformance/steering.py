@@ -201,6 +201,13 @@ class Steering:
         ]
         return (found[-1] or None) if found else None
 
+    @property
+    def request_metadata(self) -> str | None:
+        """The effective metadata; failing that, the first that comes with a later answer of the request phase, by which
+        Envoy 1.40 steers too."""
+        late = (entry.value for entry in self.late_metadata if entry.said.side == REQUEST)
+        return self.metadata or next(late, None)
+
     @cached_property
     def late_metadata(self) -> tuple[Entry, ...]:
         """The destination under its namespace on answers after the releasing one."""

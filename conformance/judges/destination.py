@@ -106,7 +106,7 @@ def _different(case: Case) -> Ruling | None:
     if twice is not None:
         actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
         return case.fail("EPP-DEST-05", "one value", actual, at=twice[1].said, hint=_client(case, twice[1].value))
-    header, metadata = steering.header, steering.metadata
+    header, metadata = steering.header, steering.request_metadata
     if header is None or metadata is None or header == metadata:
         return None
     actual = f"header {header}, metadata {metadata}"
@@ -198,8 +198,10 @@ def destination(case: Case) -> Iterator[Ruling]:
     if steering.header is not None:
         yield held("EPP-DEST-01")
     if steering.metadata is not None:
-        yield from (held("EPP-DEST-02"), held("EPP-DEST-03"), held("ENV-14"), held("EPP-DEST-08"))
-    if steering.header is not None and steering.header == steering.metadata:
+        yield held("EPP-DEST-08")
+    if steering.request_metadata is not None:
+        yield from (held("EPP-DEST-02"), held("EPP-DEST-03"), held("ENV-14"))
+    if steering.header is not None and steering.header == steering.request_metadata:
         yield held("EPP-DEST-05")
         if case.shape in (Shape.BODYLESS, Shape.ODD):
             yield held("EPP-DEST-07")

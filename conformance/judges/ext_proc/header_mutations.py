@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 from conformance.conversation import BUFFERED_MODES
-from conformance.judges.case import Case
+from conformance.judges.case import Answer, Case
 from conformance.judges.registry import judge_of_case
-from conformance.judges.ruling import Ruling, held, noted
+from conformance.judges.ruling import Ruling, held, moot, noted
 from conformance.said import REQUEST, Said
 from conformance.steering import (
     DESTINATION,
@@ -75,6 +75,8 @@ def _in_value(case: Case, said: Said, option: HeaderValueOption) -> Ruling:
 @judge_of_case("ENV-12", "ENV-13")
 def destination_header(case: Case) -> Iterator[Ruling]:
     """The destination header overwrites, and is set where it counts."""
+    if case.answer is Answer.IMMEDIATE:
+        yield moot("ENV-12", "the answer was an ImmediateResponse")
     steering, lane = case.steering, case.flow.request
     for setting in steering.settings:
         if setting.conditional:

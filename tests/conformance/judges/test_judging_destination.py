@@ -136,6 +136,9 @@ class TestMissingOrMisplaced:
         verdicts = ask(answered(headers_answer(header=A, metadata=None), with_metadata(echo(BODY)[0], A)))
         assert verdicts.failed == set()
         assert verdicts.warned == {"EPP-DEST-08"}
+        assert verdicts["EPP-DEST-05"] is Verdict.PASS
+        differs = ask(answered(headers_answer(header=A, metadata=None), with_metadata(echo(BODY)[0], B)))
+        assert differs.failed == {"EPP-DEST-05"}
 
     def test_metadata_with_the_response_is_too_late(self, ask):
         script = Script(pool=POOL)
