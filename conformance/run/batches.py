@@ -96,11 +96,13 @@ class BatchRunner:
 
     async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[Judged]:
         guilty = False
+        if not self._lane.target.crashed:
+            await self._unhang()
         for work in again:
             await self._alive()
             await self._lane.pool.reset(batch.pool)
             judged = await self.alone(work)
-            guilty = guilty or judged.result.verdict is Verdict.FAIL
+            guilty = guilty or judged.episode is None or _died(judged.episode) or _hung(judged.episode)
             yield judged
         if not guilty:
             text = f"the target died or hung under {len(again)} scenarios at a time, and under none of them alone"

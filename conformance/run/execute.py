@@ -107,6 +107,8 @@ class _Execution:
             outcome = await self._lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
             self.expired = self.expired or bool(outcome.expired)
             self.lost = self.lost or (outcome.stream is not None and outcome.stream.how == "lost")
+            if outcome.expired.startswith("answer"):
+                return  # one that was never answered says it all; a hung target would make each repeat wait as long
 
     def _expectation(self, expect: Expect) -> Expectation:
         endpoints = self._lane.pool.endpoints
