@@ -108,8 +108,8 @@ class ScenarioItem(pytest.Item):
         return super().repr_failure(excinfo, *args, **kwargs)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the scenario is written."""
-        return self._source[0], self._source[1] - 1, self.name
+        """Where the scenario is written. Pytest writes a name that ends its id with `::` for each dot."""
+        return self._source[0], self._source[1] - 1, f"scenario {self.name}"
 
 
 class InvariantItem(pytest.Item):
@@ -148,7 +148,7 @@ class InvariantItem(pytest.Item):
 
     def reportinfo(self) -> tuple[str, int | None, str]:
         """It is written in no file."""
-        return NAME, None, self.name
+        return NAME, None, f"universal requirement {self.requirement.id}"
 
 
 def decide(verdict: Verdict, reason: str, *, text: Any, provisional: bool = False) -> None:
@@ -183,7 +183,7 @@ def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:
                 longrepr = (NAME, 0, f"Skipped: {_why_skipped(row)}")
             yield pytest.TestReport(
                 nodeid=nodeid,
-                location=(NAME, None, nodeid.removeprefix(f"{NAME}::")),
+                location=(NAME, None, f"universal requirement {requirement.id}"),
                 keywords={requirement.id: 1, "epp_conformance": 1},
                 outcome=outcome,
                 longrepr=longrepr,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 HOSTILE = Path(__file__).with_name("hostile_epp.py")
+REFERENCE = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
 FEW = ("-k", "destination.completion", "-k", "subset.only-unready", "--body-mode", "full-duplex")
 
 
@@ -224,14 +225,20 @@ def test_nothing_listens(cli, tmp_path: Path) -> None:
     assert cli("report", "verify", tmp_path / "r").code in (0, 4)
 
 
+SELF_SIGNED = " --tls self-signed"
+
+
 @pytest.mark.parametrize(
     ("serves", "mode", "expected"),
-    [((), "unverified", "does not speak TLS"), (("--tls", "self-signed"), "plaintext", "TLS"), (("--tls", "self-signed"), "verified", "certificate")],
+    [
+        ("", "unverified", "does not speak TLS"),
+        (SELF_SIGNED, "plaintext", "expects TLS"),
+        (SELF_SIGNED, "verified", "certificate"),
+    ],
     ids=["tls-to-plaintext", "plaintext-to-tls", "not-verified"],
-)  # fmt: skip
-def test_tls_mismatch(cli, tmp_path: Path, serves: tuple[str, ...], mode: str, expected: str) -> None:
-    command = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
-    ran = cli("run", "--epp", " ".join([command, *serves]), "--tls", mode, *FEW, "-o", tmp_path)
+)
+def test_tls_mismatch(cli, tmp_path: Path, serves: str, mode: str, expected: str) -> None:
+    ran = cli("run", "--epp", REFERENCE + serves, "--tls", mode, *FEW, "-o", tmp_path)
     assert ran.code == 4
     assert expected in ran.err, ran.err
     assert "hint:" in ran.err
@@ -239,8 +246,7 @@ def test_tls_mismatch(cli, tmp_path: Path, serves: tuple[str, ...], mode: str, e
 
 
 def test_tls_unverified(cli, tmp_path: Path) -> None:
-    command = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} --tls self-signed"
-    ran = cli("run", "--epp", command, "--tls", "unverified", *FEW, "-o", tmp_path)
+    ran = cli("run", "--epp", REFERENCE + SELF_SIGNED, "--tls", "unverified", *FEW, "-o", tmp_path)
     assert ran.code == 4
     assert {row["verdict"] for row in report(tmp_path)["results"]} == {"pass"}
 
@@ -291,9 +297,8 @@ def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mod
 def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Path, number: signal.Signals) -> None:
     pids = tmp_path / "pids"
     script = tmp_path / "epp.sh"
-    script.write_text(
-        f"#!/bin/sh\necho $$ >> {pids}\nexec {sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2\n"
-    )
+    epp = f"{sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2"
+    script.write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec {epp}\n")
     script.chmod(0o755)
     process = program(
         "run",
@@ -341,7 +346,7 @@ def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path)
     assert [pod["metadata"]["name"] for pod in pods["items"]] == ["pod-1", "pod-2"]
     assert pods["items"][0]["status"]["podIP"].startswith("127.")
     waiting = next(line for line in metrics.splitlines() if line.startswith("vllm:num_requests_waiting"))
-    assert waiting.endswith(" 7.0") or waiting.endswith(" 7")
+    assert waiting.endswith((" 7", " 7.0"))
     for process in (kube, pool):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0

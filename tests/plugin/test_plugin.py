@@ -1,0 +1,247 @@
+"""The pytest plugin: inert unless a target is named; items, invariants, failures, fixtures, and workers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+FEW = ("--epp-scenario", "destination.completion", "--epp-scenario", "subset.nobody", "--epp-body-mode", "full-duplex")
+FAULT = (
+    f"cmd:{sys.executable} -m reference_epp --fault metadata-differs --listen 127.0.0.1:{{port}} "
+    "--endpoints-file {endpointsFile} --log-level error"
+)
+
+
+def outcomes(result: pytest.RunResult) -> dict[str, int]:
+    return {name: count for name, count in result.parseoutcomes().items() if name not in ("warnings", "seconds")}
+
+
+# -- unused ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_loaded_when_it_is_not_used(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_what_is_loaded(pytestconfig):
+            assert pytestconfig.pluginmanager.hasplugin("epp-conformance")
+            ours = {name for name in sys.modules if name.partition(".")[0] in {
+                "conformance", "ext_proc", "fake_proxy", "fake_epp", "fake_modelserver", "fake_kubernetes"}}
+            assert ours == {"conformance", "conformance.pytest_plugin"}
+            assert not {"grpc", "pydantic", "yaml", "uvloop", "google.protobuf", "typer"} & set(sys.modules)
+        """
+    )
+    outcome = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+            str(pytester.path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stdout
+
+
+def test_without_a_target_there_are_no_items_and_no_fixtures(run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_mine(): pass\ndef test_theirs(proxy): pass")
+    result = run("-q")
+    assert outcomes(result) == {"passed": 1, "errors": 1}
+    result.stdout.fnmatch_lines(["*fixture 'proxy' not found*"])
+
+
+# -- items -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_item_per_scenario_and_per_invariant_in_the_plans_order(run) -> None:
+    result = run("--epp", "reference", *FEW, "--collect-only", "-q")
+    ids = [line for line in result.outlines if line.startswith("epp-conformance::")]
+    scenarios = [name for name in ids if "::invariant::" not in name]
+    assert {name.partition("[")[0] for name in scenarios} == {
+        "epp-conformance::destination.completion",
+        "epp-conformance::subset.nobody",
+    }
+    assert ids[: len(scenarios)] == scenarios
+    assert "epp-conformance::invariant::EPP-DEST-05" in ids[len(scenarios) :]
+
+
+def test_a_run_with_a_report(run, pytester: pytest.Pytester) -> None:
+    result = run("--epp", "reference", *FEW, "--epp-report", "out", "--junitxml", "j.xml", "--epp-seed", "11")
+    assert result.ret == 0
+    assert set(outcomes(result)) <= {"passed", "skipped"}
+    result.stdout.fnmatch_lines(
+        ["epp-conformance: target reference, protocol 1.0.0, seed 11", "*Endpoint Picker Protocol*"]
+    )
+    report = json.loads((pytester.path / "out" / "report.json").read_text())
+    assert {row["verdict"] for row in report["results"]} == {"pass"}
+    assert report["evidence"]["episodes"] == len(report["results"])
+    cases = ET.parse(pytester.path / "j.xml").iter("testcase")
+    properties = {p.get("name"): p.get("value") for case in cases for p in case.iter("property")}
+    assert {"verdict", "requirement"} <= set(properties)
+
+
+def test_a_failure_shows_the_block_and_no_traceback(run, pytester: pytest.Pytester) -> None:
+    result = run("--epp", FAULT, "--epp-scenario", "destination.list", "--epp-scenario", "subset.nobody")
+    assert result.ret == 1
+    counts = outcomes(result)
+    assert counts["failed"] == 2  # the scenario about it, and the invariant; no other item
+    result.stdout.fnmatch_lines(
+        [
+            "*EPP-DEST-05*destination.list*",
+            "requires*",
+            "expected*",
+            "actual*",
+            "conversation*",
+            "*▶*",
+            "hint*",
+            "reproduce*epp-conformance run --epp *",
+            "FAILED epp-conformance::destination.list*",
+            "FAILED epp-conformance::invariant::EPP-DEST-05*",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert "items.py" not in result.stdout.str()
+
+
+def test_selecting_with_pytests_own_means(run) -> None:
+    result = run("--epp", "reference", *FEW, "-k", "EPP-SUB-02 and not invariant", "-v")
+    assert outcomes(result) == {"passed": 1, "deselected": result.parseoutcomes()["deselected"]}
+    result.stdout.fnmatch_lines(["epp-conformance::subset.nobody PASSED*"])
+
+
+def test_an_invariant_alone_runs_what_it_is_about(run) -> None:
+    result = run("--epp", "reference", *FEW, "-k", "EPP-DEST-05 and invariant")
+    assert outcomes(result)["passed"] == 1
+
+
+def test_several_versions(run) -> None:
+    versions = ("--epp-protocol-version", "0.3.0", "--epp-protocol-version", "1.0.0")
+    result = run(
+        "--epp", "reference", "--epp-scenario", "subset.nobody", "--epp-body-mode", "full-duplex", *versions, "-v"
+    )
+    assert result.ret == 0
+    for version in ("0.3.0", "1.0.0"):
+        result.stdout.fnmatch_lines([f"epp-conformance::{version}::subset.nobody PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--epp", "py:thing"), "*no kind of target*"),
+        (("--epp-profile", "gie-epp-15"), "*did you mean 'gie-epp-1.5'*"),
+        (("--epp", "reference", "--epp-scenario", "subset.nobdy"), "*did you mean 'subset.nobody'*"),
+        (("--epp", "reference", "--epp-report", "taken/x"), "*no report can be written*"),
+    ],
+)
+def test_wrong_use(run, pytester: pytest.Pytester, arguments: tuple[str, ...], expected: str) -> None:
+    (pytester.path / "taken").touch()
+    result = run(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([expected])
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_a_target_out_of_reach_fails_once(run, pytester: pytest.Pytester) -> None:
+    result = run("--epp", "127.0.0.1:1", "--epp-endpoints-file", "endpoints", *FEW)
+    counts = outcomes(result)
+    assert counts["failed"] == 1
+    assert counts["skipped"] > 5
+    result.stdout.fnmatch_lines(["*127.0.0.1:1: connection refused*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+# -- fixtures ----------------------------------------------------------------------------------------------------------
+
+
+def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from fake_proxy.client import HttpRequest
+
+        def test_pick(proxy, pool):
+            sent = proxy.send(subset=["{b}"], headers=[["x-tenant", "gold"]])
+            assert sent.status == 200
+            assert sent.picked == pool.endpoints["b"]
+            assert not sent.violations
+            assert {f.requirement for f in sent.findings} > {"EPP-DEST-01", "EPP-SUB-01"}
+            assert sent.conversation.said
+
+        def test_change(proxy, pool):
+            pool.add("d", queue=1)
+            pool.remove("a")
+            pool.set("b", ready=False)
+            pool.set("c", queue=9, kv=0.9)
+            assert set(pool.eligible) == {*pool.endpoints["c"], *pool.endpoints["d"]}
+            request = HttpRequest(method="GET", path="/v1/models")
+            assert proxy.send(request, subset=["{d}"]).picked == pool.endpoints["d"]
+            assert proxy.send(subset=["{b}"]).status == 503
+
+        def test_clean_again(pool):
+            assert set(pool.endpoints) == {"a", "b", "c", "nobody"}
+            assert len(pool.eligible) == 3
+
+        def test_target(epp):
+            before = epp.address
+            epp.restart()
+            assert epp.version == "1.0.0"
+            assert epp.profile.name == "reference"
+            assert isinstance(epp.output, str) and before
+
+        def test_wrong_word(proxy):
+            proxy.send(subst=["{b}"])
+
+        def test_wrong_pod(pool):
+            pool.set("z", queue=1)
+        """
+    )
+    result = run("--epp", "reference", "--epp-fixtures-only")
+    assert outcomes(result) == {"passed": 4, "failed": 2}
+    result.stdout.fnmatch_lines(["*unknown key 'subst'*did you mean 'subset'*", "*no pod 'z'*"])
+
+
+def test_fixtures_and_scenarios_take_turns(run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
+    result = run("--epp", "reference", *FEW)
+    assert result.ret == 0
+    assert outcomes(result)["passed"] > 4
+
+
+# -- pytest-xdist ------------------------------------------------------------------------------------------------------
+
+
+def test_two_workers_share_the_work_and_one_report(run, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
+    arguments = ("--epp", "reference", "--epp-smoke", "--epp-body-mode", "full-duplex", "--epp-section")
+    result = run(*arguments, "endpoint-subset", "-n", "2", "--epp-report", "out")
+    assert result.ret == 0
+    report = json.loads((pytester.path / "out" / "report.json").read_text())
+    assert report["evidence"]["episodes"] == len(report["results"])  # nothing was run twice
+    counts = outcomes(result)
+    universal = sum(row["universal"] and row["role"] == "epp" for row in report["requirements"])
+    assert counts["passed"] + counts.get("skipped", 0) == len(report["results"]) + universal + 1
+
+
+def test_invariants_of_all_workers_are_judged_once(run) -> None:
+    result = run("--epp", FAULT, "--epp-scenario", "destination.list", "--epp-scenario", "subset.pick-*", "-n", "2")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["FAILED epp-conformance::invariant::EPP-DEST-05*"])
+    assert result.stdout.str().count("FAILED epp-conformance::invariant::EPP-DEST-05") == 1
+
+
+def test_a_shared_target_has_one_worker(run) -> None:
+    result = run("--epp", "127.0.0.1:1", "--epp-endpoints-file", "endpoints", *FEW, "-n", "2")
+    result.stdout.fnmatch_lines(["epp-conformance: one worker only: *runs already*"])
+    assert outcomes(result)["failed"] == 1
