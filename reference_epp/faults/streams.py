@@ -16,7 +16,7 @@ from reference_epp.service import Service
 from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest
+    from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest
 
 FAILED_PRECONDITION = 9
 
@@ -186,10 +186,9 @@ class ManyChunksRefused(Conversation):
 
 @fault(
     "large-bodies-unanswered",
-    breaks="EPP-STRM-01",
+    breaks="ENV-16",
     why="A request whose body has more than a million bytes is never answered.",
-    also=SILENT,
-    versions=NEXT,
+    also={"EPP-STRM-01": "so it is in streaming mode, which has no such limit"},
     modes=FULL_DUPLEX,
 )
 class LargeBodiesUnanswered(Conversation):
@@ -199,19 +198,13 @@ class LargeBodiesUnanswered(Conversation):
 
 
 @fault(
-    "content-length-required",
+    "deadlock-after-eight-chunks",
     breaks="EPP-STRM-03",
-    why="A request with a body is answered only if its headers say how long the body is.",
-    also=SILENT,
+    why="A body of more than eight chunks is never answered: the ninth waits for the headers to be, and they for it.",
+    also=SILENT | {"EPP-STRM-01": "so it is in streaming mode"},
     versions=NEXT,
     modes=FULL_DUPLEX,
 )
-class ContentLengthRequired(Conversation):
-    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
-        if "content-length" not in self.headers:
-            return []
-        return super().release_with_body(end_of_stream=end_of_stream)
-
-    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
-        actions = super().on_request_trailers(trailers)
-        return [] if self.decision is None else actions
+class DeadlockAfterEightChunks(Conversation):
+    def receive(self, message: ProcessingRequest) -> list[Action]:
+        return [] if len(self.body) > 8 else super().receive(message)
