@@ -275,6 +275,8 @@ def _answered(flow: Flow, said: Said) -> None:
         flow.stop = Stop(kind=StopKind.OPAQUE, entry=said.entry, what="an unknown kind of body mutation was answered")
         return
     found = check[said.part](lane, said)
+    if found is not None and found.requirement == "ENV-02":
+        found = _mistaken(flow, lane, said) or found
     if found is not None:
         flow.offence = dataclasses.replace(found, side=lane.side)
         return
@@ -356,6 +358,15 @@ def _unasked(lane: Lane, said: Said) -> Offence:
 def _twice(said: Said, first: Said) -> Offence:
     expected = (f"one {said.what} for each one sent",)
     return _offence("ENV-02", said.entry, expected, f"one more {said.what}; the last was #{first.seq}")
+
+
+def _mistaken(flow: Flow, lane: Lane, said: Said) -> Offence | None:
+    """A second answer of a kind is of the wrong kind if the other direction waits for its own of the same part."""
+    other = flow.lane(RESPONSE if lane.side == REQUEST else REQUEST)
+    if other.missing != said.part:
+        return None
+    expected = (f"{other.side}_{said.part}, which is awaited", "an ImmediateResponse")
+    return _offence("ENV-01", said.entry, expected, f"{said.what}, which is answered already")
 
 
 def _too_early(lane: Lane, said: Said) -> Offence:

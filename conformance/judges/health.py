@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.episode import Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
+from conformance.episode import Context, Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
 from conformance.judges import expectation
 from conformance.judges.case import Answer, Scene
 from conformance.judges.registry import judge_of_scene
@@ -15,6 +15,8 @@ from ext_proc.record import Entry
 LIVENESS, READINESS, EXT_PROC = "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"
 SERVING, NOT_SERVING = "SERVING", "NOT_SERVING"
 UNIMPLEMENTED, UNAVAILABLE, NOT_FOUND = 12, 14, 5
+
+_OF_SERVICE = {LIVENESS: "EPP-HLTH-02", READINESS: "EPP-HLTH-03", EXT_PROC: "EPP-HLTH-04"}
 
 Probe = tuple[Entry, HealthProbe]
 
@@ -87,13 +89,21 @@ def expected_health(scene: Scene, *, blamed: frozenset[str | None]) -> Iterator[
     """What the scenario expects of each check; `blamed`: labels of checks with which fault was already found."""
     for probe in scene.episode.of(HealthProbe):
         expected: Expectation | None = scene.context.expectations.get(probe[1].exchange or "")
-        requirement = expectation.about(expected, scene.context) if expected is not None else None
+        requirement = _about(expected, scene.context, probe[1].service) if expected is not None else None
         if expected is None or not expected.health or requirement is None:
             continue
         if _is(probe[1]) & {one.lower().replace("_", "-") for one in expected.health}:
             yield held(requirement)
         elif probe[1].exchange not in blamed:
             yield _ruling(probe, requirement, " or ".join(expected.health))
+
+
+def _about(expected: Expectation, context: Context, service: str) -> str | None:
+    """The requirement that an expectation is about: that of the service, if the scenario names it too."""
+    own = _OF_SERVICE.get(service, "")
+    if expected.requirement is None and own in context.requirements:
+        return own
+    return expectation.about(expected, context)
 
 
 def _is(probe: HealthProbe) -> set[str]:

@@ -1,7 +1,8 @@
 """Streaming (EPP-STRM-01, 02): full-duplex bodies are taken, and event streams are passed on event by event.
 
 Before `next` both are an option and only recorded. Whether events are held back is told by the waits for the echo of
-each piece, which are in the log with how they ended.
+each piece, which are in the log with how they ended. Where only the older `value` field said that these are events, it
+is a warning (ENV-11 has the reading).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from conformance.said import Said
 ECHO = "echo of response"
 
 
-@judge_of_case("EPP-STRM-01", "EPP-STRM-02", "ENV-11")
+@judge_of_case("EPP-STRM-01", "EPP-STRM-02")
 def streaming(case: Case) -> Iterator[Ruling]:
     """Bodies go through in full duplex; the next event is sent only after the one before came back."""
     request = case.flow.request
@@ -41,7 +42,7 @@ def _events(case: Case) -> Iterator[Ruling]:
         actual = f"{wait.what}: none within {wait.seconds:.1f} s"
         if _only_in_value(flow.response.headers):
             hint = "The content-type was in `value`, which EPPs should read where `raw_value` is empty."
-            yield case.warn("ENV-11", expected, actual, at=entry.seq, hint=hint)
+            yield case.warn("EPP-STRM-02", expected, actual, at=entry.seq, hint=hint)
             return
         hint = "Answer each response body message of an event stream at once; keep a copy if the usage is needed."
         yield case.fail("EPP-STRM-02", expected, actual, at=entry.seq, hint=hint)

@@ -53,6 +53,11 @@ class TestKinds:
         assert ask(answered(headers_answer(A, side="response"))).blamed == {"ENV-01"}
         assert ask(answered(trailers_answer())).blamed == {"ENV-01"}
 
+    def test_the_response_is_answered_as_the_request(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers().answers(headers_answer()).drained()
+        assert ask(script).blamed == {"ENV-01"}
+
     def test_no_member(self, ask):
         assert ask(answered(ProcessingResponse())).blamed == {"ENV-01"}
         assert ask(answered(headers_answer(A), *echo(BODY), ProcessingResponse())).blamed == {"ENV-01"}

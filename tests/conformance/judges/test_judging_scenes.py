@@ -68,6 +68,12 @@ class TestHealth:
             expectations = {"probe-1": Expectation(health=health, requirement="EPP-HLTH-02")}
             assert ask(script, "next", expectations=expectations).blamed == blamed
 
+    def test_an_expectation_is_about_the_service_that_is_asked(self, ask):
+        script = Script().probe(EXT_PROC, "SERVING")
+        expectations = {"probe-1": Expectation(health=("NOT_SERVING",))}
+        named = ("EPP-HLTH-02", "EPP-HLTH-04")
+        assert ask(script, "next", requirements=named, expectations=expectations).failed == {"EPP-HLTH-04"}
+
 
 class TestStreaming:
     def script(self, echo_outcome, content_type="text/event-stream; charset=utf-8", value_field="raw_value"):
@@ -98,7 +104,7 @@ class TestStreaming:
 
     def test_a_content_type_in_the_old_field(self, ask):
         verdicts = ask(self.script("expired", value_field="value"), "next")
-        assert (verdicts.failed, verdicts.warned) == (set(), {"ENV-11"})
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-STRM-02"})
 
 
 class TestWeighing:
