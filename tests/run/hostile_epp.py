@@ -1,0 +1,113 @@
+"""The reference EPP with one bad habit: `python hostile_epp.py HABIT MARK ARGUMENT…`.
+
+The stimulus that most habits wait for is a request with the method OPTIONS. MARK is a file that remembers what happened
+in earlier lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ext_proc.messages import ProcessingRequest
+from reference_epp.conversation import Conversation
+from reference_epp.server import Parts, serve
+from reference_epp.service import Service
+from reference_epp.settings import Settings, parse
+
+MANY = 12
+"""Streams of a life that goes well, where the trouble comes by itself."""
+
+
+class Hostile(Service):
+    """Does `habit` when the stimulus is seen."""
+
+    habit = ""
+    mark = Path()
+    seen = 0
+
+    async def send(self, context: Any, answer: Any) -> None:
+        if self.habit == "unready" and self.seen > MANY:
+            await asyncio.Event().wait()
+        await super().send(context, answer)
+
+    async def read(self, context: Any, conversation: Conversation) -> Any:
+        message = await super().read(context, conversation)
+        if isinstance(message, ProcessingRequest) and message.HasField("request_headers"):
+            Hostile.seen += 1
+            headers = message.request_headers.headers.headers
+            if any(one.key == ":method" and (one.raw_value or one.value) in (b"OPTIONS", "OPTIONS") for one in headers):
+                await self.stimulated()
+            if self.habit == "dies-once" and self.seen > MANY and not self.mark.exists():
+                self.mark.touch()
+                say("a bad day")
+                os.kill(os.getpid(), signal.SIGKILL)
+        return message
+
+    async def stimulated(self) -> None:
+        match self.habit:
+            case "crash":
+                say("panic: OPTIONS is not a method that I know")
+                os._exit(42)
+            case "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "hang":
+                time.sleep(3600)  # noqa: ASYNC251 - the whole program hangs
+            case "silent":
+                await asyncio.Event().wait()
+            case "flood":
+                for _ in range(100):
+                    sys.stdout.write("flood " * 170_000 + "\n")
+                say("the end of the flood")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    habit, mark, *arguments = sys.argv[1:]
+    Hostile.habit, Hostile.mark = habit, Path(mark)
+    settings = parse(arguments)
+    assert isinstance(settings, Settings)
+    match habit:
+        case "forks":
+            children = [
+                subprocess.Popen(["sleep", "3600"]),
+                subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 3600"]),
+                subprocess.Popen(["sleep", "3600"], start_new_session=True),
+            ]
+            with Hostile.mark.open("a") as file:
+                file.writelines(f"{child.pid}\n" for child in children)
+        case "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            asyncio.run(_forever(settings))
+        case "late":  # not before somebody made the file
+            Hostile.mark.with_suffix(".waiting").touch()
+            while not Hostile.mark.exists():
+                time.sleep(0.01)
+        case "port-taken":
+            with Hostile.mark.open("a") as file:
+                file.write(f"{settings.listen[1]}\n")
+            if len(Hostile.mark.read_text().splitlines()) < 3:
+                sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
+        case "never-binds":
+            sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
+    asyncio.run(serve(settings, Parts().exchange(Hostile)))
+
+
+async def _forever(settings: Settings) -> None:
+    from reference_epp.server import running
+
+    async with running(settings, Parts()):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Targets in trouble: whose fault it is, what the result says, and that the run goes on and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from conformance.episode import ProcessExited
+from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
+from conformance.outcome import RunOutcome, ScenarioResult
+from conformance.run.events import RunEvent, ScenarioFinished
+from conformance.run.plan import Selection
+from conformance.run.session import RunSettings, run
+from conformance.targets.profile import Discovery, File, Kubernetes, Profile, Start, Timeouts
+from conformance.verdict import Verdict
+
+HOSTILE = Path(__file__).with_name("hostile_epp.py")
+SOME = Selection(scenarios=("destination.bodyless", "destination.completion", "destination.within-pool"))
+OPTIONS = "destination.bodyless[method=OPTIONS]"
+
+
+def profile(habit: str, mark: Path, *, address: str = "127.0.0.1:{port}", **changes) -> Profile:
+    command = ("{python}", str(HOSTILE), habit, str(mark), f"--listen={address}", "--endpoints-file={endpointsFile}")
+    settings = {
+        "name": habit,
+        "address": address,
+        "start": Start(command=(*command, "--scrape-interval=20ms", "--log-level=warning")),
+        "discovery": Discovery(file=File(reread=0.15)),
+        "timeouts": Timeouts(answer=0.7, stop=0.3),
+    }
+    return Profile(**{**settings, **changes})
+
+
+class Log:
+    """What the engine said."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def __call__(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+    def crash(self) -> str:
+        """The output that the log of the run kept of a crash."""
+        finished = [event for event in self.events if isinstance(event, ScenarioFinished) and event.episode]
+        exits = [e for one in finished for _, e in one.episode.of(ProcessExited) if not e.asked]
+        return exits[0].output
+
+
+def conduct(target: Profile, selection: Selection = SOME, log: Log | None = None, jobs: int = 1) -> RunOutcome:
+    return run(RunSettings(profile=target, selection=selection, seed=1, jobs=jobs), log or Log())
+
+
+def results(outcome: RunOutcome) -> dict[str, ScenarioResult]:
+    return {result.id: result for result in outcome.versions[0].results}
+
+
+def accused(outcome: RunOutcome) -> set[str]:
+    """The scenarios in which any requirement was broken, named by the scenario or not."""
+    return {name for name, result in results(outcome).items() if broken(result)}
+
+
+def broken(result: ScenarioResult) -> dict[str, str]:
+    """What happened instead, by requirement."""
+    return {one.requirement: one.actual for one in result.findings if one.verdict is Verdict.FAIL}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_only_what_reproduces_a_crash_is_accused(tmp_path, jobs):
+    log = Log()
+    outcome = conduct(profile("crash", tmp_path / "mark"), log=log, jobs=jobs)
+    assert accused(outcome) == {OPTIONS}
+    assert "exit code 42" in broken(results(outcome)[OPTIONS])["ENV-27"]
+    assert outcome.versions[0].blockers == ("ENV-27",)
+    assert "panic: OPTIONS is not a method that I know" in log.crash()
+    assert {anomaly.code for anomaly in outcome.anomalies} == {"restarted"}
+
+
+def test_a_signal_is_named(tmp_path):
+    outcome = conduct(profile("segfault", tmp_path / "mark"))
+    assert accused(outcome) == {OPTIONS}
+    assert "11" in broken(results(outcome)[OPTIONS])["ENV-27"]
+
+
+@pytest.mark.parametrize("habit", ["hang", "silent"])
+def test_only_what_reproduces_a_hang_is_accused(habit, tmp_path):
+    outcome = conduct(profile(habit, tmp_path / "mark"))
+    assert accused(outcome) == {OPTIONS}
+    assert results(outcome)[OPTIONS].verdict is Verdict.FAIL
+
+
+def test_a_death_that_nothing_reproduces_accuses_nobody(tmp_path):
+    outcome = conduct(profile("dies-once", tmp_path / "mark"))
+    assert (tmp_path / "mark").exists()
+    assert accused(outcome) == set()
+    assert {anomaly.code for anomaly in outcome.anomalies} >= {"restarted", "not-reproduced"}
+
+
+def test_a_flood_of_output_hurts_nobody(tmp_path):
+    assert accused(conduct(profile("flood", tmp_path / "mark"))) == set()
+
+
+def test_what_it_forks_is_gone_afterwards(tmp_path):
+    mark = tmp_path / "mark"
+    assert accused(conduct(profile("forks", mark))) == set()
+    children = [int(line) for line in mark.read_text().split()]
+    assert len(children) == 3
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
+
+
+def test_one_that_ignores_the_polite_way_is_ended(tmp_path):
+    assert accused(conduct(profile("stubborn", tmp_path / "mark"))) == set()
+
+
+def test_one_that_is_ready_and_then_not_ends_the_run_in_failures(tmp_path):
+    target = profile("unready", tmp_path / "mark", timeouts=Timeouts(answer=0.5, stop=0.5))
+    outcome = conduct(target, Selection(scenarios=("destination.within-pool", "destination.bodyless[method=GET]")))
+    assert accused(outcome) == {"destination.within-pool"}
+    assert "ENV-07" in outcome.versions[0].blockers
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_late_start_is_waited_for(tmp_path):
+    mark = tmp_path / "mark"
+    watcher = threading.Thread(target=_release, args=(mark,))
+    watcher.start()
+    outcome = conduct(profile("late", mark, timeouts=Timeouts(start=60)))
+    watcher.join()
+    assert accused(outcome) == set()
+
+
+def _release(mark: Path) -> None:
+    waiting, pause = mark.with_suffix(".waiting"), threading.Event()
+    while not waiting.exists():
+        pause.wait(0.01)
+    pause.wait(0.2)  # some refused connections
+    mark.touch()
+
+
+def test_a_start_that_takes_too_long_is_given_up(tmp_path):
+    with pytest.raises(TargetUnreachableError) as caught:
+        conduct(profile("late", tmp_path / "mark", timeouts=Timeouts(start=0.5)))
+    assert "connection refused after 0.5 s" in caught.value.message
+    assert "timeouts.start" in caught.value.hint
+
+
+def test_another_port_is_tried_when_somebody_took_the_one_we_chose(tmp_path):
+    mark = tmp_path / "mark"
+    assert accused(conduct(profile("port-taken", mark))) == set()
+    ports = mark.read_text().split()
+    assert len(set(ports)) == len(ports) == 3
+
+
+def test_no_port_that_can_be_had_is_said(tmp_path):
+    with pytest.raises(TargetUnreachableError, match=r"exited with 1 before it was ready(.|\n)*address already in use"):
+        conduct(profile("never-binds", tmp_path / "mark"))
+
+
+def test_a_port_of_the_user_is_not_exchanged(tmp_path):
+    mark = tmp_path / "mark"
+    with pytest.raises(TargetUnreachableError, match="already in use"):
+        conduct(profile("port-taken", mark, address="127.0.0.1:19"))
+    assert len(mark.read_text().split()) == 1
+
+
+def test_one_that_listens_on_ipv6_only(tmp_path):
+    assert accused(conduct(profile("well", tmp_path / "mark", address="[::1]:{port}"))) == set()
+
+
+def test_one_that_ends_at_once(tmp_path):
+    target = profile("well", tmp_path / "mark", start=Start(command=("sh", "-c", "echo no config; exit 0")))
+    with pytest.raises(TargetUnreachableError, match=r"exited with 0 before it was ready(.|\n)*no config"):
+        conduct(target)
+
+
+def test_a_missing_program_is_wrong_use(tmp_path):
+    with pytest.raises(UsageError, match="there is no file"):
+        conduct(profile("well", tmp_path / "mark", start=Start(command=(str(tmp_path / "epp"),))))
+
+
+def test_an_unknown_placeholder_is_wrong_use(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no placeholder {prot}") as caught:
+        conduct(profile("well", tmp_path / "mark", start=Start(command=("epp", "--port={prot}"))))
+    assert "'port'" in caught.value.hint
+
+
+def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
+    target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=1, answer=1))
+    elsewhere = Start(command=(*(target.start.command or ())[:-3], "--endpoints-file=/no/such/file"))
+    with pytest.raises(GateFailedError, match=r"no endpoint within 1 s(.|\n)*can't be read"):
+        conduct(target.model_copy(update={"start": elsewhere}))
+
+
+# -- the requests to the Kubernetes API are quoted ---------------------------------------------------------------------
+
+ASKS = """
+import os, re, sys, urllib.request
+server = re.search("server: (.*)", open(os.environ["KUBECONFIG"]).read())[1].strip(' "')
+for path in ("/api/v1/namespaces/default/pods?limit=500", "/apis/example.com/v1/wishes"):
+    try:
+        urllib.request.urlopen(server + path).read()
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("then", ["sys.exit('no such pool')", "import time; time.sleep(3600)"], ids=["exits", "waits"])
+def test_its_requests_to_the_kubernetes_api_are_quoted(then, tmp_path):
+    start = Start(command=("{python}", "-c", ASKS + then), env={"KUBECONFIG": "{kubeconfig}"})
+    target = Profile(
+        name="asks", start=start, discovery=Discovery(kubernetes=Kubernetes()), timeouts=Timeouts(start=1.5, stop=0.2)
+    )
+    with pytest.raises(TargetUnreachableError) as caught:
+        conduct(target)
+    asked = caught.value.message.partition("its last requests to the Kubernetes API:\n")[2].splitlines()
+    assert asked[-2:] == [
+        "  GET /api/v1/namespaces/default/pods?limit=500 -> 200",
+        asked[-1],
+    ]
+    assert asked[-1].startswith("  GET /apis/example.com/v1/wishes -> 404")
+
+
+def test_no_request_to_the_kubernetes_api_is_said_too(tmp_path):
+    target = Profile(
+        name="mute", start=Start(command=("sh", "-c", "exit 1")), discovery=Discovery(kubernetes=Kubernetes())
+    )
+    with pytest.raises(TargetUnreachableError, match=r"Kubernetes API:\n  \(none\)"):
+        conduct(target)
