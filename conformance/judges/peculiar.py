@@ -17,6 +17,8 @@ from ext_proc.record import Author
 MANY_HEADERS = 60
 MANY_ITEMS = 100
 MANY_STREAMS = 2
+MANY_CHUNKS = 8
+LARGE_BODY = 64 * 1024
 
 
 def odd_hint(case: Case) -> bool:
@@ -98,6 +100,12 @@ def without_length(case: Case) -> bool:
     """A full-duplex request body of which the headers do not say the length."""
     lane = case.flow.request
     return lane.duplex and bool(lane.bodies) and case.request_header("content-length") is None
+
+
+def demanding_body(case: Case) -> bool:
+    """A request body in many messages, or a large one."""
+    bodies = case.flow.request.bodies
+    return len(bodies) > MANY_CHUNKS or sum(said.size for said in bodies) > LARGE_BODY
 
 
 def odd_body(case: Case) -> bool:

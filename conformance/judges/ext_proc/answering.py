@@ -193,8 +193,10 @@ def _all_came_back(lane: Lane) -> bool:
 
 
 def _refused_mode(case: Case, stop: Stop, side: str) -> bool:
-    refused = stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED
-    return refused and side == REQUEST and case.flow.request.duplex and case.scene.counts("EPP-STRM-01")
+    """Whether it is full duplex that the EPP does not take: it says so, or the body is one that makes demands of it."""
+    if side != REQUEST or not case.flow.request.duplex or not case.scene.counts("EPP-STRM-01"):
+        return False
+    return (stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED) or peculiar.demanding_body(case)
 
 
 def _may_close(case: Case, side: str, part: str) -> bool:

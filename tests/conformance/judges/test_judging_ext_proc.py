@@ -311,6 +311,14 @@ class TestUnanswered:
         one.request_headers().aborted()
         assert ask(script).blamed == set()
 
+    @pytest.mark.parametrize(("size", "chunks"), [(100_000, 1), (400, 20)])
+    def test_silence_on_a_demanding_body(self, ask, size, chunks):
+        script, one = started(headers=((b"content-length", b"1"),))
+        body = b'{"model": "m", "prompt": "' + b"x" * size + b'"}'
+        one.request(body, chunks=chunks).hang("answer to request_headers")
+        assert ask(script).blamed == {"ENV-16"}
+        assert ask(script, "next").blamed == {"EPP-STRM-01"}
+
     def test_refusing_full_duplex(self, ask):
         script, one = started(headers=((b"content-length", b"51"),))
         one.request().closed(12, "mode not supported")
