@@ -166,7 +166,16 @@ def subset(case: Case) -> Iterator[Ruling]:
     if case.answer is Answer.IMMEDIATE:
         yield from _errors_that_hold(case)
     elif case.answer is Answer.ENDPOINT and case.picks:
+        yield from _opened(case)
         yield from _picks_that_hold(case)
+
+
+def _opened(case: Case) -> Iterator[Ruling]:
+    """A busy subset that a sheddable request was let out of: beside the rule of the subset, EPP-SUB-13."""
+    outside = [pick for pick in case.picks if not case.hint.may_mean(pick)]
+    if binding(case) and outside and case.sheddable and case.demand.load.saturated:
+        expected = ("an endpoint of the subset", "an ImmediateResponse with 429 or 503")
+        yield case.fail("EPP-SUB-13", expected, f"{', '.join(outside)} ({case.hint})", nature=Nature.MEMBERSHIP)
 
 
 def _errors_that_hold(case: Case) -> Iterator[Ruling]:

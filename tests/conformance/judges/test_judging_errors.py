@@ -127,6 +127,13 @@ class TestUnderLoad:
         assert verdicts.blamed == set()
         assert verdicts["EPP-SUB-13"] is Verdict.PASS
 
+    def test_a_busy_subset_does_not_open(self, ask):
+        script = Script(pool=POOL).gauges("a", **BUSY)
+        one = script.exchange(note=SHEDDABLE, subset=[A]).request(BODY)
+        one.answers(headers_answer(B), *echo(BODY)).drained()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == ({"EPP-SUB-01"}, {"EPP-SUB-13"})
+
     def test_metrics_that_nobody_can_read(self, ask):
         for code in (503, 429):
             assert ask(refused(immediate(code), load={"metrics": "down"})).blamed == set()
