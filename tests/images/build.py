@@ -5,7 +5,7 @@
 No registry and no distribution is asked for anything: the image holds the Python that runs this script, the shared
 libraries that it needs, the distributions that the reference EPP imports, and the reference EPP. Its name holds the
 digest of what went in, so that a second call finds the image already there. It runs as an ordinary user, as images of
-endpoint pickers do.
+endpoint pickers do. Its entry point is Python: `docker run IMAGE -m reference_epp --help`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def load(api: docker.APIClient, name: str, archive: object) -> None:
         repository=repository,
         tag=tag,
         changes=[
-            f'ENTRYPOINT ["{Path(sys.executable).resolve()}", "-m", "reference_epp"]',
+            f'ENTRYPOINT ["{Path(sys.executable).resolve()}"]',
             f"ENV PYTHONPATH={HOME}",
             "ENV PYTHONDONTWRITEBYTECODE=1",
             "USER 65532",
