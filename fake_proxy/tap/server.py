@@ -39,6 +39,8 @@ async def open_tap(
     is no address, `ssl.SSLError` for TLS files that can't be used.
     """
     split_address(upstream)
+    if upstream_tls is not None:
+        upstream_tls.context()  # now, not at the first connection
     tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording)
     await tap.start(host, port, listen_tls)
     return tap

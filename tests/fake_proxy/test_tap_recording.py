@@ -336,7 +336,8 @@ def test_a_stream_split_anywhere_has_the_same_record(
 
     tape, counts = Tape(), Counts()
     failed: list[Exception] = []
-    watch = Watch("x", 1, (), Recording(recorder=tape.recorder), counts, failed.append)
+    recording = Recording(recorder=tape.recorder, limits=Limits(message=grpc.MESSAGE_LIMIT))
+    watch = Watch("x", 1, (), recording, counts, failed.append)
     at = 0
     while at < len(data):
         size = sizes[at % len(sizes)]
