@@ -10,6 +10,7 @@ from conformance.cli.certify import certify
 from conformance.cli.doctor import doctor
 from conformance.cli.drift import drift
 from conformance.cli.explain import explain
+from conformance.cli.judge import judge
 from conformance.cli.kube import kube
 from conformance.cli.list import list_
 from conformance.cli.pool import pool
@@ -17,6 +18,7 @@ from conformance.cli.profile import profile
 from conformance.cli.report import report
 from conformance.cli.run import run
 from conformance.cli.selftest import selftest
+from conformance.cli.tap import tap
 from conformance.cli.waivers import waivers
 
 app = typer.Typer(
@@ -37,6 +39,8 @@ app.add_typer(profile, name="profile")
 app.command()(doctor)
 app.command()(kube)
 app.command()(pool)
+app.command()(tap)
+app.command()(judge)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,94 @@
+"""`epp-conformance judge FILE`: judge recorded transcripts offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from conformance.live.files import Transcript
+    from conformance.live.judging import Judged
+    from conformance.requirements.catalogue import Catalogue
+
+
+def judge(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="Transcripts of `tap --record`, or evidence.ndjson.gz.")
+    ],
+    protocol_version: Annotated[
+        str | None,
+        typer.Option("--protocol-version", metavar="VERSION", help="Judge by another version than recorded."),
+    ] = None,
+    exchange: Annotated[
+        list[str] | None, typer.Option("--exchange", metavar="NAME", help="Only these, by name. Repeatable.")
+    ] = None,
+    each: Annotated[int, typer.Option("--each", min=1, help="Findings of a kind that are shown in full.")] = 3,
+    json: Annotated[bool, typer.Option("--json", help="Every finding as a line of JSON instead.")] = False,
+    no_color: options.NoColor = False,
+) -> None:
+    """Judge recorded conversations again, offline.
+
+    Exit code 1 if a rule was broken, 3 if something could not be read or judged.
+    """
+    from conformance.cli.console import err, out, without_colour
+    from conformance.errors import UnknownNameError
+    from conformance.live.files import Damage, read
+    from conformance.live.metrics import Tally
+    from conformance.live.wording import Worth
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.requirements.schema import VERSIONS
+
+    if no_color:
+        without_colour()
+    if protocol_version is not None and protocol_version not in VERSIONS:
+        raise UnknownNameError("protocol version", protocol_version, VERSIONS)
+    catalogue, tally, worth, damaged = Catalogue.load(), Tally(), Worth(each), 0
+    results, remarks = out(), err()
+    for path in files:
+        for one in read(path):
+            if isinstance(one, Damage):
+                damaged += not one.harmless
+                what = "ends in the middle of an exchange" if one.harmless else f"is no transcript: {one.what}"
+                remarks.print(f"{path}, line {one.line}: {what}")
+            elif not exchange or one.episode.id in exchange:
+                judged = _judge(one, protocol_version, catalogue)
+                tally.add(judged)
+                if judged.problem:
+                    remarks.print(f"{path}, line {one.line}: {one.episode.id} could not be judged: {judged.problem}")
+                _show(one, judged, catalogue, worth, results.print, json=json)
+    if not json:
+        results.print(f"{tally.judged} exchanges judged, {tally.violating} with a broken rule")
+        for requirement, count in tally.broken():
+            results.print(f"  {count:6} × {requirement}")
+    raise typer.Exit(1 if tally.violating else 3 if damaged or tally.problems else 0)
+
+
+def _judge(one: Transcript, version: str | None, catalogue: Catalogue) -> Judged:
+    from dataclasses import replace
+
+    from conformance.live.judging import judged
+
+    context = one.context if version is None else replace(one.context, version=version)
+    return judged(one.episode, context, catalogue)
+
+
+def _show(one: Transcript, judged: Judged, catalogue: Catalogue, worth: Any, show: Any, *, json: bool) -> None:
+    from conformance.live.wording import finding_text
+
+    for finding in judged.findings:
+        if json:
+            show(_json(one, finding))
+        elif worth(finding):
+            note = "more of these are counted, not shown" if worth.last(finding) else ""
+            show(finding_text(finding, one.episode, catalogue, note=note))
+
+
+def _json(one: Transcript, finding: Any) -> str:
+    import json
+    from dataclasses import asdict
+
+    return json.dumps({"episode": one.episode.id, "version": one.context.version, **asdict(finding)})

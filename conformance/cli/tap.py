@@ -1,0 +1,193 @@
+"""`epp-conformance tap`: stand between a data plane and an EPP, pass everything on, and judge what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conformance.episode import Claims
+    from conformance.live.session import LiveSettings, LiveTap
+    from ext_proc.http2.tls import ClientTls, ServerTls
+
+MIB = 1024 * 1024
+
+
+def tap(
+    upstream: Annotated[str, typer.Option("--upstream", metavar="HOST:PORT", help="The EPP.")],
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="[HOST]:PORT", help="Where data planes connect; :PORT is every interface."),
+    ] = "127.0.0.1:9002",
+    listen_cert: Annotated[
+        Path | None, typer.Option("--listen-cert", metavar="PEM", help="Serve TLS with this certificate.")
+    ] = None,
+    listen_key: Annotated[Path | None, typer.Option("--listen-key", metavar="PEM", help="Its key.")] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option("--client-ca", metavar="PEM", help="What must have signed the data plane's certificate."),
+    ] = None,
+    tls: Annotated[
+        str | None,
+        typer.Option("--tls", metavar="MODE", help="To the EPP: plaintext, unverified (any certificate) or verified."),
+    ] = None,
+    ca: Annotated[
+        Path | None, typer.Option("--ca", metavar="PEM", help="What must have signed the EPP's certificate.")
+    ] = None,
+    server_name: Annotated[
+        str | None, typer.Option("--server-name", metavar="NAME", help="SNI, and the name in the EPP's certificate.")
+    ] = None,
+    protocol_version: Annotated[
+        str | None, typer.Option("--protocol-version", metavar="VERSION", help="Judge by this version.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="FILE|NAME", help="What the EPP claims: versions, claims.")
+    ] = None,
+    sample: Annotated[int, typer.Option("--sample", min=1, metavar="N", help="Record every Nth stream.")] = 1,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Append transcripts: one exchange a line (NDJSON).")
+    ] = None,
+    record_failures: Annotated[
+        bool, typer.Option("--record-failures", help="Only exchanges in which a rule was broken.")
+    ] = False,
+    record_limit: Annotated[
+        int, typer.Option("--record-limit", min=1, metavar="MIB", help="The file grows to this size at most.")
+    ] = 1024,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="[HOST:]PORT", help="Serve Prometheus metrics here.")
+    ] = None,
+    keep_bodies: Annotated[
+        int,
+        typer.Option("--keep-bodies", min=0, metavar="BYTES", help="Keep so much of each body; needed to judge them."),
+    ] = 0,
+    keep_secrets: Annotated[
+        bool, typer.Option("--keep-secrets", help="Keep credentials and queries as they are.")
+    ] = False,
+    secret_header: Annotated[
+        list[str] | None, typer.Option("--secret-header", metavar="NAME", help="A further secret header. Repeatable.")
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", min=0.1, metavar="SECONDS", help="How long the EPP may owe an answer.")
+    ] = 10.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print findings, only the summary.")] = False,
+    no_color: options.NoColor = False,
+) -> None:
+    """Relay ext_proc between a data plane and an EPP, unchanged, and judge the conversations as they happen.
+
+    Point the data plane to --listen instead of the EPP. Bodies and credentials are redacted at capture, and rules that
+    need them are not applied. Ends with Ctrl-C; the exit code is 1 if a rule was broken.
+
+    epp-conformance tap --listen :9002 --upstream epp:9002 --metrics 9102 --record traffic.ndjson
+    """
+    from conformance.cli.console import err, out, without_colour
+    from conformance.cli.serving import until_interrupted
+    from conformance.live.judging import context
+    from conformance.live.process import JudgingSettings
+    from conformance.live.redaction import Redaction, secret_names
+    from conformance.live.session import LiveSettings
+
+    if no_color:
+        without_colour()
+    host, port = _where(listen, "--listen")
+    version, claims = _judged_by(profile, protocol_version)
+    settings = LiveSettings(
+        host=host,
+        port=port,
+        upstream=upstream,
+        listen_tls=_served(listen_cert, listen_key, client_ca),
+        upstream_tls=_spoken(tls, ca, server_name),
+        every=sample,
+        redaction=Redaction(headers=secret_names(secret_header or ()), body=keep_bodies, secrets=not keep_secrets),
+        metrics=None if metrics is None else _where(metrics if ":" in metrics else f"127.0.0.1:{metrics}", "--metrics"),
+        judging=JudgingSettings(
+            context=context(version, claims, deadline=deadline),
+            record=None if record is None else record.absolute(),
+            record_limit=record_limit * MIB,
+            record_failures_only=record_failures,
+        ),
+    )
+    ended: list[LiveTap] = []
+    results, remarks = out(), err()
+
+    def show(text: str) -> None:
+        if not quiet:
+            results.print(text)
+
+    def warn(text: str) -> None:
+        remarks.print(f"tap: {text}")
+
+    until_interrupted(_serve(settings, ended, show, warn))
+    if ended:
+        results.print(ended[0].summary())
+    raise typer.Exit(1 if ended and ended[0].tally.violating else 0)
+
+
+async def _serve(
+    settings: LiveSettings, ended: list[LiveTap], show: Callable[[str], None], warn: Callable[[str], None]
+) -> None:
+    import asyncio
+
+    from conformance.live.session import LiveTap
+
+    async with LiveTap(settings, show=show, warn=warn) as live:
+        ended.append(live)
+        warn(f"relaying {live.address} → {settings.upstream}, judging by version {settings.judging.context.version}")
+        if live.metrics_port is not None:
+            assert settings.metrics is not None
+            warn(f"metrics at http://{settings.metrics[0]}:{live.metrics_port}/metrics")
+        await asyncio.get_running_loop().create_future()
+
+
+def _where(text: str, flag: str) -> tuple[str, int]:
+    """Host and port of an address to listen on; an empty host is every interface."""
+    from conformance.errors import UsageError
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{flag} {text!r} is no address", hint="write HOST:PORT, or :PORT for every interface")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _judged_by(profile: str | None, version: str | None) -> tuple[str, Claims | None]:
+    """The version to judge by, and what the EPP claims."""
+    from conformance.errors import UnknownNameError
+    from conformance.requirements.schema import VERSIONS
+    from conformance.targets.resolve import load_profile
+
+    found = None if profile is None else load_profile(profile)
+    version = version or (found.protocol_versions[-1] if found is not None else "1.0.0")
+    if version not in VERSIONS:
+        raise UnknownNameError("protocol version", version, VERSIONS)
+    return version, None if found is None else found.claims
+
+
+def _served(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
+    from conformance.errors import UsageError
+    from ext_proc.http2.tls import ServerTls
+
+    if certificate is None:
+        if key is not None or client_ca is not None:
+            raise UsageError("TLS is served with a certificate", hint="add --listen-cert")
+        return None
+    return ServerTls(certificate=certificate, key=key or certificate, client_ca=client_ca)
+
+
+def _spoken(mode: str | None, ca: Path | None, server_name: str | None) -> ClientTls | None:
+    from conformance.errors import UnknownNameError, UsageError
+    from ext_proc.http2.tls import ClientTls
+
+    modes = ("plaintext", "unverified", "verified")
+    mode = mode or ("verified" if ca is not None else "plaintext")
+    if mode not in modes:
+        raise UnknownNameError("TLS mode", mode, modes)
+    if ca is not None and mode != "verified":
+        raise UsageError(f"--ca is not used with --tls {mode}", hint="say --tls verified")
+    if mode == "plaintext":
+        return None
+    return ClientTls(verify=mode == "verified", ca=ca, server_name=server_name)
