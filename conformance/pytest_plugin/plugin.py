@@ -67,9 +67,12 @@ class Hooks:
             return
         collector = ConformanceCollector.of(session, self.suite, with_invariants=not self.is_worker)
         try:
-            items.extend(collector.collect())
+            found = collector.collect()
         except ConformanceError as problem:
             raise pytest.UsageError(str(problem)) from None
+        report = pytest.CollectReport(collector.nodeid, "passed", None, list(found))
+        session.ihook.pytest_collectreport(report=report)  # the terminal counts what it is told of
+        items.extend(found)
 
     @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
     def keep_the_order(self, items: list[pytest.Item]) -> None:

@@ -12,6 +12,7 @@ def run(pytester: pytest.Pytester):
     """Run pytest in a process of its own."""
 
     def start(*arguments: object) -> pytest.RunResult:
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, timeout=110)
+        without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # loading it takes half of such a run
+        return pytester.runpytest_subprocess(*without, *arguments, timeout=110)
 
     return start

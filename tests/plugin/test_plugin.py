@@ -81,7 +81,9 @@ def test_one_item_per_scenario_and_per_invariant_in_the_plans_order(run) -> None
 def test_a_run_with_a_report(run, pytester: pytest.Pytester) -> None:
     result = run("--epp", "reference", *FEW, "--epp-report", "out", "--junitxml", "j.xml", "--epp-seed", "11")
     assert result.ret == 0
-    assert set(outcomes(result)) <= {"passed", "skipped"}
+    counts = outcomes(result)
+    assert set(counts) <= {"passed", "skipped"}
+    result.stdout.fnmatch_lines([f"collected {sum(counts.values())} items"])
     result.stdout.fnmatch_lines(
         ["epp-conformance: target reference, protocol 1.0.0, seed 11", "*Endpoint Picker Protocol*"]
     )
