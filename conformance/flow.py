@@ -8,30 +8,17 @@ walk ends where a wait for an answer expired, and where something opaque was sai
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from conformance.conversation import BUFFERED_MODES, DUPLEX, MODES, Conversation
-from conformance.said import REQUEST, RESPONSE, Said, decode, has_unknown
-from ext_proc.messages import CommonResponse
+from conformance.conversation import MODES, Conversation
+from conformance.lane import Lane, streams_end
+from conformance.order import Offence, body_mutation, mistaken, objection, offence
+from conformance.said import REQUEST, RESPONSE, Said, decode
 from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
 
 AWAITED_ANSWER = "answer to "
 """How the names of those waits begin whose end without an answer is a hang."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offence:
-    """An answer that is not acceptable where it stands, and the requirement that says so."""
-
-    requirement: str
-    entry: Entry
-    expected: tuple[str, ...]
-    actual: str
-    hint: str = ""
-    side: str | None = None
-    """The direction whose answers it spoils; None: the whole stream."""
 
 
 class StopKind(StrEnum):
@@ -55,67 +42,6 @@ class Stop:
     entry: Entry | None
     what: str
     status: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Lane:
-    """One direction of the exchange: what the data plane said, and the EPP's acceptable answers."""
-
-    side: str
-    mode: str | None
-    headers: Said | None = None
-    headers_answer: Said | None = None
-    bodies: list[Said] = field(default_factory=list)
-    body_answers: list[Said] = field(default_factory=list)
-    trailers: Said | None = None
-    trailers_answer: Said | None = None
-    end: Said | None = None
-    """The data plane's message that completed the direction."""
-    finish: Said | None = None
-    """The EPP's end of stream (full duplex only)."""
-
-    @property
-    def duplex(self) -> bool:
-        """Whether bodies go in full duplex."""
-        return self.mode == DUPLEX
-
-    @property
-    def header_only(self) -> bool:
-        """Whether the headers were all there is."""
-        return self.end is not None and self.end is self.headers
-
-    @property
-    def replaced(self) -> bool:
-        """Whether the answer to the headers replaced the body: no body messages follow."""
-        common = self.headers_answer.common if self.headers_answer else None
-        return common is not None and common.status == CommonResponse.CONTINUE_AND_REPLACE
-
-    @property
-    def missing(self) -> str | None:
-        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None."""
-        if self.headers is not None and self.headers_answer is None:
-            return "headers"
-        if self.replaced or self.header_only:
-            return None
-        if self.duplex:
-            seen = not any(said.partial for said in self.body_answers)
-            if self.bodies and self.finish is None and self.trailers is None and seen:
-                return "body"
-        elif len(self.body_answers) < len(self.bodies):
-            return "body"
-        return "trailers" if self.trailers is not None and self.trailers_answer is None else None
-
-    @property
-    def complete(self) -> bool:
-        """Whether the data plane said all of it, and all of it is answered."""
-        return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
-
-    @property
-    def release(self) -> Said | None:
-        """The answer after which the direction goes on to the other side; in full duplex, that of the headers."""
-        if self.mode in BUFFERED_MODES and not (self.header_only or self.replaced):
-            return self.body_answers[-1] if self.body_answers else None
-        return self.headers_answer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,7 +94,7 @@ def follow(conversation: Conversation) -> Flow:
             case Message():
                 _take(flow, said.get(entry.seq) or decode(entry, entry.event))
             case Malformed(author=Author.EPP, reason=reason):
-                flow.offence = _offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
+                flow.offence = offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
             case ClientAborted():
                 flow.stop = Stop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
             case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
@@ -200,7 +126,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
         case "malformed":
             headers = b", ".join(name + b": " + value for name, value in end.headers[:4])
             actual = f"an HTTP answer that is not gRPC ({headers.decode('latin-1') or end.message})"
-            flow.offence = _offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
+            flow.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
             return
     flow.stop = Stop(kind=kind, entry=entry, what=what, status=end.status)
 
@@ -211,13 +137,13 @@ def _take(flow: Flow, said: Said) -> None:
         return
     if said.problem:
         expected = ("a ProcessingResponse",)
-        flow.offence = _offence("ENV-01", said.entry, expected, f"{said.size} bytes that are none: {said.problem}")
+        flow.offence = offence("ENV-01", said.entry, expected, f"{said.size} bytes that are none: {said.problem}")
     elif said.opaque:
         flow.stop = Stop(kind=StopKind.OPAQUE, entry=said.entry, what="something the schema does not know was answered")
     elif said.only_timeout:
         return
     elif flow.immediate is not None:
-        flow.offence = _offence(
+        flow.offence = offence(
             "ENV-15",
             said.entry,
             ("nothing after the ImmediateResponse",),
@@ -226,12 +152,12 @@ def _take(flow: Flow, said: Said) -> None:
         )
     elif said.what is None:
         hint = "Envoy counts an empty ProcessingResponse as spurious and fails the request."
-        flow.offence = _offence("ENV-01", said.entry, ("one member of `response` is set",), "none is set", hint)
+        flow.offence = offence("ENV-01", said.entry, ("one member of `response` is set",), "none is set", hint)
     elif said.what == "immediate_response":
         if (released := _released(flow)) is not None:
             expected = ("nothing that lets the request go before an ImmediateResponse",)
             actual = f"an ImmediateResponse after {released.what} at #{released.seq}"
-            flow.offence = _offence("ENV-15", said.entry, expected, actual, "Decide before the headers are answered.")
+            flow.offence = offence("ENV-15", said.entry, expected, actual, "Decide before the headers are answered.")
             return
         flow.immediate = said
         flow.answers.append(said)
@@ -263,20 +189,15 @@ def _asked(flow: Flow, said: Said) -> None:
 
 def _answered(flow: Flow, said: Said) -> None:
     lane = flow.lane(said.side or REQUEST)
-    check: dict[str | None, Callable[[Lane, Said], Offence | None]] = {
-        "headers": _check_headers,
-        "body": _check_body,
-        "trailers": _check_trailers,
-    }
     if lane.mode not in MODES and said.part == "body":
         flow.stop = Stop(kind=StopKind.OPAQUE, entry=said.entry, what=f"body mode {lane.mode} is not known")
         return
-    if lane.duplex and said.part == "body" and _mutation(said) == "unknown":
+    if lane.duplex and said.part == "body" and body_mutation(said) == "unknown":
         flow.stop = Stop(kind=StopKind.OPAQUE, entry=said.entry, what="an unknown kind of body mutation was answered")
         return
-    found = check[said.part](lane, said)
+    found = objection(lane, said)
     if found is not None and found.requirement == "ENV-02":
-        found = _mistaken(flow, lane, said) or found
+        found = mistaken(flow.lane(RESPONSE if lane.side == REQUEST else REQUEST), said) or found
     if found is not None:
         flow.offence = dataclasses.replace(found, side=lane.side)
         return
@@ -290,114 +211,3 @@ def _answered(flow: Flow, said: Said) -> None:
                 lane.finish = said
         case "trailers":
             lane.trailers_answer = said
-
-
-def _check_headers(lane: Lane, said: Said) -> Offence | None:
-    if lane.headers is None:
-        return _unasked(lane, said)
-    if lane.headers_answer is not None:
-        return _twice(said, lane.headers_answer)
-    common = said.common
-    if lane.duplex and common is not None and common.status == CommonResponse.CONTINUE_AND_REPLACE:
-        actual = "CONTINUE_AND_REPLACE in the answer to the headers"
-        return _offence("ENV-04", said.entry, ("in full duplex, bodies travel as streamed_response",), actual)
-    return None
-
-
-def _check_body(lane: Lane, said: Said) -> Offence | None:
-    if not lane.bodies:
-        return _unasked(lane, said)
-    if lane.headers_answer is None:
-        return _too_early(lane, said)
-    if lane.trailers_answer is not None:
-        expected = (f"no {lane.side} body after the answer to the trailers",)
-        return _offence("ENV-03", said.entry, expected, f"{said.what} after {lane.side}_trailers")
-    if not lane.duplex:
-        if len(lane.body_answers) >= len(lane.bodies):
-            return _twice(said, lane.body_answers[-1])
-        if _mutation(said) == "streamed_response":
-            expected = (f"`body`, `clear_body` or no body mutation in mode {lane.mode}",)
-            return _offence("ENV-04", said.entry, expected, "streamed_response outside full duplex")
-        return None
-    if lane.finish is not None:
-        expected = (f"no {lane.side} body answer after the one with end_of_stream (#{lane.finish.seq})",)
-        actual = f"another with {_describe(said)}"
-        return _offence("ENV-05", said.entry, expected, actual, "Send end_of_stream once, on the last chunk.")
-    mutation = _mutation(said)
-    if mutation != "streamed_response" and not said.partial:
-        expected = ("body_mutation.streamed_response in every body answer in full duplex",)
-        actual = f"body_mutation.{mutation}" if mutation else "no body mutation"
-        hint = "Echo each chunk as streamed_response; Envoy fails the request otherwise."
-        return _offence("ENV-04", said.entry, expected, actual, hint)
-    if streams_end(said) and lane.trailers is not None:
-        expected = ("no end_of_stream where trailers end the body",)
-        return _offence("ENV-05", said.entry, expected, _describe(said), "The answer to the trailers ends it.")
-    if streams_end(said) and lane.end is None:
-        expected = (f"end_of_stream only after the data plane has ended the {lane.side} body",)
-        return _offence("ENV-05", said.entry, expected, _describe(said))
-    return None
-
-
-def _check_trailers(lane: Lane, said: Said) -> Offence | None:
-    if lane.trailers is None:
-        return _unasked(lane, said)
-    if lane.trailers_answer is not None:
-        return _twice(said, lane.trailers_answer)
-    if lane.headers_answer is None:
-        return _too_early(lane, said)
-    return None
-
-
-def _unasked(lane: Lane, said: Said) -> Offence:
-    expected = ("the answer has the name of a message that was sent, or is an ImmediateResponse",)
-    asked = "nothing" if lane.headers is None else f"no {said.what}"
-    hint = "Envoy counts it as spurious and fails the request (before 1.35 it was ignored)."
-    return _offence("ENV-01", said.entry, expected, f"{said.what}, where {asked} was sent", hint)
-
-
-def _twice(said: Said, first: Said) -> Offence:
-    expected = (f"one {said.what} for each one sent",)
-    return _offence("ENV-02", said.entry, expected, f"one more {said.what}; the last was #{first.seq}")
-
-
-def _mistaken(flow: Flow, lane: Lane, said: Said) -> Offence | None:
-    """A second answer of a kind is of the wrong kind if the other direction waits for its own of the same part."""
-    other = flow.lane(RESPONSE if lane.side == REQUEST else REQUEST)
-    if other.missing != said.part:
-        return None
-    expected = (f"{other.side}_{said.part}, which is awaited", "an ImmediateResponse")
-    return _offence("ENV-01", said.entry, expected, f"{said.what}, which is answered already")
-
-
-def _too_early(lane: Lane, said: Said) -> Offence:
-    expected = (f"{lane.side}_headers first, then body and trailers",)
-    hint = "If the answer to the headers is held back, hold the body back too."
-    return _offence("ENV-03", said.entry, expected, f"{said.what} before {lane.side}_headers", hint)
-
-
-def _mutation(said: Said) -> str | None:
-    """The kind of body mutation in an answer; "unknown" for one that the schema does not know."""
-    common = said.common
-    if common is None or not common.HasField("body_mutation"):
-        return None
-    kind = common.body_mutation.WhichOneof("mutation")
-    return "unknown" if kind is None and has_unknown(common.body_mutation) else kind
-
-
-def streams_end(said: Said) -> bool:
-    """Whether an answer to a body carries the end of stream of full duplex."""
-    common = said.common
-    if common is None:
-        return False
-    streamed = common.body_mutation.streamed_response
-    return bool(streamed.end_of_stream or streamed.end_of_stream_without_message)
-
-
-def _describe(said: Said) -> str:
-    common = said.common
-    size = len(common.body_mutation.streamed_response.body) if common is not None else 0
-    return f"{size} bytes and end_of_stream={'true' if streams_end(said) else 'false'}"
-
-
-def _offence(requirement: str, entry: Entry, expected: tuple[str, ...], actual: str, hint: str = "") -> Offence:
-    return Offence(requirement=requirement, entry=entry, expected=expected, actual=actual, hint=hint)

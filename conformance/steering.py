@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from conformance.conversation import BUFFERED_MODES, Conversation
-from conformance.flow import Flow, Lane
+from conformance.flow import Flow
+from conformance.lane import Lane
 from conformance.said import REQUEST, Said
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderMutation, HeaderValueOption, Struct, Value

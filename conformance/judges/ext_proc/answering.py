@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.conversation import conversations
-from conformance.flow import Lane, Stop, StopKind
+from conformance.flow import Stop, StopKind
 from conformance.judges import peculiar
 from conformance.judges.case import Answer, Case, Scene, Shape
 from conformance.judges.registry import judge_of_case, judge_of_scene
 from conformance.judges.ruling import Nature, Ruling, held, moot, noted
+from conformance.lane import Lane
 from conformance.said import REQUEST, RESPONSE
 from conformance.steering import DESTINATION
 from ext_proc.record import Author

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from conformance.bodies import Sameness, compare
 from conformance.conversation import BUFFERED_MODES
-from conformance.flow import Lane
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held
+from conformance.lane import Lane
 from conformance.said import REQUEST, Said
 from conformance.steering import counting, sent_headers, values_of
 from ext_proc.headers import value_of

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.flow import Lane
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held
+from conformance.lane import Lane
 
 
 @judge_of_case("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", hygiene=True)

@@ -1,0 +1,79 @@
+"""One direction of an exchange: what the data plane said in it, and which of the EPP's answers belong to that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from conformance.conversation import BUFFERED_MODES, DUPLEX
+from conformance.said import Said
+from ext_proc.messages import CommonResponse
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One direction of the exchange: what the data plane said, and the EPP's acceptable answers."""
+
+    side: str
+    mode: str | None
+    headers: Said | None = None
+    headers_answer: Said | None = None
+    bodies: list[Said] = field(default_factory=list)
+    body_answers: list[Said] = field(default_factory=list)
+    trailers: Said | None = None
+    trailers_answer: Said | None = None
+    end: Said | None = None
+    """The data plane's message that completed the direction."""
+    finish: Said | None = None
+    """The EPP's end of stream (full duplex only)."""
+
+    @property
+    def duplex(self) -> bool:
+        """Whether bodies go in full duplex."""
+        return self.mode == DUPLEX
+
+    @property
+    def header_only(self) -> bool:
+        """Whether the headers were all there is."""
+        return self.end is not None and self.end is self.headers
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the answer to the headers replaced the body: no body messages follow."""
+        common = self.headers_answer.common if self.headers_answer else None
+        return common is not None and common.status == CommonResponse.CONTINUE_AND_REPLACE
+
+    @property
+    def missing(self) -> str | None:
+        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None."""
+        if self.headers is not None and self.headers_answer is None:
+            return "headers"
+        if self.replaced or self.header_only:
+            return None
+        if self.duplex:
+            seen = not any(said.partial for said in self.body_answers)
+            if self.bodies and self.finish is None and self.trailers is None and seen:
+                return "body"
+        elif len(self.body_answers) < len(self.bodies):
+            return "body"
+        return "trailers" if self.trailers is not None and self.trailers_answer is None else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the data plane said all of it, and all of it is answered."""
+        return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
+
+    @property
+    def release(self) -> Said | None:
+        """The answer after which the direction goes on to the other side; in full duplex, that of the headers."""
+        if self.mode in BUFFERED_MODES and not (self.header_only or self.replaced):
+            return self.body_answers[-1] if self.body_answers else None
+        return self.headers_answer
+
+
+def streams_end(said: Said) -> bool:
+    """Whether an answer to a body carries the end of stream of full duplex."""
+    common = said.common
+    if common is None:
+        return False
+    streamed = common.body_mutation.streamed_response
+    return bool(streamed.end_of_stream or streamed.end_of_stream_without_message)
