@@ -70,10 +70,16 @@ class Outcome:
     """How the ext_proc stream ended; None if there was none."""
 
 
+PATIENCE = 4
+"""Deadlines that an exchange may take at most, however much goes on in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast an exchange may go and how long it may take, in seconds.
 
+    `deadline`: so long may nothing happen. An exchange that goes on (a large body on a slow machine) may take longer,
+    but no longer than `PATIENCE` times as long.
     `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
     `echo_timeout`; the same limit holds for the waits of the request's chunks.
     """
@@ -138,7 +144,8 @@ class Exchange:
         self._note = note
         self._machine = Machine(config, stimulus, source=request.source)
         self._loop = asyncio.get_running_loop()
-        self._expires = self._loop.time() + pace.deadline
+        self._began = self._progress = self._loop.time()
+        self._expires = self._began + pace.deadline
         self._stream = EppStream(
             channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended, expires=self._expires
         )
@@ -168,12 +175,12 @@ class Exchange:
                 note=self._note,
             )
         )
-        deadline = self._loop.call_at(self._expires, self._expire)
+        self._deadline = self._loop.call_at(self._expires, self._expire)
         try:
             await self._send_request()
             await self._over.wait()
         finally:
-            deadline.cancel()
+            self._deadline.cancel()
             self._feed(self._machine.client_gone())  # only a cancelled exchange is not over yet
             await self._attempts.close()
             for timer in self._timers.values():
@@ -211,7 +218,11 @@ class Exchange:
             self._feed([])
 
     def _expire(self) -> None:
-        if not self._machine.done:
+        last = self._began + PATIENCE * self._pace.deadline
+        due = min(self._progress + self._pace.deadline, last)
+        if due > self._loop.time():
+            self._deadline = self._loop.call_at(due, self._expire)
+        elif not self._machine.done:
             self._expired = self._machine.awaiting
             self._recorder.emit(
                 Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=self._pace.deadline)
@@ -243,6 +254,7 @@ class Exchange:
     # -- the EPP -------------------------------------------------------------------------------------------------------
 
     def _heard(self, raw: bytes) -> None:
+        self._progress = self._loop.time()
         self._feed(self._machine.epp_message(raw))
 
     def _ended(self, status: int, message: str) -> None:
@@ -288,6 +300,7 @@ class Exchange:
     def _perform(self, action: Action) -> None:
         match action:
             case SendMessage(_, raw):
+                self._progress = self._loop.time()
                 self._stream.send(raw)
             case StartTimer(side, seconds):
                 self._stop_timer(side)
