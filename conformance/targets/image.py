@@ -7,7 +7,7 @@ import contextlib
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from conformance.targets.output import Output
 
 if TYPE_CHECKING:
     import docker
+    from docker.types import CancellableStream
 
 LAST_WORDS = 5.0
 """Seconds to read what the target printed before it ended."""
@@ -86,18 +87,24 @@ class TargetContainer:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start it, with somebody reading from the first byte on. Raises docker's errors."""
         api = self._client.api
-        output = api.attach(self._id, stdout=True, stderr=True, stream=True)
+        output: CancellableStream[bytes] = api.attach(self._id, stdout=True, stderr=True, stream=True)
         threading.Thread(target=self._follow, args=(output, loop), name="epp-conformance-output", daemon=True).start()
         api.start(self._id)
         state = api.inspect_container(self._id)
         self.pid = state["State"]["Pid"]
         self._address = next((one["IPAddress"] for one in state["NetworkSettings"]["Networks"].values()), "")
 
-    def _follow(self, output: Iterable[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    def _follow(self, output: CancellableStream[bytes], loop: asyncio.AbstractEventLoop) -> None:
         try:
             with explained("following the target's container"):
-                for data in output:
-                    self._output.feed(data)
+                try:
+                    for data in output:
+                        self._output.feed(data)
+                finally:
+                    with contextlib.suppress(OSError):
+                        output.close()
+                    # Its own close() forgets the file around the socket.
+                    output._response.close()  # type: ignore[attr-defined]  # noqa: SLF001
                 code = int(self._client.api.wait(self._id, timeout=None)["StatusCode"])
         except Exception as problem:  # noqa: BLE001 - whatever it is must reach who waits
             trouble = problem if isinstance(problem, HarnessError) else HarnessError(f"{type(problem)}: {problem}")
@@ -171,13 +178,17 @@ async def start_container(
 
 async def _image(client: docker.DockerClient, name: str) -> Mapping[str, Any]:
     """What the engine knows of the image, which is pulled if it is not there."""
-    from docker.errors import ImageNotFound
+    from docker.errors import APIError, ImageNotFound
 
     with explained(f"looking for the image {name}"):
         try:
             return await call(client.api.inspect_image, name)
         except ImageNotFound:
             pass
+        except APIError as problem:
+            if not problem.is_client_error():
+                raise
+            raise UsageError(f"{name!r} can't be the name of an image: {said(problem)}") from problem
     given_up = threading.Event()
     try:
         await asyncio.to_thread(_pull, client, name, given_up)

@@ -100,7 +100,7 @@ def test_a_death_that_nothing_reproduces_accuses_nobody(tmp_path):
 
 
 def test_a_flood_of_output_hurts_nobody(tmp_path):
-    assert accused(conduct(profile("flood", tmp_path / "mark"))) == set()
+    assert accused(conduct(profile("flood", tmp_path / "mark", timeouts=Timeouts()))) == set()
 
 
 def test_what_it_forks_is_gone_afterwards(tmp_path):
