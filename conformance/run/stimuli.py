@@ -152,14 +152,11 @@ def _body(exchange: Exchange, profile: Profile, path: str, rng: random.Random) -
     for name, value in spec.fields.items():
         content.pop(name, None)
         if value is not None or name not in ("model", "prompt", "messages"):
-            content[name] = value
-        elif value is None and name == "model":
-            pass  # `model: null` removes it
+            content[name] = value  # of these three, null removes the field; elsewhere it is a value
     body = _json(content)
     if spec.size is not None and len(body) < spec.size:
-        more = "0123456789abcdef" * ((spec.size - len(body)) // 16 + 1)
-        content = _inference_request(exchange, profile, path, prompt + more[: spec.size - len(body)])
-        body = _json(content)
+        filler = (b"0123456789abcdef" * (spec.size // 16 + 1))[: spec.size - len(body)]
+        body = body.replace(prompt.encode(), prompt.encode() + filler, 1)
     return body
 
 
