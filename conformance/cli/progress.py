@@ -126,6 +126,7 @@ class LiveProgress(Progress):
                 self._status = text
             case ScenarioFinished(result=result):
                 self._done += 1
+                self._status = ""
                 self._sections.setdefault(result.section, Counter())[result.verdict] += 1
                 if result.verdict in (Verdict.FAIL, Verdict.ERROR) and self._live is not None:
                     self._live.console.print(f"{result.verdict.upper()} {result.id}", style=_STYLES[result.verdict])
