@@ -1,0 +1,157 @@
+"""One stream, played by a script."""
+
+from __future__ import annotations
+
+import asyncio
+
+from google.protobuf.message import DecodeError
+
+from ext_proc import grpc
+from ext_proc.messages import ProcessingMode, ProcessingRequest
+from ext_proc.record import HalfClosed, Malformed, Message
+from ext_proc.server import ServedStream
+from fake_epp import answers
+from fake_epp.acts import (
+    Act,
+    Answer,
+    BreakConnection,
+    Bytes,
+    Delay,
+    End,
+    EndWithoutTrailers,
+    GoAway,
+    HttpAnswer,
+    Immediate,
+    Pick,
+    Raw,
+    Reset,
+)
+from fake_epp.script import Script
+
+RIGHT = (Answer(),)
+DUPLEX = "FULL_DUPLEX_STREAMED"
+
+
+class Player:
+    """Plays `script` on `stream`, until the stream is over."""
+
+    def __init__(self, stream: ServedStream, script: Script) -> None:
+        self._stream = stream
+        self._script = script
+        self._modes = dict(zip(("request", "response"), script.modes, strict=True))
+        self._held: list[tuple[str, bytes, bool]] = []  # the request, as long as it is not decided: kind, body, end
+        self._decided = script.decides == "headers"
+
+    async def play(self, first: bytes) -> None:
+        """Take the first message, then all that follows."""
+        await self._take(first)
+        async for event in self._stream:
+            match event:
+                case Message(raw=raw):
+                    await self._take(raw)
+                case HalfClosed():
+                    await self._perform(self._script.acts.get("half_close", ()), "half_close", b"", end=False)
+                    return
+                case Malformed():
+                    self._stream.end(grpc.INTERNAL, event.reason)
+                    return
+                case _:
+                    return
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    async def _take(self, raw: bytes) -> None:
+        try:
+            message = ProcessingRequest.FromString(raw)
+        except DecodeError as problem:
+            self._stream.end(grpc.INTERNAL, str(problem))
+            return
+        if message.HasField("protocol_config"):
+            config = message.protocol_config
+            self._modes = {
+                "request": ProcessingMode.BodySendMode.Name(config.request_body_mode),
+                "response": ProcessingMode.BodySendMode.Name(config.response_body_mode),
+            }
+        kind = message.WhichOneof("request")
+        if kind is None:
+            return
+        part = getattr(message, kind)
+        body = part.body if kind.endswith("_body") else b""
+        end = kind.endswith("_trailers") or part.end_of_stream
+        side = kind.partition("_")[0]
+        acts = self._script.acts.get(f"{side}_end") if end else None
+        acts = acts if acts is not None else self._script.acts.get(kind)
+        if acts is not None:
+            await self._perform(acts, kind, body, end=end)
+        elif not self._script.quiet:
+            await self._answer_rightly(kind, side, body, end)
+
+    async def _answer_rightly(self, kind: str, side: str, body: bytes, end: bool) -> None:
+        if side == "response" or self._decided:
+            await self._perform(RIGHT, kind, body, end=end)
+            return
+        self._held.append((kind, body, end))
+        # Only in full duplex does the rest of a request come before its headers are answered.
+        if end or self._modes["request"] != DUPLEX:
+            self._decided = True
+            held, self._held = self._held, []
+            for one in _merged(held):
+                await self._perform(RIGHT, one[0], one[1], end=one[2])
+
+    # -- acts ----------------------------------------------------------------------------------------------------------
+
+    async def _perform(self, acts: tuple[Act, ...], kind: str, body: bytes, *, end: bool) -> None:
+        for act in acts:
+            if self._stream.ended is not None:
+                return
+            await self._do(act, kind, body, end)
+
+    async def _do(self, act: Act, kind: str, body: bytes, end: bool) -> None:
+        stream = self._stream
+        match act:
+            case Answer():
+                self._answer(act, kind, body, end)
+            case Immediate():
+                stream.send(answers.immediate(act))
+            case Raw(message=message):
+                stream.send(message)
+            case Bytes(data=data):
+                stream.send_data(data)
+            case Delay(seconds=seconds):
+                await stream.drain()
+                await asyncio.sleep(seconds)
+            case End(status=status, message=text, metadata=metadata):
+                stream.end(status, text, metadata)
+            case EndWithoutTrailers():
+                stream.end_without_trailers()
+            case Reset(code=code):
+                stream.reset(code)
+            case HttpAnswer(status=status, headers=headers, body=content):
+                stream.respond_http(status, headers, content)
+            case GoAway(code=code, debug=debug):
+                stream.transport.goaway(code, debug=debug)
+            case BreakConnection():
+                stream.transport.abort()
+
+    def _answer(self, act: Answer, kind: str, body: bytes, end: bool) -> None:
+        asked = act.to or kind
+        side = asked.partition("_")[0]
+        duplex = self._modes.get(side) == DUPLEX
+        for raw in answers.answer(kind, act, body=body, ends=end, duplex=duplex, pick=self._pick(act, asked)):
+            self._stream.send(raw)
+
+    def _pick(self, act: Answer, asked: str) -> Pick | None:
+        if isinstance(act.picks, Pick):
+            return act.picks
+        decides = asked == "request_headers" if act.picks is None else act.picks
+        return self._script.pick if decides else None
+
+
+def _merged(held: list[tuple[str, bytes, bool]]) -> list[tuple[str, bytes, bool]]:
+    """The bodies among what was held back, as one."""
+    bodies = [one for one in held if one[0] == "request_body"]
+    if not bodies:
+        return held
+    whole = ("request_body", b"".join(body for _, body, _ in bodies), bodies[-1][2])
+    merged = [one for one in held if one[0] == "request_headers"]
+    return [*merged, whole, *(one for one in held if one[0] == "request_trailers")]
