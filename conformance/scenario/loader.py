@@ -58,9 +58,11 @@ def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ..
     instances: list[Instance] = []
     problems: list[Problem] = []
     seen: dict[str, str] = {}
-    for source in itertools.chain(_yaml_files(built_in()), *(_yaml_files(path) for path in extra)):
+    ours = [(source, f"scenarios/{source.name}") for source in _yaml_files(built_in())]  # the same on every machine
+    theirs = [(source, str(source)) for path in extra for source in _yaml_files(path)]
+    for source, name in (*ours, *theirs):
         try:
-            document = parse(source)
+            document = parse(source, name=name)
             for index, part in enumerate(_parts(document)):
                 try:
                     instances += _expand(document, part, index, catalogue, seen)
