@@ -10,6 +10,7 @@ endpoint pickers do. Its entry point is Python: `docker run IMAGE -m reference_e
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -52,6 +53,7 @@ def main() -> None:
                 write({**files, **shared_libraries(files)}, archive)
                 archive.seek(0)
                 load(client.api, name, archive)
+            forget_others(client, name)
     finally:
         client.close()
     print(name)
@@ -141,6 +143,14 @@ def load(api: docker.APIClient, name: str, archive: object) -> None:
             f"LABEL {LABEL}=1",
         ],
     )
+
+
+def forget_others(client: docker.DockerClient, name: str) -> None:
+    """Remove the images of earlier sources."""
+    for image in client.images.list(filters={"label": LABEL}):
+        if name not in image.tags:
+            with contextlib.suppress(docker.errors.APIError):  # it is in use
+                client.images.remove(image.id)
 
 
 if __name__ == "__main__":
