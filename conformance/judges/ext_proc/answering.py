@@ -24,6 +24,7 @@ from conformance.judges.ruling import Nature, Ruling, held, moot, noted
 from conformance.lane import Lane
 from conformance.said import REQUEST, RESPONSE
 from conformance.steering import DESTINATION
+from conformance.verdict import Verdict
 from ext_proc.record import Author
 
 _UNIMPLEMENTED = (12, 9)
@@ -77,10 +78,29 @@ def unanswered(case: Case) -> Iterator[Ruling]:
                 yield from _moot_response()
         elif _error_by_status(case, stop):
             yield held("EPP-ERR-01")
+        elif stop.kind is StopKind.HANG and _unfinished(case, side):
+            yield _cut_short(case, stop, side)
         elif not case.scene.explains_end(case):
             yield _unanswered(case, stop, side, part)
     elif missing is None:
         yield from _answered(case)
+
+
+def _unfinished(case: Case, side: str) -> bool:
+    """Whether the data plane itself had not said everything: in full duplex nothing is owed before that."""
+    lane = case.flow.lane(side)
+    return lane.duplex and bool(lane.bodies) and lane.end is None
+
+
+def _cut_short(case: Case, stop: Stop, side: str) -> Ruling:
+    return case.fail(
+        "ENV-16",
+        f"the whole {side} is sent before the deadline",
+        f"the deadline came first ({stop.what})",
+        at=stop.entry.seq if stop.entry is not None else None,
+        hint="The machine is slow or busy, or the pace of this exchange is: give it more time.",
+        verdict=Verdict.INCONCLUSIVE,
+    )
 
 
 def _error_by_status(case: Case, stop: Stop) -> bool:

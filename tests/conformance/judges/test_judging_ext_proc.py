@@ -301,6 +301,16 @@ class TestUnanswered:
         one.request().answers(headers_answer(A), *echo(BODY)).drained()
         assert ask(script).blamed == set()
 
+    def test_a_deadline_that_comes_while_we_are_still_sending(self, ask):
+        script, one = started()
+        one.request_headers().chunk(BODY[:10]).hang("answer to request_headers")
+        assert ask(script)["ENV-16"] is Verdict.INCONCLUSIVE
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers(content_type="text/event-stream")
+        one.answers(headers_answer(side="response")).chunk(b"data: 1", side="response")
+        one.answers(streamed(b"data: 1", side="response")).hang("answer to response_body")
+        assert ask(script)["ENV-16"] is Verdict.INCONCLUSIVE
+
     def test_a_wait_for_our_own_upstream_is_nothing(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).hang("response of the model server")
