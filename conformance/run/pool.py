@@ -42,6 +42,8 @@ class PoolController:
         self._emit = emit
         self._members: dict[str, Member] = {}
         self._gone: dict[str, tuple[str, ...]] = {}
+        self._shown: dict[str, Mapping[str, object]] = {}
+        """What the log says that each pod's metrics show."""
         self._generation = 0
         self._exists = True
         self._nobody = fleet.allocate()
@@ -116,11 +118,13 @@ class PoolController:
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
             gauges, fault = _gauges(changed.pod), _fault(changed.pod)
+            if self._shown.get(name) != _shown(changed.pod):
+                self._shown[name] = _shown(changed.pod)
+                self._emit(GaugesSet(pod=name, values=self._shown[name]))
             if (gauges, fault) == (server.gauges, server.metrics_fault):
                 continue
             server.gauges, server.metrics_fault = gauges, fault
             self._members[name] = changed
-            self._emit(GaugesSet(pod=name, values=_shown(changed.pod)))
             if fault is None or fault.kind is not FaultKind.DOWN:
                 marks[server.name] = server.mark()
         if marks:
