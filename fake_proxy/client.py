@@ -7,12 +7,12 @@ an empty piece of its own. HTTP/2: pieces are DATA frames of 16 KiB, and the las
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from ext_proc.record import Headers
-from fake_proxy.actions import HeaderList
+from ext_proc.record import Headers, header
+from fake_proxy.actions import ClientData, ClientHeaders, ClientReset, ClientTrailers, HeaderList
 
 _HTTP1_FIRST_READ = 1_048_285
 """What fits Envoy's first read of 1 MiB beside the request's own headers, as recorded."""
@@ -97,6 +97,64 @@ class EchoAwaited(NamedTuple):
 
 
 Arrival: TypeAlias = HeadersArrive | DataArrives | TrailersArrive | EchoAwaited
+
+
+Part: TypeAlias = ClientHeaders | ClientData | ClientTrailers | ClientReset
+"""What a client gets."""
+
+
+class Client(Protocol):
+    """A client that is really there: its request comes when it sends it, and it gets the response as it comes."""
+
+    def arrivals(self) -> AsyncGenerator[Arrival, None]:
+        """The request, piece by piece. Ends early when the response is over."""
+
+    def got(self, part: Part) -> None:
+        """A part of the response."""
+
+    async def ready(self) -> None:
+        """Wait until the client takes more of the response."""
+
+
+@dataclass(slots=True)
+class Received:
+    """What a client has got so far."""
+
+    headers: HeaderList | None = None
+    body: bytearray = field(default_factory=bytearray)
+    trailers: HeaderList = field(default_factory=list)
+    pieces: int = 0
+    cut: bool = False
+
+    @property
+    def status(self) -> int | None:
+        """The status; None before the response."""
+        value = header(tuple(self.headers or ()), b":status")
+        return int(value) if value is not None else None
+
+    def take(self, part: Part) -> None:
+        """Another part."""
+        match part:
+            case ClientHeaders(headers, _):
+                self.headers = headers
+            case ClientData(data, _):
+                self.body += data
+                self.pieces += 1
+            case ClientTrailers(trailers):
+                self.trailers = trailers
+            case ClientReset():
+                self.cut = True
+
+
+async def scripted_arrivals(request: HttpRequest) -> AsyncGenerator[Arrival, None]:
+    """`arrivals`, for who waits for them as for those of a real client."""
+    for arrival in arrivals(request):
+        yield arrival
+
+
+def head_arrives(request: HttpRequest, *, end: bool) -> HeadersArrive:
+    """The head of a request whose body comes by itself, with the length that its own headers announce, if any."""
+    return HeadersArrive(_header_list(request, announce=False), end)
 
 
 def arrivals(request: HttpRequest) -> Iterator[Arrival]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from ext_proc.channel import Channel
@@ -19,15 +20,12 @@ from ext_proc.record import (
     Recorder,
     StreamEnded,
     Wait,
-    header,
 )
 from fake_proxy.actions import (
     AbortUpstream,
     Action,
     ClientData,
     ClientHeaders,
-    ClientReset,
-    ClientTrailers,
     CloseStream,
     Done,
     HeaderList,
@@ -40,7 +38,18 @@ from fake_proxy.actions import (
     UpstreamTrailers,
 )
 from fake_proxy.attempts import Attempts
-from fake_proxy.client import AbortPoint, DataArrives, EchoAwaited, HeadersArrive, HttpRequest, TrailersArrive, arrivals
+from fake_proxy.client import (
+    AbortPoint,
+    Client,
+    DataArrives,
+    EchoAwaited,
+    HeadersArrive,
+    HttpRequest,
+    Part,
+    Received,
+    TrailersArrive,
+    scripted_arrivals,
+)
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.echo import Echo
 from fake_proxy.epp_stream import EppStream
@@ -109,19 +118,8 @@ async def run_exchange(
     return await exchange.run()
 
 
-@dataclass(slots=True)
-class _Response:
-    """What the client has got so far."""
-
-    headers: HeaderList | None = None
-    body: bytearray = field(default_factory=bytearray)
-    trailers: HeaderList = field(default_factory=list)
-    pieces: int = 0
-    cut: bool = False
-
-
 class Exchange:
-    """The driver of one `Machine`: its clock, its stream, its attempts and its record."""
+    """The driver of one `Machine`: its clock, stream, attempts and record. A `client` sends the body itself."""
 
     def __init__(
         self,
@@ -134,8 +132,10 @@ class Exchange:
         exchange_id: str,
         pace: Pace,
         note: Mapping[str, Any],
+        client: Client | None = None,
     ) -> None:
         self._request = request
+        self._client = client
         self._config = config
         self._recorder = recorder
         self._id = exchange_id
@@ -151,7 +151,7 @@ class Exchange:
         )
         self._timers: dict[Side, asyncio.TimerHandle] = {}
         self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time)
-        self._response = _Response()
+        self._response = Received()
         self._request_echo = Echo()
         self._response_echo = Echo()
         self._over = asyncio.Event()
@@ -190,32 +190,38 @@ class Exchange:
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
+    def client_gone(self, point: AbortPoint) -> None:
+        """A real client went away, at `point` of the exchange."""
+        if not self._machine.done:
+            self._abort_due = point
+            self._feed([])
+
     async def _send_request(self) -> None:
-        for arrival in arrivals(self._request):
-            if self._machine.done:
-                return
-            match arrival:
-                case HeadersArrive(headers, end):
-                    self._feed(self._machine.request_headers(headers, end))
-                    await self._stream.opened()
-                    self._abort_at("request-headers")
-                case DataArrives(data, end, chunk):
-                    self._request_echo.sent(data)
-                    self._feed(self._machine.request_data(data, end))
-                    self._abort_at("request-body", chunk)
-                case TrailersArrive(trailers):
-                    self._feed(self._machine.request_trailers(trailers))
-                case EchoAwaited(through):
-                    await self._await_echo("request", self._request_echo, through)
-            await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
+        coming = scripted_arrivals(self._request) if self._client is None else self._client.arrivals()
+        async with aclosing(coming):
+            async for arrival in coming:
+                if self._machine.done:
+                    return
+                match arrival:
+                    case HeadersArrive(headers, end):
+                        self._feed(self._machine.request_headers(headers, end))
+                        await self._stream.opened()
+                        self._abort_at("request-headers")
+                    case DataArrives(data, end, chunk):
+                        self._request_echo.sent(data)
+                        self._feed(self._machine.request_data(data, end))
+                        self._abort_at("request-body", chunk)
+                    case TrailersArrive(trailers):
+                        self._feed(self._machine.request_trailers(trailers))
+                    case EchoAwaited(through):
+                        await self._await_echo("request", self._request_echo, through)
+                await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
         self._abort_at("request")
 
     def _abort_at(self, point: AbortPoint, count: int = 1) -> None:
         """The exchange reached `point` for the `count`th time: the client goes away if its request says so."""
-        abort = self._request.abort
-        if abort is not None and abort.at == point and abort.after == count and not self._machine.done:
-            self._abort_due = point
-            self._feed([])
+        self._abort_at_due(point, count)
+        self._feed([])
 
     def _expire(self) -> None:
         last = self._began + PATIENCE * self._pace.deadline
@@ -274,6 +280,8 @@ class Exchange:
         if self._lock_step and streams and data:
             # One echo that does not come says it: waiting for the others would end in the deadline, as if it hung.
             self._lock_step = await self._await_echo("response", self._response_echo, self._response_echo.total)
+        elif self._client is not None:
+            await self._client.ready()
         else:
             await asyncio.sleep(0)
 
@@ -320,20 +328,22 @@ class Exchange:
                 self._attempts.send_trailers(trailers)
             case AbortUpstream():
                 self._attempts.abort()
-            case ClientHeaders(headers, _):
-                self._response.headers = headers
-                self._abort_at_due("response-headers", 1)
-            case ClientData(data, _):
-                self._response.body += data
-                self._response.pieces += 1
-                self._response_echo.came(data)
-                self._abort_at_due("response-body", self._response.pieces)
-            case ClientTrailers(trailers):
-                self._response.trailers = trailers
-            case ClientReset():
-                self._response.cut = True
             case Done():
                 self._finish()
+            case part:
+                self._respond(part)
+
+    def _respond(self, part: Part) -> None:
+        """A part of the response reaches the client."""
+        self._response.take(part)
+        if self._client is not None:
+            self._client.got(part)
+        match part:
+            case ClientHeaders():
+                self._abort_at_due("response-headers", 1)
+            case ClientData(data, _):
+                self._response_echo.came(data)
+                self._abort_at_due("response-body", self._response.pieces)
 
     def _abort_at_due(self, point: AbortPoint, count: int) -> None:
         abort = self._request.abort
@@ -359,7 +369,7 @@ class Exchange:
             self._recorder.emit(
                 ClientResponse(
                     exchange=self._id,
-                    status=self._status,
+                    status=response.status,
                     headers=tuple(response.headers or ()),
                     body=bytes(response.body),
                     trailers=tuple(response.trailers),
@@ -370,11 +380,6 @@ class Exchange:
         self._over.set()
 
     @property
-    def _status(self) -> int | None:
-        value = header(tuple(self._response.headers or ()), b":status")
-        return int(value) if value is not None else None
-
-    @property
     def _complete(self) -> bool:
         """Whether the client got all of a response."""
         return self._response.headers is not None and not (self._response.cut or self._aborted or self._expired)
@@ -382,7 +387,7 @@ class Exchange:
     def _outcome(self) -> Outcome:
         return Outcome(
             exchange=self._id,
-            status=self._status,
+            status=self._response.status,
             body=bytes(self._response.body),
             complete=self._complete,
             details=self._machine.details,
