@@ -11,9 +11,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import get_args
 
+from pydantic.alias_generators import to_camel
+
+from conformance.episode import Claims
 from conformance.errors import HarnessError, UnknownNameError
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import Engine
@@ -44,6 +47,8 @@ class Deviation:
     breaks: str | None = None
     also_breaks: Mapping[str, str] = field(default_factory=dict)
     effect: str = "fail"
+    without: tuple[str, ...] = ()
+    """Claims of the reference EPP that do not hold for it."""
 
     @property
     def declared(self) -> frozenset[str]:
@@ -172,9 +177,15 @@ def _profile(deviation: Deviation) -> Profile:
         update={
             "start": start.model_copy(update={"command": (*start.command, flag)}),
             "body_modes": modes,
+            "claims": _claims(profile.claims, deviation.without),
             "timeouts": PATIENCE,
         }
     )
+
+
+def _claims(claims: Claims, without: Sequence[str]) -> Claims:
+    """The claims, less those that the deviation does not keep, by their names in a profile."""
+    return replace(claims, **{field.name: False for field in fields(claims) if to_camel(field.name) in without})
 
 
 def _deviation(entry: Mapping[str, object]) -> Deviation:
@@ -194,6 +205,7 @@ def _deviation(entry: Mapping[str, object]) -> Deviation:
         breaks=None if breaks is None else str(breaks),
         also_breaks={str(name): str(reason) for name, reason in also.items()},
         effect=str(entry.get("effect", "fail")),
+        without=texts("without") if "without" in entry else (),
     )
 
 

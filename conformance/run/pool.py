@@ -170,9 +170,9 @@ class PoolController:
             patience if self.probe is not None else 0.0
         ):  # nobody listens before the start
             self._emit(PoolState(phase="delivered", pods=self.facts))
-        if settle:
+        if settle:  # else either state may be followed, until a later change has settled
             await self._settle(before if existed else {}, patience)
-        self._emit(PoolState(phase="effective", pods=self.facts))
+            self._emit(PoolState(phase="effective", pods=self.facts))
 
     async def _started(self, pod: Pod, ports: tuple[int, ...], before: Mapping[str, Member]) -> Member:
         """Start the model server of a new pod, on a new address or on that of a pod that is gone."""

@@ -65,10 +65,12 @@ def prepare(
     exchange = exchange.model_copy(
         update={
             name: references.resolve(getattr(exchange, name), endpoints)
-            for name in ("headers", "subset", "hint", "metadata")
+            for name in ("headers", "subset", "subsets", "hint", "metadata")
             if name in exchange.model_fields_set  # a hint that is not set differs from one that is null
         }
     )
+    if exchange.subsets:
+        exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
     return Prepared(
         request=_request(exchange, profile, rng),
         config=_config(exchange, mode, profile, pool, index),

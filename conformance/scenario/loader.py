@@ -24,7 +24,7 @@ from conformance.scenario import references
 from conformance.scenario.schema import STANDARD_PODS, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, Loc, Problem, parse
 
-_REFERRING = ("subset", "hint", "metadata", "headers", "within", "absent")
+_REFERRING = ("subset", "subsets", "hint", "metadata", "headers", "within", "absent")
 """Keys whose strings refer to endpoints. Elsewhere braces are just text."""
 
 

@@ -139,6 +139,7 @@ class Exchange(FileModel):
     mode: BodyMode | None = Field(None, description="request body mode; default: the run's")
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
+    subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="another namespace for the hint")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
