@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import docker
 
@@ -38,6 +38,7 @@ UNUSED = {
 }
 LABEL = "epp-conformance.test-image"
 HOME = "/epp"
+ROOT_FOLDER = PurePosixPath("/")
 
 Files = dict[str, Path]
 
@@ -117,6 +118,11 @@ def digest(files: Files) -> str:
 def write(files: Files, archive: io.BufferedIOBase | tempfile._TemporaryFileWrapper[bytes]) -> None:
     """The file system of the image."""
     with tarfile.open(fileobj=archive, mode="w") as tar:  # type: ignore[arg-type]
+        folders = {parent for name in files for parent in PurePosixPath(name).parents if parent != ROOT_FOLDER}
+        for folder in sorted(folders):  # those that an archive does not name may be closed to others
+            entry = tarfile.TarInfo(str(folder).lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
         for name, path in sorted(files.items()):
             entry = tar.gettarinfo(path, arcname=name.lstrip("/"))
             entry.uid = entry.gid = 0
