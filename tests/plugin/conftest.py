@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["pytester"]
-
-
 @pytest.fixture
 def run(pytester: pytest.Pytester):
     """Run pytest in a process of its own."""

@@ -146,6 +146,7 @@ def test_what_was_added_before_trouble_is_readable(tmp_path):
         (gzip.compress(b"{}\n" * 1000)[:-20], "after"),
         (gzip.compress(b"x" * 3000), "larger than evidence can be"),
     ],
+    ids=["no gzip", "cut off", "too large"],
 )
 def test_what_is_no_evidence_is_refused(tmp_path, monkeypatch, data, message):
     monkeypatch.setattr(module, "MAX_LINE_BYTES", 2000)
