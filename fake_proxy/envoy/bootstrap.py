@@ -111,6 +111,7 @@ def _listener(name: str, settings: EnvoySettings, access_log: Path | None) -> Li
         http_protocol_options=Http1ProtocolOptions(enable_trailers=True),
         common_http_protocol_options=HttpProtocolOptions(max_headers_count=config.max_header_count),
         max_request_headers_kb=max(1, config.max_header_bytes // 1024),
+        delayed_close_timeout=seconds(settings.delayed_close),
         access_log=[_access_log(access_log)] if access_log is not None else [],
         route_config=_routes(name, settings),
         http_filters=[

@@ -19,6 +19,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,9 +44,11 @@ _NOISE = re.compile(r"^.*?error initializing configuration '[^']*': ", re.DOTALL
 
 @functools.lru_cache(maxsize=8)
 def _rendered(gateways: tuple[tuple[str, EnvoySettings], ...]) -> bytes:
-    from fake_proxy.envoy.bootstrap import bootstrap
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # envoy-data-plane's own dealings with pydantic
+        from fake_proxy.envoy.bootstrap import bootstrap
 
-    return bytes(bootstrap(dict(gateways), access_log=Path(_ACCESS_LOG)))
+        return bytes(bootstrap(dict(gateways), access_log=Path(_ACCESS_LOG)))
 
 
 def render(gateways: Mapping[str, EnvoySettings]) -> bytes:

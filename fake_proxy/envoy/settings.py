@@ -56,6 +56,8 @@ class EnvoySettings:
     """Until the response is complete; the only limit that full duplex knows."""
     retry_back_off: float = 0.025
     """Base of the pause before a retry; Envoy waits a random time up to it."""
+    delayed_close: float = 1.0
+    """How long Envoy leaves an HTTP/1.1 connection open after a response that it had to cut."""
     subset_header: str = SUBSET_HEADER
     listen: str = "127.0.0.1"
     """The address to listen on; the port is always a free one."""
