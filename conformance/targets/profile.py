@@ -35,8 +35,13 @@ class Start(FileModel):
     image: str | None = Field(None, description="container image, best by digest")
     args: tuple[str, ...] = Field((), description="further arguments, of the command or of the image")
     env: dict[str, str] = {}
-    workdir: str | None = None
-    network: Literal["bridge", "host"] = "bridge"
+    workdir: str | None = Field(
+        None, description="folder in which it is started; for an image it is seen at the same place in the container"
+    )
+    network: Literal["bridge", "host"] = Field(
+        "bridge",
+        description="of an image. bridge: its own, so it must listen on all addresses (0.0.0.0); host: this machine's",
+    )
     versions: dict[str, Variant] = Field({}, description="what differs by protocol version")
 
     @model_validator(mode="after")

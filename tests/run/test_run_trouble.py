@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from conformance.outcome import RunOutcome, ScenarioResult
 from conformance.run.events import RunEvent, ScenarioFinished
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
+from conformance.targets import launch
+from conformance.targets.launch import free_ports
 from conformance.targets.profile import Discovery, File, Kubernetes, Profile, Start, Timeouts
 from conformance.verdict import Result, Verdict
 
@@ -156,6 +159,15 @@ def test_another_port_is_tried_when_somebody_took_the_one_we_chose(tmp_path):
     assert accused(conduct(profile("port-taken", mark))) == set()
     ports = mark.read_text().split()
     assert len(set(ports)) == len(ports) == 3
+
+
+def test_another_port_is_tried_when_somebody_listens_there(tmp_path, monkeypatch):
+    taken = socket.create_server(("127.0.0.1", 0))  # and never says a word
+    given = [[taken.getsockname()[1], 1, 2]]
+    monkeypatch.setattr(launch, "free_ports", lambda count: given.pop() if given else free_ports(count))
+    with taken:
+        assert accused(conduct(profile("well", tmp_path / "mark"))) == set()
+    assert not given
 
 
 def test_no_port_that_can_be_had_is_said(tmp_path):
