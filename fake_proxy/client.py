@@ -107,13 +107,16 @@ class Client(Protocol):
     """A client that is really there: its request comes when it sends it, and it gets the response as it comes."""
 
     def arrivals(self) -> AsyncGenerator[Arrival, None]:
-        """The request, piece by piece. Ends early when the response is over."""
+        """The request, piece by piece."""
 
     def got(self, part: Part) -> None:
         """A part of the response."""
 
     async def ready(self) -> None:
         """Wait until the client takes more of the response."""
+
+    def finished(self) -> None:
+        """The exchange is over, with a response or without: `arrivals` ends."""
 
 
 @dataclass(slots=True)

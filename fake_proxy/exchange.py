@@ -362,6 +362,8 @@ class Exchange:
 
     def _finish(self) -> None:
         self._attempts.abort()
+        if self._client is not None:
+            self._client.finished()
         self._request_echo.stop()
         self._response_echo.stop()
         response = self._response
