@@ -35,15 +35,15 @@ def test_pods_have_room_at_the_upper_end_of_any_subnet(subnet):
 
 
 def test_an_interface_that_is_not_there():
-    with pytest.raises(OSError, match="no interface with this name|No such device"):
+    with pytest.raises(OSError, match=r"no interface with this name|No such device"):
         make_local(ipaddress.IPv4Network("198.51.100.0/24"), "no-such-bridge")
 
 
 def test_the_kernel_s_refusal_is_told(monkeypatch):
     monkeypatch.setattr(bridge.socket, "if_nametoindex", lambda _: 2**30)
-    with pytest.raises(OSError, match="No such device|not permitted"):
+    with pytest.raises(OSError, match=r"No such device|not permitted"):
         make_local(ipaddress.IPv4Network("198.51.100.0/24"), "gone")
-    with pytest.raises(OSError, match="No such device|not permitted"):
+    with pytest.raises(OSError, match=r"No such device|not permitted"):
         add_address(ipaddress.IPv6Address("2001:db8::1"), "gone")
 
 

@@ -119,6 +119,14 @@ def test_what_ignores_the_polite_way_is_ended_firmly(run):
     run(check())
 
 
+def test_one_that_is_frozen_is_ended():
+    async def check():
+        process = await started("kill -STOP $$")
+        assert await process.stop(0.05) == -signal.SIGKILL
+
+    run(check())
+
+
 @pytest.mark.parametrize("run", LOOPS)
 def test_its_end_is_told_at_once_with_its_last_words(run):
     async def check():
