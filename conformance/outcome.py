@@ -97,6 +97,8 @@ class RunOutcome:
     duration: float
     anomalies: tuple[Anomaly, ...] = ()
     figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    counterexamples: Mapping[str, str] = field(default_factory=dict)
+    """By version, a generated conversation that failed: the text of a scenario file that reproduces it."""
     interrupted: bool = False
     image: str | None = None
     """The digest of the image that the target ran from."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import get_args
+from typing import Any, get_args
 
 from pydantic.alias_generators import to_camel
 
@@ -185,7 +185,8 @@ def _profile(deviation: Deviation) -> Profile:
 
 def _claims(claims: Claims, without: Sequence[str]) -> Claims:
     """The claims, less those that the deviation does not keep, by their names in a profile."""
-    return replace(claims, **{field.name: False for field in fields(claims) if to_camel(field.name) in without})
+    changes: dict[str, Any] = {field.name: False for field in fields(claims) if to_camel(field.name) in without}
+    return replace(claims, **changes)
 
 
 def _deviation(entry: Mapping[str, object]) -> Deviation:

@@ -76,7 +76,7 @@ def apply(waivers: Sequence[Waiver], outcome: RunOutcome, today: dt.date) -> tup
 
 
 def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
-    """The exit code with waivers: 0 for failures that are all waived, 1 for a waiver that is wrong."""
+    """The exit code with waivers: 0 if all failures are waived (4 in a selection), 1 if a waiver is wrong."""
     code = exit_code(outcome)
     if any(one.problem for one in applied):
         return code or 1
@@ -84,7 +84,9 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
         return code
     waived = {name for one in applied for name in one.waived}
     claimed = [version for version in outcome.versions if version.claimed] or list(outcome.versions)
-    return int(any(not _all_waived(version, waived) for version in claimed))
+    if any(not _all_waived(version, waived) for version in claimed):
+        return 1
+    return 0 if all(version.complete for version in claimed) and not outcome.interrupted else 4
 
 
 def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:

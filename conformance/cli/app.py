@@ -15,6 +15,7 @@ from conformance.cli.kube import kube
 from conformance.cli.list import list_
 from conformance.cli.pool import pool
 from conformance.cli.profile import profile
+from conformance.cli.proxy import proxy
 from conformance.cli.report import report
 from conformance.cli.run import run
 from conformance.cli.selftest import selftest
@@ -41,6 +42,7 @@ app.command()(kube)
 app.command()(pool)
 app.command()(tap)
 app.command()(judge)
+app.command()(proxy)
 
 
 def _version(wanted: bool) -> None:

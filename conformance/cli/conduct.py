@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from pathlib import Path
 
 from conformance.cli.progress import progress
 from conformance.errors import IncompleteError
-from conformance.outcome import RunOutcome, exit_code
+from conformance.outcome import RunOutcome
 from conformance.report.build import build
 from conformance.report.folder import EVIDENCE, EvidenceKeeper, make_folder, write_all
-from conformance.report.model import Report
+from conformance.report.model import Report, Waiver
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.events import RunEvent, RunFinished
 from conformance.run.session import RunSettings, run
+from conformance.scenario.loader import load
+from conformance.waivers import Applied, apply, exit_code_after, load_waivers
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,7 @@ class Conducted:
     paths: tuple[Path, ...]
     code: int
     stopped: IncompleteError | None
+    waived: tuple[Applied, ...] = ()
 
     @property
     def evidence(self) -> Path:
@@ -32,12 +36,14 @@ class Conducted:
         return self.paths[0].with_name(EVIDENCE)
 
 
-def conduct(settings: RunSettings, output: Path, *, quiet: bool = False) -> Conducted:
+def conduct(settings: RunSettings, output: Path, *, waivers: Path | None = None, quiet: bool = False) -> Conducted:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    A target that can't be reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before
-    anything is started, and whatever is a defect of the suite.
+    `waivers` is a file of failures that shall not fail the run. A target that can't be reached or passes no gate, and
+    Ctrl-C, still give a report. Raises `UsageError` before anything is started, and whatever is a defect of the suite.
     """
+    catalogue = Catalogue.load()
+    waived = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
     make_folder(output)
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
@@ -56,17 +62,42 @@ def conduct(settings: RunSettings, output: Path, *, quiet: bool = False) -> Cond
         except IncompleteError as problem:
             stopped = problem
     assert outcome is not None, "a run that ends without an error has an outcome"
+    applied = apply(waived, outcome, dt.datetime.now(dt.UTC).date())
     report = build(
         outcome,
-        catalogue=Catalogue.load(),
+        catalogue=catalogue,
+        waivers=[_row(one) for one in applied],
         profile=settings.profile,
         evidence=keeper.writer,
         redactor=redactor,
         stopped=stopped.message if stopped else "",
     )
-    paths = write_all(report, output)
-    return Conducted(report=report, paths=paths, code=_code(outcome, stopped), stopped=stopped)
+    paths = (*write_all(report, output), *_counterexamples(outcome, output))
+    code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
+    return Conducted(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
 
 
-def _code(outcome: RunOutcome, stopped: IncompleteError | None) -> int:
-    return exit_code(outcome) or (stopped.exit_code if stopped else 0)
+def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:
+    """Each failing generated conversation as a scenario file, for `--scenarios`."""
+    paths = []
+    for version, text in outcome.counterexamples.items():
+        paths.append(output / f"counterexample-{version}.yaml")
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def _scenario_ids(catalogue: Catalogue, settings: RunSettings) -> list[str]:
+    return [name for one in load(catalogue, settings.scenario_paths) for name in (one.id, one.scenario.id)]
+
+
+def _row(one: Applied) -> Waiver:
+    waiver = one.waiver
+    return Waiver(
+        pattern=waiver.pattern,
+        reason=waiver.reason,
+        issue=waiver.link,
+        owner=waiver.owner,
+        expires=waiver.expires.isoformat(),
+        matched=one.waived,
+        problem=one.problem,
+    )

@@ -13,8 +13,6 @@ from conformance.errors import ConformanceError
 if TYPE_CHECKING:
     from rich.console import Console
 
-ISSUES = "https://github.com/epp-conformance/epp-conformance/issues"
-
 
 def out() -> Console:
     """Where results go."""
@@ -56,7 +54,7 @@ def show_defect(problem: Exception) -> None:
     where = f" in {last[0].name} ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
     console.print(f"error: {type(problem).__name__}: {problem}{where}", style="bold red")
     console.print("  This is a defect of the suite, not of the target.")
-    console.print(f"  hint: run it again with --debug and report the traceback: {ISSUES}")
+    console.print("  hint: run it again with --debug, and report it with the traceback")
 
 
 def print_json(value: Any) -> None:

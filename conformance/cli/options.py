@@ -89,6 +89,9 @@ Seed = Annotated[
 PropertyExamples = Annotated[
     int, typer.Option("--property-examples", metavar="N", min=0, help="Generated conversations to try, afterwards.")
 ]
+Waivers = Annotated[
+    Path | None, typer.Option("--waivers", metavar="FILE", help="Known failures that shall not fail the run.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the report goes.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR=1).")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only failures and the summary.")]

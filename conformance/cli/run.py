@@ -31,6 +31,7 @@ def run(
     jobs: options.Jobs = None,
     seed: options.Seed = None,
     property_examples: options.PropertyExamples = 0,
+    waivers: options.Waivers = None,
     output: options.Output = options.DEFAULT_OUTPUT,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
@@ -71,6 +72,6 @@ def run(
         command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca, scenarios),
         property_examples=property_examples,
     )
-    done = conduct(settings, output, quiet=quiet)
+    done = conduct(settings, output, waivers=waivers, quiet=quiet)
     show(done)
     raise typer.Exit(0 if exit_zero else done.code)

@@ -94,17 +94,19 @@ def tap(
 
     if no_color:
         without_colour()
-    host, port = _where(listen, "--listen")
-    version, claims = _judged_by(profile, protocol_version)
+    host, port = listening(listen, "--listen")
+    version, claims = judged_by(profile, protocol_version)
     settings = LiveSettings(
         host=host,
         port=port,
         upstream=upstream,
         listen_tls=_served(listen_cert, listen_key, client_ca),
-        upstream_tls=_spoken(tls, ca, server_name),
+        upstream_tls=spoken(tls, ca, server_name),
         every=sample,
         redaction=Redaction(headers=secret_names(secret_header or ()), body=keep_bodies, secrets=not keep_secrets),
-        metrics=None if metrics is None else _where(metrics if ":" in metrics else f"127.0.0.1:{metrics}", "--metrics"),
+        metrics=None
+        if metrics is None
+        else listening(metrics if ":" in metrics else f"127.0.0.1:{metrics}", "--metrics"),
         judging=JudgingSettings(
             context=context(version, claims, deadline=deadline),
             record=None if record is None else record.absolute(),
@@ -144,7 +146,7 @@ async def _serve(
         await asyncio.get_running_loop().create_future()
 
 
-def _where(text: str, flag: str) -> tuple[str, int]:
+def listening(text: str, flag: str) -> tuple[str, int]:
     """Host and port of an address to listen on; an empty host is every interface."""
     from conformance.errors import UsageError
 
@@ -154,7 +156,7 @@ def _where(text: str, flag: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _judged_by(profile: str | None, version: str | None) -> tuple[str, Claims | None]:
+def judged_by(profile: str | None, version: str | None) -> tuple[str, Claims | None]:
     """The version to judge by, and what the EPP claims."""
     from conformance.errors import UnknownNameError
     from conformance.requirements.schema import VERSIONS
@@ -178,7 +180,7 @@ def _served(certificate: Path | None, key: Path | None, client_ca: Path | None) 
     return ServerTls(certificate=certificate, key=key or certificate, client_ca=client_ca)
 
 
-def _spoken(mode: str | None, ca: Path | None, server_name: str | None) -> ClientTls | None:
+def spoken(mode: str | None, ca: Path | None, server_name: str | None) -> ClientTls | None:
     from conformance.errors import UnknownNameError, UsageError
     from ext_proc.http2.tls import ClientTls
 

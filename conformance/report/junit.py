@@ -71,7 +71,8 @@ def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
             *((("provisional", "true"),) if row.provisional else ()),
         ],
     )
-    verdict = Verdict.SKIPPED if row.provisional and row.verdict is Verdict.FAIL else row.verdict
+    excused = row.provisional or row.id in _waived(report)
+    verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
     message = row.actual or row.reason or MEANING[row.verdict]
     expected = [f"expected: {one}" for one in row.expected]
     lines = [row.title, f"requirement: {row.requirement}", *expected, f"actual: {row.actual or row.reason}"]
@@ -90,8 +91,15 @@ def _invariant(row: RequirementRow, report: Report) -> ET.Element:
     message = seen[0].finding.actual if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
+    if row.verdict is Verdict.FAIL and ({row.id} | set(row.blamed)) & _waived(report):
+        verdict = Verdict.SKIPPED
     _say(case, verdict, row.verdict, message, "\n".join(lines))
     return case
+
+
+def _waived(report: Report) -> set[str]:
+    """The results and requirements whose failure is waived: shown as skipped, never as passed."""
+    return {name for one in report.waivers if not one.problem for name in one.matched}
 
 
 def _say(case: ET.Element, shown: Verdict, verdict: Verdict, message: str, text: str) -> None:

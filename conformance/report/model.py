@@ -339,8 +339,11 @@ class Waiver(Block):
     pattern: str
     reason: str
     issue: str = ""
+    owner: str = ""
     expires: str | None = None
     matched: tuple[str, ...] = ()
+    problem: str = ""
+    """What is wrong with the waiver itself: it matches nothing, has expired, or what it waives passes."""
 
 
 class AnomalyRow(Block):

@@ -123,6 +123,10 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
     _one_line(block, "scenarios", f"{_counts(scenarios)} ({took}{extra})")
     if headline is not None:
         _one_line(block, "requirements", _counts(Counter(headline.requirement_verdicts)))
+    if report.waivers:
+        waived = sum(len(one.matched) for one in report.waivers)
+        wrong = [f"; {one.problem}" for one in report.waivers if one.problem]
+        _one_line(block, "waivers", f"{len(report.waivers)} waive {waived} failures{''.join(wrong)}")
     if report.anomalies:
         first = report.anomalies[0].text
         _one_line(block, "anomalies", f"{len(report.anomalies)}: {first}")

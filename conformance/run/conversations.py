@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from conformance.errors import UsageError
@@ -56,11 +55,13 @@ class Exploration:
         )
         return Judged(result=result, episode=None, context=None)
 
-    def save(self, path: Path) -> None:
-        """Write the failing conversation as a scenario file that reproduces it."""
-        assert self.scenario is not None
+    @property
+    def scenario_file(self) -> str | None:
+        """The failing conversation as the text of a scenario file that reproduces it; None if none failed."""
+        if self.scenario is None:
+            return None
         content = self.scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        path.write_text(dump({"section": SECTION, "scenarios": [content]}))
+        return dump({"section": SECTION, "scenarios": [content]})
 
 
 def explore(

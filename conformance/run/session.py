@@ -147,6 +147,9 @@ class Session:
             anomalies=tuple(self.anomalies),
             interrupted=self.interrupted,
             image=self._image,
+            counterexamples={
+                version: text for version, one in self.explorations.items() if (text := one.scenario_file) is not None
+            },
         )
 
     def close(self) -> None:
