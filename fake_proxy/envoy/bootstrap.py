@@ -56,7 +56,10 @@ from envoy_data_plane.envoy.extensions.filters.http.header_to_metadata.v3 import
     ConfigValueType,
 )
 from envoy_data_plane.envoy.extensions.filters.http.router.v3 import Router
-from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpConnectionManager, HttpFilter
+from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import (
+    HttpConnectionManager,
+    HttpFilter,
+)
 from envoy_data_plane.envoy.type.v3 import HttpStatus, StatusCode
 from envoy_data_plane.google.protobuf import Any as AnyMessage
 from envoy_data_plane.google.protobuf import Struct, Value
@@ -127,11 +130,7 @@ def _listener(name: str, settings: EnvoySettings, access_log: Path | None) -> Li
         address=socket_address(settings.listen, 0),
         enable_reuse_port=False,  # with it two Envoys on one port share its traffic silently
         per_connection_buffer_limit_bytes=config.buffer_limit,
-        filter_chains=[
-            FilterChain(
-                name=name, filters=[Filter(name="http", typed_config=AnyMessage.pack(manager))]
-            )
-        ],
+        filter_chains=[FilterChain(name=name, filters=[Filter(name="http", typed_config=AnyMessage.pack(manager))])],
     )
 
 

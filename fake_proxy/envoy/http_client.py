@@ -14,6 +14,7 @@ import h11
 
 from ext_proc.http2.connection import Connection
 from ext_proc.http2.dial import connect, split_address
+from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
@@ -129,9 +130,7 @@ class _Response:
         )
 
 
-async def _send(
-    exchange: _Http1 | _Http2, request: HttpRequest, response: _Response, echo: EchoReached | None
-) -> None:
+async def _send(exchange: _Http1 | _Http2, request: HttpRequest, response: _Response, echo: EchoReached | None) -> None:
     chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
     chunked = request.chunked or (bool(trailers) and request.http == 1)
     bodyless = not chunks and not chunked and not trailers
@@ -240,7 +239,10 @@ class _Http2:
         self._ended = False
 
     async def connect(self) -> None:
-        self._transport = await connect(self._address, connection=_connection)
+        try:
+            self._transport = await connect(self._address, connection=_connection)
+        except ConnectFailed as problem:
+            raise ConnectionError(str(problem)) from problem
 
     def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
         request = self._request

@@ -1,8 +1,8 @@
 """A real Envoy as a process of ours: started, watched, read out and ended; it never outlives us.
 
-The traps are Envoy's own. With hot restart it would end with the thread that spawned it and two of them would fight for
-one shared-memory id; with SO_REUSEPORT two of them share a port silently. So: no hot restart, and free ports only, which
-the admin API tells.
+The traps are Envoy's own. With hot restart it would end with the thread that spawned it and two of them would fight
+for one shared-memory id; with SO_REUSEPORT two of them share a port silently. So: no hot restart, and free ports only,
+which the admin API tells.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _TAIL_LINES = 200
 _LINE = 2000
 _POLL = 0.003
 _ADMIN = 5.0
+_DYING = 1.0
 _CONFIG, _ADMIN_ADDRESS, _ACCESS_LOG = "bootstrap.pb", "admin-address", "access.log"
 _NOISE = re.compile(r"^.*?error initializing configuration '[^']*': ", re.DOTALL)
 
@@ -66,8 +67,9 @@ async def validate(gateways: Mapping[str, EnvoySettings], *, binary: EnvoyBinary
     binary = binary or find_envoy()
     config = await asyncio.to_thread(render, gateways)
     with tempfile.TemporaryDirectory(prefix="epp-envoy-") as folder:
-        Path(folder, _CONFIG).write_bytes(config)
-        await _validate(binary, Path(folder))
+        where = Path(folder)
+        (where / _CONFIG).write_bytes(config)
+        await _validate(binary, where)
 
 
 async def _validate(binary: EnvoyBinary, folder: Path) -> None:
@@ -87,7 +89,9 @@ async def _validate(binary: EnvoyBinary, folder: Path) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-        raise EnvoyFailedError(f"envoy --mode validate did not end within {READY_WITHIN:g} s", "Is the machine overloaded?") from None
+        raise EnvoyFailedError(
+            f"envoy --mode validate did not end within {READY_WITHIN:g} s", "Is the machine overloaded?"
+        ) from None
     if process.returncode:
         text = said.decode(errors="replace").strip()
         raise EnvoyRejectedError(_NOISE.sub("", text) or f"it exits with {process.returncode} and says nothing")
@@ -235,16 +239,20 @@ class Envoy:
         try:
             answer = await send_request(self.admin, request, timeout=_ADMIN)
         except OSError as problem:
-            self.check()
+            await self._perhaps_died()
             raise EnvoyFailedError(
                 f"Envoy's admin API at {self.admin} can't be reached: {problem}", "Is the process being stopped?"
             ) from problem
         if not answer.complete:
-            self.check()
-            raise EnvoyFailedError(
-                f"Envoy's admin API does not answer GET {path} within {_ADMIN:g} s", "Is the machine overloaded?"
-            )
+            await self._perhaps_died()
+            how = f"within {_ADMIN:g} s" if answer.expired else "but cuts the connection"
+            raise EnvoyFailedError(f"Envoy's admin API does not answer GET {path} {how}", "Is the machine overloaded?")
         return answer
+
+    async def _perhaps_died(self) -> None:
+        """Raise `EnvoyDiedError` if the process is ending: its sockets close a little before it is gone."""
+        await asyncio.wait([self.exited], timeout=_DYING)
+        self.check()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

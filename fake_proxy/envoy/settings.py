@@ -81,7 +81,9 @@ class EnvoySettings:
         if config.ending is Ending.DRAIN:
             raise ValueError("config.ending: a real Envoy does not drain; use Ending.ENVOY or Ending.HALF_CLOSE")
         if config.protocol_config is not ProtocolConfigForm.MODES or config.header_value_field != "raw_value":
-            raise ValueError("config: protocol_config and header_value_field imitate other Envoys; leave their defaults")
+            raise ValueError(
+                "config: protocol_config and header_value_field imitate other Envoys; leave their defaults"
+            )
 
     @property
     def served_by_header(self) -> bool:

@@ -40,21 +40,21 @@ ALLOWED = (
         "trailers-double-the-body",
         "envoy",
         (
-            "request/trailers/fds/*", "request/paced-trailers/*", "config/*/trailers/*", "behaviour/sets-trailers/fds/*",
-            "retry/503-first/fds/trailers",
+            "request/trailers/fds/*", "request/paced-trailers/*", "config/*/trailers/*",
+            "behaviour/sets-trailers/fds/*", "retry/503-first/fds/trailers",
         ),
         ("upstream",),
-        "Envoy 1.40 sends the request body twice to the model server when the request has trailers, its body has already "
-        "passed the EPP, and the route retries: the copy kept for the retry is passed on again with the trailers. "
-        "Without retries it does not happen. The fake sends the body once.",
+        "Envoy 1.40 sends the request body twice to the model server when the request has trailers, its body has "
+        "already passed the EPP, and the route retries: the copy kept for the retry is passed on again with the "
+        "trailers. Without retries it does not happen. The fake sends the body once.",
     ),
     Allowed(
         "http2-buffer-limit",
         "fake",
         ("request/large*/buffered/http2", "request/large*/mixed/http2", "reply/large/buffered/http2"),
         ("messages", "ending", "upstream", "client"),
-        "For an HTTP/2 client Envoy buffers up to the stream's window, 16 MiB by default, before it answers 413 or 500; "
-        "the fake has one `buffer_limit` of 1 MiB for both protocols.",
+        "For an HTTP/2 client Envoy buffers up to the stream's window, 16 MiB by default, before it answers 413 or "
+        "500; the fake has one `buffer_limit` of 1 MiB for both protocols.",
     ),
     Allowed(
         "upstream-error-text",
@@ -69,8 +69,8 @@ ALLOWED = (
         "fake",
         ("reply/reset-after-head/*", "reply/reset-after-one/buffered/*"),
         ("client",),
-        "A response that breaks before its headers have left for the client becomes a 502 with `… reset reason: protocol "
-        "error`, of which the EPP sees nothing; the fake cuts the client's connection.",
+        "A response that breaks before its headers have left for the client becomes a 502 with `… reset reason: "
+        "protocol error`, of which the EPP sees nothing; the fake cuts the client's connection.",
     ),
     Allowed(
         "early-response-has-no-service-time",
@@ -114,16 +114,8 @@ ALLOWED = (
         "fake",
         ("behaviour/sets-length-too-long/*",),
         ("messages", "ending", "upstream", "client"),
-        "With a content-length above the body's, Envoy waits for the model server until the client or the route's limit "
-        "ends it; the fake closes the connection, which becomes a reset and is retried.",
-    ),
-    Allowed(
-        "fail-open-in-full-duplex",
-        "fake",
-        ("down/fds/down-open/post",),
-        ("upstream", "client"),
-        "The EPP is down: in Envoy the body has reached the filter before the connection fails, so failure_mode_allow "
-        "does not apply and the answer is 500; the fake holds the body back until the stream is open, and fails open.",
+        "With a content-length above the body's, Envoy waits for the model server until the client or the route's "
+        "limit ends it; the fake closes the connection, which becomes a reset and is retried.",
     ),
     Allowed(
         "unknown-attributes",
@@ -139,8 +131,16 @@ ALLOWED = (
         ("config/dial-*/pick-*",),
         ("messages", "upstream", "client"),
         "An ORIGINAL_DST cluster takes the whole value as one address, so that a list is `no healthy upstream`; it "
-        "retries the same address, and says nothing of an endpoint that it could not reach. The fake with an empty pool "
-        "walks lists as it does with a pool.",
+        "retries the same address, and says nothing of an endpoint that it could not reach. The fake with an empty "
+        "pool walks lists as it does with a pool.",
+    ),
+    Allowed(
+        "fail-open-in-full-duplex",
+        "wire",
+        ("down/fds/down-open/post",),
+        ("upstream", "client"),
+        "The EPP is down. failure_mode_allow applies only until the body has reached the filter: in Envoy the body and "
+        "the refused connection race, 200 or 500. In the fake the refusal always comes first, 200.",
     ),
     Allowed(
         "messages-in-the-same-turn",
@@ -154,11 +154,12 @@ ALLOWED = (
         "pooled-connections",
         "wire",
         (
-            "behaviour/extra-body-*", "behaviour/replaces-*/fds/*", "behaviour/closes-*", "behaviour/grpc-after-headers/*",
-            "behaviour/resets-after-headers/*", "behaviour/trailers-for-headers/fds/*",
+            "behaviour/extra-body-*", "behaviour/replaces-*/fds/*", "behaviour/closes-*",
+            "behaviour/grpc-after-headers/*", "behaviour/resets-after-headers/*",
+            "behaviour/trailers-for-headers/fds/*",
         ),
         ("upstream",),
-        "The exchange fails right after the request was passed on: Envoy has an idle connection to the model server, and "
-        "the request is there already; the fake dials for each attempt, and gives up before it is connected.",
+        "The exchange fails right after the request was passed on: Envoy has an idle connection to the model server, "
+        "and the request is there already; the fake dials for each attempt, and gives up before it is connected.",
     ),
 )  # fmt: skip

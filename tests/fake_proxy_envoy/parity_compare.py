@@ -15,10 +15,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from parity_model_server import Received
+
 from ext_proc.headers import pairs_of, plain_struct
 from ext_proc.messages import ProcessingMode, ProcessingRequest
 from ext_proc.record import Author, Entry, HalfClosed, Message, StreamEnded, StreamOpened
-from parity_model_server import Received
 
 _CHANGING = {b"x-envoy-upstream-service-time": b"<ms>", b"x-forwarded-for": b"<our address>"}
 _OF_THE_WIRE = frozenset({b"date", b"server", b"transfer-encoding", b"connection"})
@@ -90,7 +91,9 @@ def _common(message: ProcessingRequest) -> str:
         found += f" attributes={name}:{_sorted(plain_struct(message.attributes[name]))}"
     if message.HasField("protocol_config"):
         config = message.protocol_config
-        modes = [ProcessingMode.BodySendMode.Name(mode) for mode in (config.request_body_mode, config.response_body_mode)]
+        modes = [
+            ProcessingMode.BodySendMode.Name(mode) for mode in (config.request_body_mode, config.response_body_mode)
+        ]
         found += f" config={modes}{config.send_body_without_waiting_for_header_response}"
     return found + (" observability" if message.observability_mode else "")
 
@@ -131,11 +134,10 @@ def response_of(
 
 def _plain(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     out = []
-    for name, value in headers:
-        name = name.lower()
-        if name == b"x-request-id" and _UUID.fullmatch(value):
-            value = b"<uuid>"
-        out.append((name, _CHANGING.get(name, value)))
+    for key, value in headers:
+        name = key.lower()
+        generated = name == b"x-request-id" and _UUID.fullmatch(value)
+        out.append((name, b"<uuid>" if generated else _CHANGING.get(name, value)))
     return out
 
 

@@ -184,13 +184,13 @@ def replaced(body: bytes) -> BodyResponse:
 def set_header(common: CommonResponse, name: str, value: str | bytes, **option: object) -> CommonResponse:
     """Add one header to the mutation of `common`."""
     raw = value.encode() if isinstance(value, str) else value
-    common.header_mutation.set_headers.append(
-        HeaderValueOption(header=HeaderValue(key=name, raw_value=raw), **option)
-    )
+    common.header_mutation.set_headers.append(HeaderValueOption(header=HeaderValue(key=name, raw_value=raw), **option))
     return common
 
 
-def immediate(status: int | None, body: bytes = b"", details: str = "", headers: Sequence[tuple[str, bytes]] = ()) -> Hook:
+def immediate(
+    status: int | None, body: bytes = b"", details: str = "", headers: Sequence[tuple[str, bytes]] = ()
+) -> Hook:
     """Answer with an ImmediateResponse."""
 
     def hook(_: Talk, __: ProcessingRequest) -> list[ProcessingResponse]:
@@ -205,4 +205,3 @@ def immediate(status: int | None, body: bytes = b"", details: str = "", headers:
         return [ProcessingResponse(immediate_response=answer)]
 
     return hook
-

@@ -35,9 +35,7 @@ def _config(mode: str) -> ProxyConfig:
         case "streamed":
             return base.with_modes(BodyMode.STREAMED)
         case _:
-            return dataclasses.replace(
-                base, request_body_mode=BodyMode.BUFFERED, response_body_mode=BodyMode.STREAMED
-            )
+            return dataclasses.replace(base, request_body_mode=BodyMode.BUFFERED, response_body_mode=BodyMode.STREAMED)
 
 
 def _all() -> dict[str, Gateway]:
@@ -71,8 +69,15 @@ def _all() -> dict[str, Gateway]:
     found["attributes"] = Gateway(
         replace(
             fds,
-            request_attributes=("request.method", "request.path", "request.host", "request.scheme", "request.useragent", "request.query",
-                                "no.such"),
+            request_attributes=(
+                "request.method",
+                "request.path",
+                "request.host",
+                "request.scheme",
+                "request.useragent",
+                "request.query",
+                "no.such",
+            ),
             response_attributes=("response.code", "response.code_details", "upstream.address"),
         )
     )

@@ -1,4 +1,4 @@
-"""Model servers that play a `Reply` over real HTTP/1.1 and note what reaches them, for the fake and for the real Envoy."""
+"""Model servers that play a `Reply` over real HTTP/1.1 and note what reaches them, for fake and real Envoy."""
 
 from __future__ import annotations
 

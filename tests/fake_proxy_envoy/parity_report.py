@@ -38,7 +38,8 @@ async def differing_details(stack: Stack, chosen: Iterable[Case]) -> dict[str, t
         await stack.run(case)
     async with asyncio.timeout(5):
         while len(log := stack.envoy.access_log()[already:]) < len(ids):
-            await asyncio.sleep(0.005)  # Envoy writes its log in batches
+            await asyncio.wait([stack.envoy.exited], timeout=0.005)  # Envoy writes its log in batches
+            stack.envoy.check()
     pairs = {case: (stack.details[case], line["details"]) for case, line in zip(ids, log, strict=True)}
     return {case: pair for case, pair in pairs.items() if pair[0] != pair[1]}
 

@@ -10,6 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from parity_behaviours import FOUND
+from parity_compare import Observation, messages_of, request_of, response_of, stream_of
+from parity_epp import Behaviour, play
+from parity_gateways import Gateway
+from parity_model_server import ModelServers
+
 from ext_proc.channel import Channel
 from ext_proc.messages import ProcessingRequest
 from ext_proc.record import Author, ClientResponse, Entry, Message, Recorder, StreamEnded, StreamOpened
@@ -22,11 +28,6 @@ from fake_proxy.exchange import Pace, run_exchange
 from fake_proxy.scripted import Reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 from fake_proxy.upstream import HttpUpstream
-from parity_behaviours import FOUND
-from parity_compare import Observation, messages_of, request_of, response_of, stream_of
-from parity_epp import Behaviour, play
-from parity_gateways import Gateway
-from parity_model_server import ModelServers
 
 AUTHORITY = "epp.example:9002"
 

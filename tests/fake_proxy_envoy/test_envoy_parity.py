@@ -7,29 +7,20 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import parity_report
-from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest
-from ext_proc.record import Author, Message, Recorder
-from fake_proxy.envoy import EnvoyError, find_envoy
+import pytest
+from envoy_help import needs_envoy
 from parity_allowed import ALLOWED, Allowed, allowed_fields
 from parity_cases import cases
 from parity_compare import differences, messages_of, response_of
 from parity_gateways import GATEWAYS
 from parity_stack import Case, Stack
 
+from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, ProcessingRequest
+from ext_proc.record import Author, Message, Recorder
+
 CASES = cases()
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "envoy-parity.md"
-
-try:
-    find_envoy()
-except EnvoyError as problem:
-    NO_ENVOY = str(problem)
-else:
-    NO_ENVOY = ""
-
-needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=f"no Envoy to compare with: {NO_ENVOY}")
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -79,14 +70,18 @@ def test_every_pattern_of_an_entry_names_cases(entry: Allowed) -> None:
 def test_the_reasons_of_local_replies_agree(stack: Stack, run: Run) -> None:
     """RESPONSE_CODE_DETAILS: of Envoy from its access log, of the fake from its record."""
     chosen = [
-        case for case in CASES.values() if case.id.startswith("behaviour/") and case.id.endswith(("fds/http1", "buffered/http1"))
+        case
+        for case in CASES.values()
+        if case.id.startswith("behaviour/") and case.id.endswith(("fds/http1", "buffered/http1"))
     ]
     differing = run(parity_report.differing_details(stack, chosen))
     assert {case: pair for case, pair in differing.items() if not parity_report.details_excused(case, *pair)} == {}
 
 
 def test_the_page_of_the_docs_is_up_to_date() -> None:
-    assert parity_report.updated(DOCUMENT.read_text()) == DOCUMENT.read_text(), "run python -m parity_report, see its help"
+    assert parity_report.updated(DOCUMENT.read_text()) == DOCUMENT.read_text(), (
+        "run python -m parity_report, see its help"
+    )
 
 
 # -- the normalisation itself ------------------------------------------------------------------------------------------
@@ -118,9 +113,7 @@ def test_generated_ids_and_times_do_not_count_and_chosen_ids_do() -> None:
 
 def test_values_order_and_field_of_headers_count() -> None:
     assert messages_of(_entries(_headers(a=b"1", b=b"2"))) != messages_of(_entries(_headers(b=b"2", a=b"1")))
-    wrong = ProcessingRequest(
-        request_headers=HttpHeaders(headers=HeaderMap(headers=[HeaderValue(key="a", value="1")]))
-    )
+    wrong = ProcessingRequest(request_headers=HttpHeaders(headers=HeaderMap(headers=[HeaderValue(key="a", value="1")])))
     assert messages_of(_entries(_headers(a=b"1"))) != messages_of(_entries(wrong))
 
 
