@@ -180,7 +180,7 @@ async def until_said(container: TargetContainer, text: str) -> None:
 
 def test_its_end_is_told_with_its_last_words(image):
     async def check():
-        async with started(image, "import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)") as container:
+        async with started(image, r"import os; os.write(1, b'out\n'); os.write(2, b'err\n'); os._exit(3)") as container:
             assert await asyncio.wait_for(container.exited, PATIENT) == 3
             assert sorted(container.tail().split()) == ["err", "out"]
             assert not container.running

@@ -72,8 +72,12 @@ def alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state != "Z"
+    return state(pid) != "Z"
+
+
+def state(pid: int) -> str:
+    """One letter, as `ps` shows it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def sleepers(process: TargetProcess) -> list[str]:
@@ -122,6 +126,9 @@ def test_what_ignores_the_polite_way_is_ended_firmly(run):
 def test_one_that_is_frozen_is_ended():
     async def check():
         process = await started("kill -STOP $$")
+        async with asyncio.timeout(PATIENT):
+            while state(process.pid) != "T":  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
         assert await process.stop(0.05) == -signal.SIGKILL
 
     run(check())
