@@ -68,16 +68,15 @@ async def until_said(process: TargetProcess, text: str) -> list[str]:
 
 
 def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return state(pid) != "Z"
+    return state(pid) not in "ZX"
 
 
 def state(pid: int) -> str:
-    """One letter, as `ps` shows it."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    """One letter, as `ps` shows it; X for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def sleepers(process: TargetProcess) -> list[str]:
