@@ -107,5 +107,7 @@ def _line(number: int, raw: bytes) -> Transcript | Damage:
             return Damage(line=number, what="not a JSON object", harmless=False)
         episode, context = from_json(body)
     except (ValueError, AttributeError, RecursionError) as problem:
-        return Damage(line=number, what=str(problem).splitlines()[0][:200], harmless=number > 1 and not raw.endswith(b"\n"))
+        return Damage(
+            line=number, what=str(problem).splitlines()[0][:200], harmless=number > 1 and not raw.endswith(b"\n")
+        )
     return Transcript(line=number, episode=episode, context=context)

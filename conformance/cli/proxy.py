@@ -1,0 +1,157 @@
+"""`epp-conformance proxy`: the fake proxy as an HTTP server, to aim curl or an OpenAI client at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conformance.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fake_modelserver import Fleet
+    from fake_proxy.config import ProxyConfig
+    from fake_proxy.listener import Serving
+    from fake_proxy.stimulus import Stimulus
+
+
+def proxy(
+    epp: Annotated[str, typer.Option("--epp", metavar="HOST:PORT", help="The endpoint picker.")],
+    listen: Annotated[str, typer.Option("--listen", metavar="[HOST]:PORT", help="Where clients connect.")] = (
+        "127.0.0.1:8080"
+    ),
+    pods: Annotated[
+        int, typer.Option("--pods", min=0, max=1000, help="Serve so many fake model servers beside it.")
+    ] = 0,
+    endpoints_file: Annotated[
+        Path | None, typer.Option("--endpoints-file", metavar="PATH", help="Write their endpoints here, one a line.")
+    ] = None,
+    body_mode: Annotated[
+        str, typer.Option("--body-mode", metavar="MODE", help="full-duplex, buffered, streamed or none.")
+    ] = "full-duplex",
+    subset: Annotated[
+        list[str] | None, typer.Option("--subset", metavar="IP:PORT", help="Subset hint of every request. Repeatable.")
+    ] = None,
+    fail_open: Annotated[
+        bool, typer.Option("--fail-open", help="Let requests pass when the endpoint picker fails.")
+    ] = False,
+    tls: Annotated[
+        str | None, typer.Option("--tls", metavar="MODE", help="plaintext, unverified (any certificate) or verified.")
+    ] = None,
+    ca: options.Ca = None,
+    protocol_version: Annotated[
+        str | None, typer.Option("--protocol-version", metavar="VERSION", help="Judge by this version.")
+    ] = None,
+    judge: Annotated[bool, typer.Option("--judge/--no-judge", help="Judge each exchange when it is over.")] = True,
+    details: Annotated[bool, typer.Option("--details", help="Print headers and bodies, too.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long nothing may happen.")
+    ] = 300.0,
+    no_color: options.NoColor = False,
+) -> None:
+    """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
+
+    The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C.
+
+    epp-conformance proxy --epp localhost:9002 --pods 3 --endpoints-file endpoints
+
+    curl localhost:8080/v1/chat/completions -d '{"model": "llama-3", "messages": [{"role": "user", "content": "hi"}]}'
+    """
+    from conformance.cli.console import out, without_colour
+    from conformance.cli.serving import until_interrupted
+    from conformance.cli.tap import judged_by, listening, spoken
+    from conformance.errors import UsageError
+    from conformance.live.judging import context
+    from conformance.live.narrator import Narrator
+    from ext_proc.channel import Channel
+    from ext_proc.http2.dial import split_address
+    from ext_proc.http2.errors import BadAddress
+    from ext_proc.record import Recorder
+    from fake_proxy.exchange import Pace
+    from fake_proxy.listener import Serving
+
+    if no_color:
+        without_colour()
+    try:
+        split_address(epp)
+    except BadAddress as problem:
+        raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
+    version, claims = judged_by(None, protocol_version)
+    config, stimulus = _config(body_mode, subset or [], fail_open=fail_open)
+    show = out().print
+    narrator = Narrator(show, context=context(version, claims) if judge else None, details=details)
+    recorder = Recorder()
+    recorder.listen(narrator)
+    serving = Serving(
+        channel=Channel(epp, tls=spoken(tls, ca, None)),
+        recorder=recorder,
+        config=config,
+        stimulus=stimulus,
+        pace=Pace(deadline=timeout),
+        finished=lambda outcome: narrator.finished(outcome.exchange),
+    )
+    until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show))
+    raise typer.Exit(1 if narrator.tally.violating else 0)
+
+
+def _config(body_mode: str, subset: list[str], *, fail_open: bool) -> tuple[ProxyConfig, Stimulus]:
+    from dataclasses import replace
+
+    from conformance.errors import UnknownNameError
+    from fake_proxy.config import BodyMode, ProxyConfig
+    from fake_proxy.stimulus import Stimulus, subset_hint
+
+    modes = {
+        "full-duplex": BodyMode.FULL_DUPLEX_STREAMED,
+        "buffered": BodyMode.BUFFERED,
+        "streamed": BodyMode.STREAMED,
+        "none": BodyMode.NONE,
+    }
+    if body_mode not in modes:
+        raise UnknownNameError("body mode", body_mode, modes)
+    config = replace(ProxyConfig(), failure_mode_allow=fail_open).with_modes(modes[body_mode])
+    return config, Stimulus(metadata=subset_hint(config, subset)) if subset else Stimulus()
+
+
+async def _serve(
+    where: tuple[str, int], serving: Serving, pods: int, endpoints_file: Path | None, show: Callable[[str], None]
+) -> None:
+    import asyncio
+    from contextlib import AsyncExitStack
+
+    from conformance.errors import UsageError
+    from fake_modelserver import Fleet
+    from fake_proxy.listener import open_listener
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(serving.channel.close)
+        if pods:
+            await _add_pods(await stack.enter_async_context(Fleet()), pods, endpoints_file, show)
+        try:
+            listener = await open_listener(*where, serving)
+        except OSError as problem:
+            hint = "choose another address with --listen"
+            raise UsageError(f"{where[0]}:{where[1]}: {problem.strerror}", hint=hint) from None
+        stack.push_async_callback(listener.close)
+        show(f"http://{listener.address} → endpoint picker {serving.channel.address} → the endpoint that it picks")
+        await asyncio.get_running_loop().create_future()
+
+
+async def _add_pods(fleet: Fleet, pods: int, endpoints_file: Path | None, show: Callable[[str], None]) -> None:
+    from conformance.errors import UsageError
+    from fake_modelserver import FleetError, PodSpec
+
+    try:
+        served = [await fleet.add(PodSpec(name=f"pod-{number}", any_model=True)) for number in range(1, pods + 1)]
+    except FleetError as problem:
+        raise UsageError(problem.message, hint=problem.hint) from None
+    endpoints = [pod.endpoint for pod in served]
+    show("model servers: " + ", ".join(endpoints))
+    if endpoints_file is not None:
+        try:
+            endpoints_file.write_text("".join(f"{one}\n" for one in endpoints))  # noqa: ASYNC240 - before anything is served
+        except OSError as problem:
+            raise UsageError(f"{endpoints_file} can't be written: {problem.strerror}") from None
