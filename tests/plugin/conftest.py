@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+
 @pytest.fixture
 def run(pytester: pytest.Pytester):
     """Run pytest in a process of its own."""
