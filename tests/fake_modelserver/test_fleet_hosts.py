@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
 from fake_modelserver import AddressUnavailableError, Fleet, PodSpec
 
-HOSTS = tuple(f"127.254.253.{number}" for number in range(1, 5))
+HOSTS = tuple(f"127.254.{os.getpid() % 254}.{number}" for number in range(1, 5))
 
 
 async def _names(fleet: Fleet, count: int) -> list[str]:
