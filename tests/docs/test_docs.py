@@ -16,6 +16,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import load
 from conformance.strict_yaml import parse
 from conformance.targets.profile import Profile
+from conformance.waivers import load_waivers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -76,6 +77,13 @@ def test_scenarios_in_the_docs_are_valid(text, tmp_path):
     (tmp_path / "scenarios.yaml").write_text(text)
     catalogue = Catalogue.load()
     assert len(load(catalogue, [tmp_path])) > len(load(catalogue))
+
+
+@pytest.mark.parametrize("text", blocks("yaml waivers"))
+def test_waivers_in_the_docs_are_valid(text, tmp_path):
+    (tmp_path / "waivers.yaml").write_text(text)
+    catalogue = Catalogue.load()
+    assert load_waivers(tmp_path / "waivers.yaml", catalogue, [one.id for one in load(catalogue)])
 
 
 @pytest.mark.parametrize("text", blocks("python pytest"))
