@@ -7,7 +7,7 @@ the deadline passes, the unmet wait is recorded and the client goes away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -112,7 +112,8 @@ async def run_exchange(
 ) -> Outcome:
     """Run one exchange to its end and record it under `exchange_id`; `note` goes into `ExchangeOpened`.
 
-    Whatever the EPP, the model servers or the network do becomes part of the outcome and the record; nothing raises.
+    Whatever the EPP, the model servers or the network do becomes part of the outcome and the record; only a defect of
+    this package raises.
     """
     exchange = Exchange(channel, request, config, stimulus, upstream, recorder, exchange_id, pace or Pace(), note or {})
     return await exchange.run()
@@ -158,6 +159,7 @@ class Exchange:
         self._abort_due: AbortPoint | None = None
         self._aborted = False
         self._expired = ""
+        self._defect: Exception | None = None
 
     async def run(self) -> Outcome:
         """The exchange from its first byte to the end of its stream."""
@@ -186,6 +188,8 @@ class Exchange:
             for timer in self._timers.values():
                 timer.cancel()
         await self._stream.leave(self._pace.deadline)
+        if self._defect is not None:
+            raise self._defect
         return self._outcome()
 
     # -- the client ----------------------------------------------------------------------------------------------------
@@ -261,10 +265,18 @@ class Exchange:
 
     def _heard(self, raw: bytes) -> None:
         self._progress = self._loop.time()
-        self._feed(self._machine.epp_message(raw))
+        self._guarded(lambda: self._machine.epp_message(raw))
 
     def _ended(self, status: int, message: str) -> None:
-        self._feed(self._machine.epp_closed(status, message))
+        self._guarded(lambda: self._machine.epp_closed(status, message))
+
+    def _guarded(self, step: Callable[[], list[Action]]) -> None:
+        """A step in a callback of the connection: a defect of ours ends this exchange, not the connection."""
+        try:
+            self._feed(step())
+        except Exception as problem:  # noqa: BLE001 - raised again where the exchange is awaited
+            self._defect = problem
+            self._over.set()
 
     # -- the upstream --------------------------------------------------------------------------------------------------
 

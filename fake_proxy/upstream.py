@@ -114,7 +114,8 @@ class _HttpAttempt:
         opening = self._opening
         method = (get(opening.headers, b":method") or b"").decode("latin-1")
         headers = [(b"host", get(opening.headers, b":authority") or b"")]
-        headers += [entry for entry in opening.headers if not entry[0].startswith(b":")]
+        # Blanks around a value are no part of it (RFC 9110, 5.5): Envoy's codec drops them, h11 refuses them.
+        headers += [(name, value.strip(b" \t")) for name, value in opening.headers if not name.startswith(b":")]
         length = get(opening.headers, b"content-length")
         bodyless = opening.end and not opening.body and opening.trailers is None
         if length is not None and length.isdigit():
@@ -125,7 +126,12 @@ class _HttpAttempt:
                 headers.append((b"content-length", b"0"))
         else:
             headers.append((b"transfer-encoding", b"chunked"))
-        self._send(h11.Request(method=method, target=get(opening.headers, b":path") or b"/", headers=headers))
+        try:
+            request = h11.Request(method=method, target=get(opening.headers, b":path") or b"/", headers=headers)
+        except h11.LocalProtocolError:
+            self._broken = True  # what an EPP made of the headers can't be sent as HTTP/1.1
+            return
+        self._send(request)
         self.data(opening.body, opening.end and opening.trailers is None)
         if opening.trailers is not None:
             self.trailers(opening.trailers)

@@ -100,6 +100,10 @@ class Selection:
         """Whether an instance is selected."""
         if self.with_smoke and instance.scenario.smoke:
             return True
+        return self.names(instance, catalogue)
+
+    def names(self, instance: Instance, catalogue: Catalogue) -> bool:
+        """Whether an instance is selected by what was asked for, and not only as one of the smoke set."""
         names = _names(instance)
         levels = {catalogue.get(name).level for name in instance.scenario.requirements}
         return (
@@ -135,6 +139,8 @@ def make_plan(
     alone: list[Batch] = []
     for instance in chosen:
         modes = _modes(instance.scenario, profile)
+        if selection.with_smoke and not selection.names(instance, catalogue):
+            modes = modes[:1]
         for mode in modes or instance.scenario.modes[:1]:
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
             skip = None if modes else _not_driven(work)

@@ -212,7 +212,7 @@ def _config(exchange: Exchange, mode: ScenarioMode, profile: Profile, pool: tupl
         protocol_config=forms.get(exchange.protocol_config, ProtocolConfigForm.MODES),
         header_value_field=exchange.header_field,
         ending=ending,
-        message_timeout=profile.timeouts.answer,
+        message_timeout=2 * profile.timeouts.answer,  # the exchange's own deadline comes first, and is recorded
     )
 
 

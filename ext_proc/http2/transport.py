@@ -176,14 +176,16 @@ class Transport(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.lost(f"the connection broke: {exc}" if exc else "the peer closed the connection")
         self._socket = None
         if self._linger is not None:
             self._linger.cancel()
-        for waiter in (self._ready, self._lost):
-            if not waiter.done():
-                waiter.set_result(None)
-        self._wake()
+        try:
+            self.connection.lost(f"the connection broke: {exc}" if exc else "the peer closed the connection")
+        finally:  # whatever a stream's owner does with the news, nobody waits for ever
+            for waiter in (self._ready, self._lost):
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._wake()
         callbacks, self._on_lost = self._on_lost, []
         for callback in callbacks:
             callback()

@@ -264,6 +264,7 @@ class UnknownModel400(Conversation):
     breaks="EPP-MODEL-02",
     why="A request without a body gets 404, because no InferenceModel has the empty name.",
     versions=WITH_MODELS,
+    modes=("full-duplex", "buffered"),  # else the body comes too late for its model to count
     effect="warn",
 )
 class BodylessNeedsAModel(Conversation):

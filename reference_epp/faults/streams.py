@@ -199,12 +199,26 @@ class LargeBodiesUnanswered(Conversation):
 
 @fault(
     "deadlock-after-eight-chunks",
-    breaks="EPP-STRM-03",
+    breaks="EPP-STRM-01",
     why="A body of more than eight chunks is never answered: the ninth waits for the headers to be, and they for it.",
-    also=SILENT | {"EPP-STRM-01": "so it is in streaming mode"},
+    also=SILENT,
     versions=NEXT,
     modes=FULL_DUPLEX,
 )
 class DeadlockAfterEightChunks(Conversation):
     def receive(self, message: ProcessingRequest) -> list[Action]:
         return [] if len(self.body) > 8 else super().receive(message)
+
+
+@fault(
+    "waits-for-a-length",
+    breaks="EPP-STRM-03",
+    why="A body of which the headers do not announce the length is never answered.",
+    also=SILENT | {"ENV-06": "bodies that end with trailers have no length"},
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class WaitsForALength(Conversation):
+    def receive(self, message: ProcessingRequest) -> list[Action]:
+        is_body = message.WhichOneof("request") in ("request_body", "request_trailers")
+        return [] if is_body and "content-length" not in self.headers else super().receive(message)
