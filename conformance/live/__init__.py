@@ -6,6 +6,7 @@
     process.py     the process in which that happens, and the bounded queue to it
     bench.py       what that process does
     metrics.py     counts for Prometheus
+    narrator.py    exchanges told as they happen, for `epp-conformance proxy`
     wording.py     findings as they are printed
     files.py       transcripts in files: written, read, judged again
     session.py     all of it together, for `epp-conformance tap`

@@ -17,9 +17,13 @@ from conformance.lane import Lane
 from conformance.said import REQUEST, Said
 from conformance.steering import counting, sent_headers, values_of
 from ext_proc.headers import value_of
+from ext_proc.record import Message
 
 RECOMMENDED, LIMIT = 64 * 1024, 4 * 1024 * 1024
 """Bytes per chunk: what Envoy recommends, and what a gRPC client takes by default (ENV-08)."""
+
+_LENGTHS = 16
+"""Bytes by which the length fields around a whole body may be longer than those around what was kept of it."""
 
 _TELLING = 16
 """So many bytes of another stream's body are no coincidence."""
@@ -150,7 +154,12 @@ def chunk_size(case: Case) -> Iterator[Ruling]:
 
 
 def _size(said: Said) -> int:
-    return said.size if said.partial else len(_streamed(said))
+    """The size of a chunk; of one that was not kept whole at least so much: the rest of its message is taken off."""
+    if not said.partial:
+        return len(_streamed(said))
+    kept = said.entry.event.raw if isinstance(said.entry.event, Message) else b""
+    rest = len(kept) - len(_streamed(said)) + _LENGTHS if said.response is not None else 0
+    return max(said.size - rest, 0)
 
 
 @judge_of_case("ENV-10", hygiene=True)
