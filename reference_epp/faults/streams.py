@@ -82,7 +82,7 @@ class SharedBodyBuffer(Conversation):
 @fault(
     "shared-subset",
     breaks="ENV-21",
-    why="There are 24 places for subsets: when more streams are open, one gets another's.",
+    why="There are 8 places for subsets of requests that come in pieces: when more are open, one gets another's.",
     also={"EPP-SUB-01": "the pick is outside the request's own subset"},
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
@@ -91,11 +91,13 @@ class SharedSubset(Conversation):
     latest: ClassVar[dict[int, Subset | None]] = {}
 
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        self.latest[self.number % 24] = self.subset
+        if self.subset:
+            self.latest[self.number % 8] = self.subset
         return super().on_request_headers(headers)
 
     def choose(self, body: bytes) -> Decision:
-        self.subset = self.latest.get(self.number % 24)
+        if self.subset and len(self.body) > 1:
+            self.subset = self.latest.get(self.number % 8, self.subset)
         return super().choose(body)
 
 
