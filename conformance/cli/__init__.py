@@ -9,17 +9,21 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite 
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Sequence
+
+from conformance.cli.console import err, reader_is_gone
 
 DEFECT, INCOMPLETE, USAGE = 3, 4, 2
 
 
 def main() -> None:
-    """The entry point: runs the command line and exits. SIGTERM is taken as Ctrl-C is: all is cleaned up."""
+    """The entry point: runs the command line and exits. SIGTERM and a terminal that is closed are taken as Ctrl-C is:
+    all is cleaned up."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored: under nohup
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     sys.exit(call(sys.argv[1:]))
 
 
@@ -29,25 +33,18 @@ def call(arguments: Sequence[str]) -> int:
     try:
         return _invoke([one for one in arguments if one != "--debug"])
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)  # noqa: T201
+        err().print("interrupted")
         return INCOMPLETE
     except (
         BrokenPipeError,
         SystemExit,
     ):  # typer and rich end so when the reader went away: `epp-conformance list | head`
-        reader_is_gone()
+        reader_is_gone(sys.stdout)
         return 0
     except Exception as problem:
         if debug:
             raise
         return _show(problem)
-
-
-def reader_is_gone() -> None:
-    """Nobody reads what is printed; Python must not stumble over it when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from conformance.errors import ConformanceError
 
@@ -22,10 +22,21 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Where progress and errors go."""
+    """Where progress and errors go. A reader of them who goes away ends nothing: a run has a report to write."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    class Lasting(Console):
+        def on_broken_pipe(self) -> None:
+            reader_is_gone(sys.stderr)
+
+    return Lasting(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def reader_is_gone(stream: TextIO) -> None:
+    """Nobody reads what is printed on `stream`; from here on it leads nowhere, so that nothing stumbles over it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def without_colour() -> None:

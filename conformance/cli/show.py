@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,7 @@ WIDTH = 110
 def show(done: Conducted) -> None:
     """Print a run that is over: its failures, or why it stopped; the summary is last. Its verdict survives a reader
     who goes away."""
-    from conformance.cli import reader_is_gone
-    from conformance.cli.console import show_error
+    from conformance.cli.console import reader_is_gone, show_error
 
     try:
         if done.stopped is None:
@@ -34,7 +34,7 @@ def show(done: Conducted) -> None:
             show_error(done.stopped)
         show_summary(done.report, list(done.paths))
     except (BrokenPipeError, SystemExit):
-        reader_is_gone()
+        reader_is_gone(sys.stdout)
 
 
 def show_failures(
