@@ -52,13 +52,23 @@ class Verification:
     """All steps, in order."""
 
     steps: tuple[Step, ...]
-    proves: str = PROVES
 
     @property
     def answer(self) -> Answer:
         """`fail` if a step failed, else `unknown` if one is unknown."""
         answers = {step.answer for step in self.steps}
         return "fail" if "fail" in answers else "unknown" if "unknown" in answers else "pass"
+
+    @property
+    def proves(self) -> str:
+        """What the answer proves: only a report whose every step passed agrees with its evidence."""
+        match self.answer:
+            case "pass":
+                return PROVES
+            case "fail":
+                return "The report can't be trusted as it is: see the steps that failed."
+            case _:
+                return "This proves nothing yet: see the steps that could not be checked."
 
     def step(self, name: str) -> Step:
         """The step of that name. Raises KeyError."""

@@ -41,6 +41,23 @@ def test_reproducing_names_the_target(cli, a_report: Path) -> None:
 def test_verify_says_yes(cli, a_report: Path) -> None:
     ran = cli("report", "verify", a_report)
     assert ran.code == 0, ran.out
+    assert "This proves that the report and its evidence agree." in ran.out
+
+
+@pytest.mark.parametrize("spoiled", ["changed", "unreadable", "no evidence"])
+def test_verify_claims_no_proof_unless_every_step_passed(cli, a_report: Path, tmp_path: Path, spoiled: str) -> None:
+    shutil.copytree(a_report, folder := tmp_path / "r")
+    path = folder / "report.json"
+    match spoiled:
+        case "changed":
+            path.write_text(path.read_text().replace('"seed": ', '"seed": 1'))
+        case "unreadable":
+            path.write_text("{")
+        case _:
+            (folder / "evidence.ndjson.gz").unlink()
+    ran = cli("report", "verify", folder)
+    assert ran.code != 0, ran.out
+    assert "This proves that" not in ran.out
 
 
 def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> None:
