@@ -32,7 +32,11 @@ Endpoints = Annotated[
 ]
 EndpointsFile = Annotated[
     Path | None,
-    typer.Option("--endpoints-file", metavar="PATH", help="File that the target watches: one endpoint a line."),
+    typer.Option(
+        "--endpoints-file",
+        metavar="PATH",
+        help="File that the target watches: one endpoint a line. Rewritten during the run, restored at its end.",
+    ),
 ]
 BodyModes = Annotated[
     list[str] | None,

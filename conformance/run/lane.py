@@ -78,6 +78,7 @@ class Lane:
         self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
         self._bridge: Bridge | None = None
+        self._watched: WatchedFile | None = None
         self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -138,7 +139,14 @@ class Lane:
         await self.start_target()
 
     async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file."""
+        """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
+        try:
+            if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
+                self._watched.restore()
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
         if hasattr(self, "target"):
             await self.target.stop()
         if self.emulator is not None:
@@ -152,8 +160,11 @@ class Lane:
         discovery = self.profile.discovery
         if discovery.file is not None:
             path = Path(fill(discovery.file.path, values, "discovery.file.path"))
+            if self._number and Path(self._folder.name) not in path.parents:
+                raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
             values["endpointsFile"] = str(path)
-            return WatchedFile(path, discovery.file)
+            self._watched = WatchedFile(path, discovery.file)
+            return self._watched
         if discovery.kubernetes is not None:
             host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
             self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))

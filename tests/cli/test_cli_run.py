@@ -136,6 +136,41 @@ def test_an_address_with_a_file_is_fully_controllable(cli, tmp_path: Path, refer
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_endpoints_file_is_restored(cli, tmp_path: Path, reference: tuple[str, Path], linked: bool) -> None:
+    address, file = reference
+    real = file.with_name("real") if linked else file
+    if linked:
+        file.unlink()
+        file.symlink_to("real")
+    real.write_bytes(b"# mine\r\n10.0.0.1:8000\n")
+    real.chmod(0o604)
+    ran = cli("run", "--epp", address, "--endpoints-file", file, *FEW, "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    assert file.is_symlink() is linked
+    assert file.read_bytes() == b"# mine\r\n10.0.0.1:8000\n"
+    assert file.stat().st_mode & 0o777 == 0o604
+    assert {path.name for path in tmp_path.iterdir()} == {"r", file.name, real.name}
+
+
+def test_the_endpoints_file_is_restored_when_the_target_is_not_there(cli, tmp_path: Path) -> None:
+    file = tmp_path / "endpoints"
+    file.write_text("10.0.0.1:8000\n")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        assert cli("run", "--epp", address, "--endpoints-file", file, *FEW, "-o", tmp_path / "r").code == 4
+    assert file.read_text() == "10.0.0.1:8000\n"
+
+
+def test_two_targets_never_share_an_endpoints_file(cli, tmp_path: Path) -> None:
+    file = tmp_path / "endpoints"
+    file.write_text("10.0.0.1:8000\n")
+    ran = cli("run", "--epp", REFERENCE, "--endpoints-file", file, *FEW, "-o", tmp_path / "r", "--jobs", "2")
+    assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out
+    assert file.read_text() == "10.0.0.1:8000\n"
+
+
 def test_an_address_with_fixed_endpoints(cli, tmp_path: Path, reference: tuple[str, Path]) -> None:
     address, file = reference
     endpoints = [f"127.0.71.{host}:18431" for host in (1, 2, 3)]
@@ -293,9 +328,18 @@ def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mod
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_survives_the_reader_of_its_progress(program, tmp_path: Path) -> None:
+    process = program("run", *FEW, "-o", tmp_path / "r")
+    process.stderr.close()
+    process.stdout.close()
+    assert process.wait(timeout=60) == 4
+    complete(tmp_path / "r")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Path, number: signal.Signals) -> None:
     pids = tmp_path / "pids"
+    (scratch := tmp_path / "scratch").mkdir()
     script = tmp_path / "epp.sh"
     epp = f"{sys.executable} -m reference_epp --listen 127.0.0.1:$1 --endpoints-file $2"
     script.write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec {epp}\n")
@@ -308,6 +352,7 @@ def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Pat
         "-o",
         tmp_path / "r",
         PYTHONUNBUFFERED="1",
+        TMPDIR=str(scratch),
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -319,6 +364,7 @@ def test_an_interruption_leaves_a_report_and_nothing_else(program, tmp_path: Pat
     assert "Traceback" not in err
     complete(tmp_path / "r")
     assert report(tmp_path / "r")["stopped"] == "interrupted"
+    assert not list(scratch.iterdir())
     for pid in map(int, pids.read_text().split()):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
