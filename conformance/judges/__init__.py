@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.episode import Context, Episode, HarnessTrouble, Unmet
+from conformance.flow import Flow, StopKind
 from conformance.judges import (
     attribution,
     destination,
@@ -71,7 +72,7 @@ def judge(episode: Episode, context: Context, catalogue: Rules) -> tuple[Finding
     scene = Scene(episode, context, catalogue)
     weighed = list(_weigh(scene, rulings(scene)))
     weighed += _harness(episode, context, weighed)
-    weighed += _silent(context, catalogue, weighed)
+    weighed += _silent(scene, weighed)
     return tuple(_collect(weighed))
 
 
@@ -168,12 +169,14 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
                 yield Finding(requirement=requirement, verdict=verdict, actual=unmet.what, seq=entry.seq)
 
 
-def _silent(context: Context, catalogue: Rules, found: Iterable[Finding]) -> Iterator[Finding]:
+def _silent(scene: Scene, found: Iterable[Finding]) -> Iterator[Finding]:
     """What is to be said of requirements that the scenario names and no judge spoke of.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
-    its condition did not arise; for a rule that has none, nothing is said, and the scenario stays inconclusive.
+    its condition did not arise, or the EPP closed the stream, as it may, once the request was answered; otherwise
+    nothing is said, and the scenario stays inconclusive.
     """
+    context, catalogue = scene.context, scene.rules
     spoken_of = {finding.requirement for finding in found}
     broken = sorted({finding.requirement for finding in found if finding.verdict is Verdict.FAIL})
     for name in context.requirements:
@@ -185,8 +188,15 @@ def _silent(context: Context, catalogue: Rules, found: Iterable[Finding]) -> Ite
         elif broken:
             what = f"not reached: {', '.join(broken)} was broken before"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
+        elif any(_left_after_the_request(case.flow) for case in scene.cases):
+            what = "not reached: the EPP closed the stream once the request was answered"
+            yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
         elif effect != "fail" or catalogue.get(name).conditional:
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
+
+
+def _left_after_the_request(flow: Flow) -> bool:
+    return flow.stop is not None and flow.stop.kind is StopKind.CLOSED and flow.request.complete
 
 
 _TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.SKIPPED)
