@@ -348,6 +348,7 @@ class Lane:
 
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""
+        self.pool.was_scraped = True
 
 
 def _said(entry: Entry) -> str:

@@ -29,6 +29,10 @@ POLL_INTERVAL = 0.02
 AGREEING_POLLS = 3
 """Without a subset hint a pool change shows only by chance; so many picks in a row must agree with it."""
 
+UNREAD = 3
+"""After so many waits in which no metrics of any pod were ever read, the target is taken for one that reads none. A
+slow one may be meant: from the first scrape on it is waited for again."""
+
 IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok"}
 
 
@@ -54,6 +58,10 @@ class PoolController:
         """Where pods of the IPv6 family are; None if the target reaches no such address."""
         self.supports_subset = True
         """False for protocol versions without the subset hint."""
+        self.was_scraped = False
+        """Whether the target has ever read any pod's metrics; its owner, who hears of scrapes, sets it."""
+        self._unread = 0
+        """Waits in which no metrics of any pod were read, of a target that never did."""
 
     @property
     def endpoints(self) -> Mapping[str, tuple[str, ...]]:
@@ -65,6 +73,11 @@ class PoolController:
     def facts(self) -> tuple[PodFact, ...]:
         """The pool as it stands."""
         return tuple(member.fact for member in self._members.values()) if self._exists else ()
+
+    @property
+    def reads_no_metrics(self) -> bool:
+        """Whether the target has been given time enough to read metrics, and never did."""
+        return self._unread >= UNREAD and not self.was_scraped
 
     @property
     def exists(self) -> bool:
@@ -282,12 +295,13 @@ class PoolController:
 
     async def _scraped(self, marks: Mapping[str, int]) -> None:
         """Two scrapes that started after the change have read it; a target that does not scrape is not waited for."""
-        if not self._profile.discovery.scrapes or self.probe is None or not marks:
+        if not self._profile.discovery.scrapes or self.probe is None or not marks or self.reads_no_metrics:
             return
         loop = asyncio.get_running_loop()
         start = loop.time()
         done = await self._fleet.scraped(times=2, after=marks, timeout=self._profile.timeouts.scrape)
         outcome = "met" if all(done.values()) else "expired"
+        self._unread += not self.was_scraped
         what = "two scrapes of " + ", ".join(sorted(name.rpartition("-")[0] for name in marks))
         self._emit(Wait(what=what, outcome="met" if outcome == "met" else "expired", seconds=loop.time() - start))
 

@@ -1,0 +1,48 @@
+"""Waiting for metrics to be read: not for ever for a target that reads none, and again for one that turns out slow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from conformance.run.discovery import FixedEndpoints
+from conformance.run.pool import UNREAD, PoolController
+from conformance.scenario.schema import Load, Pool
+from conformance.targets.profile import Discovery, File, Profile, Timeouts
+from ext_proc.record import Event, Wait
+from fake_modelserver import Fleet
+
+PROFILE = Profile(name="quiet", discovery=Discovery(file=File()), timeouts=Timeouts(scrape=0.01))
+
+
+async def probe(subset: object) -> str | None:
+    return None
+
+
+def waits_of(changes: int, *, scraped_after: int | None = None) -> int:
+    """How often `changes` changes of a gauge were waited for, if the first scrape comes after so many of them."""
+    events: list[Event] = []
+
+    async def run() -> None:
+        async with Fleet() as fleet:
+            pool = PoolController(fleet, FixedEndpoints(), PROFILE, events.append)
+            await pool.reset(Pool())
+            pool.probe = probe
+            for number in range(changes):
+                if number == scraped_after:
+                    pool.was_scraped = True
+                await pool.load({"a": Load(queue=number + 1)})
+
+    asyncio.run(run())
+    return sum(isinstance(event, Wait) and event.what.startswith("two scrapes") for event in events)
+
+
+def test_a_target_that_reads_no_metrics_is_not_waited_for_again_and_again() -> None:
+    assert waits_of(UNREAD + 5) == UNREAD
+
+
+def test_a_slow_reader_is_waited_for_again_once_it_has_read() -> None:
+    assert waits_of(UNREAD + 5, scraped_after=UNREAD + 2) == UNREAD + 3
+
+
+def test_one_that_has_read_is_always_waited_for() -> None:
+    assert waits_of(UNREAD + 5, scraped_after=0) == UNREAD + 5
