@@ -51,6 +51,8 @@ def explain(data: Any, model: type[pydantic.BaseModel], error: pydantic.Validati
     schema = _Schema(model)
     by_place: dict[tuple[Loc, bool], Complaint] = {}
     for item in error.errors(include_url=False):
+        if item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]:
+            continue  # pydantic counts the valid items only; what is wrong with the others is said of them
         new = _complaint(data, schema, item)
         old = by_place.setdefault((new.loc, new.on_key), new)
         if new.message not in old.message:
@@ -80,6 +82,11 @@ def _complaint(data: Any, schema: _Schema, item: Any) -> Complaint:
             return _not_allowed((*place, item["ctx"]["discriminator"].strip("'")), item["ctx"]["tag"], tags)
         case "union_tag_not_found":
             return Complaint(loc=place, message=f"required key {item['ctx']['discriminator']} is missing")
+        case "too_short" | "too_long":
+            least = kind == "too_short"
+            wanted = item["ctx"]["min_length" if least else "max_length"]
+            text = f"at {'least' if least else 'most'} {wanted} item{'s' * (wanted != 1)}"
+            return Complaint(loc=place, message=f"expected {text}, got {len(given)}", on_key=on_key)
     if kind in _EXPECTED:
         if given is None and not place and data is None:
             return Complaint(loc=place, message="the file is empty")

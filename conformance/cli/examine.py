@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
-from conformance.errors import ConformanceError
+from conformance.errors import ConformanceError, UsageError
 
 if TYPE_CHECKING:
     from conformance.run.engine import Engine
@@ -119,7 +119,10 @@ def _extra(distribution: str, extra: str, what: str) -> Answer:
 
 
 def target(resolved: Resolved, protocol_version: str, engine: Engine) -> list[Answer]:
-    """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does."""
+    """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does.
+
+    Raises `UsageError` if it can't be started as it was asked for.
+    """
     return engine.call(_target(resolved, protocol_version, engine))
 
 
@@ -150,6 +153,8 @@ async def _target(resolved: Resolved, protocol_version: str, engine: Engine) -> 
             )
             answers.append(await _request(lane))
             answers += await _surroundings(lane)
+    except UsageError:  # the same mistake is the same error in `run`
+        raise
     except ConformanceError as problem:
         answers.append(Answer(name="target", state="bad", text=problem.message, hint=problem.hint))
     return answers

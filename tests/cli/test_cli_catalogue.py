@@ -126,3 +126,23 @@ def test_scenarios_of_ones_own_are_listed(cli, tmp_path: Path) -> None:
         "  - {id: mine.one, title: Mine, requirements: [EPP-SUB-01], steps: [{exchange: {}}]}\n"
     )
     assert cli("list", "--scenarios", tmp_path, "--section", "mine", "--format", "ids").out.split() == ["mine.one"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ("[{exchang: {}}]", "unknown key 'exchang'"),
+        ("[]", "expected at least 1 item, got 0"),
+    ],
+)
+def test_a_mistake_in_a_step_is_the_only_thing_said(cli, tmp_path: Path, steps: str, expected: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "section: mine\nscenarios:\n  - id: mine.one\n    title: One\n    requirements: [EPP-DEST-01]\n"
+        f"    steps: {steps}\n"
+    )
+    ran = cli("run", "--scenarios", path, "-k", "mine.one", "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert expected in ran.err
+    assert "Tuple" not in ran.err
+    assert "at least" not in ran.err.replace(expected, "")

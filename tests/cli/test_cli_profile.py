@@ -76,9 +76,17 @@ def test_check_explains_a_target_that_ends(cli, tmp_path: Path) -> None:
 
 def test_check_explains_a_missing_program(cli) -> None:
     ran = cli("profile", "check", "go-epp", "--binary", "./no-such-epp")
-    assert ran.code == 4
-    assert "no-such-epp" in ran.out
-    assert "hint:" in ran.out
+    assert ran.code == 2  # as `run` has it
+    assert "no-such-epp" in ran.err
+    assert "hint:" in ran.err
+
+
+def test_a_missing_flag_is_the_same_mistake_in_check_and_in_run(cli, tmp_path: Path) -> None:
+    for command in (("profile", "check", "gie-epp-1.4"), ("run", "--profile", "gie-epp-1.4", "-o", tmp_path / "r")):
+        ran = cli(*command)
+        assert ran.code == 2, ran.out + ran.err
+        assert "nothing fills {binary}" in ran.err
+        assert "--binary" in ran.err
 
 
 def test_doctor_looks_at_the_machine(cli) -> None:
