@@ -13,18 +13,18 @@ waivers = typer.Typer(no_args_is_help=True, help="Known failures that shall not 
 
 @waivers.command()
 def suggest(
-    report: Annotated[Path, typer.Argument(metavar="REPORT", help="A report.json.")],
+    report: Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that has it.")],
     owner: Annotated[str, typer.Option("--owner", help="Who looks after these failures.")],
     link: Annotated[str, typer.Option("--link", metavar="URL", help="Where they are tracked.")],
     days: Annotated[int, typer.Option("--days", min=1, max=365, help="How long the waivers hold.")] = 30,
 ) -> None:
     """Print a waiver file for every failure of a report. Edit the reasons before you use it."""
-    from conformance.report.model import read_report
+    from conformance.cli.report import read
     from conformance.strict_yaml import dump
     from conformance.waivers import suggest as waive
 
     expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=days)
-    results = [row.result() for row in read_report(report).results]
+    results = [row.result() for row in read(report)[0].results]
     file = waive(results, owner=owner, link=link, expires=expires)
     typer.echo(dump(file.model_dump(mode="json", by_alias=True)), nl=False)
 

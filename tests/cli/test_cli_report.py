@@ -126,3 +126,11 @@ def test_a_filtered_report_is_not_certified(cli, a_report: Path, tmp_path: Path)
     assert ran.code == 2
     assert "without selection" in ran.err
     assert not (tmp_path / "reports").exists()
+
+
+def test_waivers_are_suggested_for_a_folder_as_for_its_report(cli, a_report: Path) -> None:
+    flags = ("--owner", "me", "--link", "https://example.org/1")
+    of_folder = cli("waivers", "suggest", a_report, *flags)
+    assert of_folder.code == 0, of_folder.err
+    assert "destination.list" in of_folder.out
+    assert of_folder == cli("waivers", "suggest", a_report / "report.json", *flags)
