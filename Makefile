@@ -13,10 +13,11 @@ TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help conformance test lint type unit docs clean
+.PHONY: help conformance selftest test lint type unit docs clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
+	@echo 'make selftest     the suite against every fault and variant of that endpoint picker'
 	@echo 'make test         lint, types, import contracts and all tests'
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
@@ -26,6 +27,9 @@ help:
 
 conformance: $(READY)
 	$(BIN)/epp-conformance run --output conformance-report $(ARGS)
+
+selftest: $(READY)
+	$(BIN)/epp-conformance selftest --table docs/reference/faults.md $(ARGS)
 
 test: lint type unit
 

@@ -211,17 +211,45 @@ def _deviation(entry: Mapping[str, object]) -> Deviation:
 
 
 def table(trials: Sequence[Trial], catalogue: Catalogue) -> str:
-    """Declared beside observed, as a Markdown table; for the docs."""
-    lines = ["| fault | breaks | accused | exact |", "|---|---|---|---|"]
-    for trial in sorted(trials, key=lambda one: (one.deviation.breaks or "", one.deviation.name)):
-        declared = ", ".join(sorted(trial.deviation.declared, key=lambda name: (name != trial.deviation.breaks, name)))
-        accused = ", ".join(trial.accused) or "nothing"
-        lines.append(f"| `{trial.deviation.name}` {trial.deviation.why} | {declared} | {accused} | {_mark(trial)} |")
-    broken = {trial.deviation.breaks for trial in trials}
+    """Declared beside observed, as a Markdown page for the docs."""
+    faults = sorted((one for one in trials if one.deviation.breaks), key=_place)
+    variants = [one for one in trials if not one.deviation.breaks]
+    lines = [
+        "# Faults and variants",
+        "",
+        "<!-- Written by `make selftest`. -->",
+        "",
+        "The proof that the suite bites. Each fault is one deviation of the reference EPP",
+        "(`reference-epp --fault NAME`) that declares what it breaks; exactly that must be accused. Each variant",
+        "(`--variant NAME`) is odd but right, and must not be accused. `epp-conformance selftest` tries them.",
+        "",
+        f"{len(faults)} faults, {sum(one.exact for one in faults)} exact; "
+        f"{len(variants)} variants, {sum(one.exact for one in variants)} accused of nothing.",
+        "",
+        "| fault | what it does | breaks | may also break | accused | exact |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in faults:
+        deviation = one.deviation
+        also = ", ".join(sorted(deviation.also_breaks)) or "-"
+        accused = ", ".join(one.accused) or "nothing"
+        lines.append(
+            f"| `{deviation.name}` | {_cell(deviation.why)} | {deviation.breaks} | {also} | {accused} | {_mark(one)} |"
+        )
+    lines += ["", "| variant | what is odd about it | exact |", "|---|---|---|"]
+    lines += [f"| `{one.deviation.name}` | {_cell(one.deviation.why)} | {_mark(one)} |" for one in variants]
+    broken = {one.deviation.breaks for one in faults}
     without = [one.id for one in catalogue if one.role == "epp" and one.testable and one.id not in broken]
-    if without:
-        lines += ["", f"Requirements without a fault of their own: {', '.join(without)}."]
+    lines += ["", f"Requirements without a fault of their own: {', '.join(without) or 'none'}."]
     return "\n".join(lines) + "\n"
+
+
+def _place(trial: Trial) -> tuple[str, str]:
+    return trial.deviation.breaks or "", trial.deviation.name
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _mark(trial: Trial) -> str:

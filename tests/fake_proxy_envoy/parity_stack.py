@@ -95,6 +95,8 @@ class Stack:
     models: ModelServers = field(default_factory=ModelServers)
     details: dict[str, str] = field(default_factory=dict)
     """Why the fake's client got what it got, by case, in the order of Envoy's access log."""
+    asked: int = 0
+    """Requests that went through Envoy so far, each of which will have its line in the access log."""
 
     async def start(self) -> None:
         """Raises what `start_envoy` raises; then nothing is left running."""
@@ -146,6 +148,7 @@ class Stack:
         """What the fake did with `case`, and what Envoy did."""
         self._case = case
         fake = await self._through_fake(case)
+        self.asked += 1
         real = await self._through_envoy(case)
         return fake, real
 
