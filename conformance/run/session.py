@@ -27,6 +27,7 @@ from conformance.run.lane import Lane
 from conformance.run.plan import Batch, Plan, Selection, Skip, Work, make_plan
 from conformance.scenario.loader import Instance, load
 from conformance.targets.profile import Profile
+from conformance.targets.resolve import only_one_at_a_time
 from conformance.verdict import Verdict
 from fake_modelserver import has_ipv6_loopback
 
@@ -208,9 +209,7 @@ class Session:
             self._record(plan.version, judged)
 
     def _allowed(self, wanted: int) -> int:
-        profile = self.settings.profile
-        alone = not profile.started_by_us or profile.discovery.fixed is not None
-        return 1 if alone else wanted
+        return 1 if only_one_at_a_time(self.settings.profile) else wanted
 
     async def _lane(self, version: str, number: int) -> Lane:
         settings = self.settings
@@ -231,6 +230,9 @@ class Session:
 
     async def _close_lanes(self) -> None:
         lanes, self._lanes = self._lanes, []
+        if any(lane.pool.reads_no_metrics for lane in lanes):
+            text = "it reads no metrics; `discovery.scrapes: false` in its profile says so and saves the waiting"
+            self._anomaly(Anomaly(code="scrapes", text=text))
         await asyncio.gather(*(lane.close() for lane in lanes))
 
     # -- generated conversations ---------------------------------------------------------------------------------------
