@@ -130,6 +130,8 @@ async def _all(
     async def worker() -> None:
         for deviation in queue:
             trial = await _try(deviation, engine, full=full)
+            if trial.trouble:  # ours, or the machine's: a busy one is no reason to doubt a judge
+                trial = await _try(deviation, engine, full=full)
             trials[deviation.name] = trial
             report(trial)
 
