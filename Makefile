@@ -29,7 +29,8 @@ conformance: $(READY)
 	$(BIN)/epp-conformance run --output conformance-report $(ARGS)
 
 selftest: $(READY)
-	$(BIN)/epp-conformance selftest --table docs/reference/faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --faults --table docs/reference/faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --variants $(ARGS)
 
 test: lint type unit
 

@@ -217,16 +217,16 @@ def table(trials: Sequence[Trial], catalogue: Catalogue) -> str:
     faults = sorted((one for one in trials if one.deviation.breaks), key=_place)
     variants = [one for one in trials if not one.deviation.breaks]
     lines = [
-        "# Faults and variants",
+        "# Faults",
         "",
         "<!-- Written by `make selftest`. -->",
         "",
         "The proof that the suite bites. Each fault is one deviation of the reference EPP",
-        "(`reference-epp --fault NAME`) that declares what it breaks; exactly that must be accused. Each variant",
-        "(`--variant NAME`) is odd but right, and must not be accused. `epp-conformance selftest` tries them.",
+        "(`reference-epp --fault NAME`) that declares what it breaks; exactly that must be accused.",
+        "`epp-conformance selftest` tries them, and the odd but right variants, which must not be accused.",
         "",
-        f"{len(faults)} faults, {sum(one.exact for one in faults)} exact; "
-        f"{len(variants)} variants, {sum(one.exact for one in variants)} accused of nothing.",
+        f"{len(faults)} faults, {sum(one.exact for one in faults)} exact"
+        + (f"; {len(variants)} variants, {sum(one.exact for one in variants)} exact." if variants else "."),
         "",
         "| fault | what it does | breaks | may also break | accused | exact |",
         "|---|---|---|---|---|---|",
@@ -238,7 +238,8 @@ def table(trials: Sequence[Trial], catalogue: Catalogue) -> str:
         lines.append(
             f"| `{deviation.name}` | {_cell(deviation.why)} | {deviation.breaks} | {also} | {accused} | {_mark(one)} |"
         )
-    lines += ["", "| variant | what is odd about it | exact |", "|---|---|---|"]
+    if variants:
+        lines += ["", "| variant | what is odd about it | exact |", "|---|---|---|"]
     lines += [f"| `{one.deviation.name}` | {_cell(one.deviation.why)} | {_mark(one)} |" for one in variants]
     broken = {one.deviation.breaks for one in faults}
     without = [one.id for one in catalogue if one.role == "epp" and one.testable and one.id not in broken]
