@@ -126,6 +126,8 @@ class Api:
                 document = discovery.group(catalogue, group)
             case ["apis", group, version]:
                 document = discovery.resource_list(catalogue, group, version)
+            case ["openapi", "v2"]:  # kubectl before 1.27 reads it before it creates: an empty document, in protobuf
+                return Answer(body=b"", content_type=discovery.OPENAPI_V2_TYPE)
             case ["openapi", "v3"]:
                 document = discovery.openapi_index(catalogue)
             case ["openapi", "v3", "api", version]:

@@ -12,6 +12,7 @@ from typing import Any
 from fake_kubernetes.kinds import OBJECT_VERBS, Catalogue, Kind, Review
 
 __all__ = [
+    "OPENAPI_V2_TYPE",
     "VERSION",
     "aggregated",
     "api_versions",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 Document = dict[str, Any]
+
+OPENAPI_V2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 VERSION: Document = {
     "major": "1",

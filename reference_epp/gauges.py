@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ KV_CACHE = (
     "trtllm_kv_cache_utilization",
 )
 LORA = "vllm:lora_requests_info"
+
+_ESCAPED = re.compile(r'\\([\\"n])')
 
 Sample = tuple[str, Mapping[str, str], float]
 """Name, labels and value of one line."""
@@ -97,7 +100,7 @@ def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
             end += 2 if line[end] == "\\" else 1
         value = line[start:end]
         if "\\" in value:
-            value = value.replace("\\\\", "\0").replace('\\"', '"').replace("\\n", "\n").replace("\0", "\\")
+            value = _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
         labels[line[at:equals].strip()] = value
         at = end + 1
 
