@@ -49,7 +49,7 @@ def _endpoint(match: re.Match[str], endpoints: Mapping[str, tuple[str, ...]]) ->
         case _, "ip":
             return address
         case _, "wrong-port":
-            taken = {int(endpoint.rpartition(":")[2]) for endpoint in own}
+            taken = {int(one.rpartition(":")[2]) for every in endpoints.values() for one in every}
             return f"{address}:{next(other for other in range(int(port) + 1, 65_000) if other not in taken)}"
         case None, _:
             return own[0]
