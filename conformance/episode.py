@@ -123,6 +123,28 @@ class Unmet(Event):
     verdict: Literal["inconclusive", "skipped"] = "inconclusive"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodConduct(Event):
+    """How a pod takes requests from here on; before the first such event all pods serve.
+
+    `refuses`: nothing listens at its endpoints. `resets`: it resets the connection when a request has arrived. `503`:
+    it answers each request so.
+    """
+
+    kind: ClassVar[str] = "pod-conduct"
+    pod: str
+    conduct: Literal["serves", "refuses", "resets", "503"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EppConduct(Event):
+    """From here on the scripted EPP named `epp` listens, or not; before the first such event it does."""
+
+    kind: ClassVar[str] = "epp-conduct"
+    epp: str
+    up: bool
+
+
 # -- what judges read --------------------------------------------------------------------------------------------------
 
 
@@ -163,6 +185,41 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One InferencePool behind a gateway: the name of its scripted EPP (`StreamOpened.epp`), and its endpoints."""
+
+    epp: str
+    endpoints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What a vendor says of the gateway under test (role data-plane), as far as a rule depends on it.
+
+    Nothing here excuses a MUST: it tells how the gateway was configured, so that no more is asked of it than that.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = FileModel.model_config
+
+    follows: Literal["header", "metadata", "either"] = "either"
+    """Where it reads the destination, when the two differ or one is missing."""
+    retries: int = 0
+    """How often it tries a request again after a failed attempt; 0: retry is not configured."""
+    retry_statuses: tuple[int, ...] = ()
+    """Statuses of a model server that it takes for a failed attempt; those that it couldn't reach always are."""
+    walks_list: bool | None = None
+    """Whether it says that it walks the list; None: it says nothing."""
+    failure_mode: Literal["closed", "open"] = "closed"
+    """What becomes of a request when the EPP can't be asked: it fails, or is sent on unsteered."""
+    sends_subset: bool = False
+    """Whether it was told to send a subset hint with each request."""
+    reports_served: bool | None = None
+    """Whether it says that it reports the served endpoint; None: it says nothing."""
+    backends: tuple[Backend, ...] = ()
+    """Its pools in the order in which it tries them. One, unless it fails over to a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What judges need beside the log. Stored with the evidence, so that the same judgement can be repeated."""
 
@@ -177,6 +234,10 @@ class Context:
     deadline: float = 10.0
     """Seconds within which the target must answer."""
     claims: Claims = dataclasses.field(default_factory=Claims)
+    role: Literal["epp", "data-plane"] = "epp"
+    """Which side of the protocol is under test; the other sides are the suite's own."""
+    gateway: Gateway | None = None
+    """What is said of the gateway under test; None in role `epp`."""
     expectations: Mapping[str, Expectation] = dataclasses.field(default_factory=dict)
     """By exchange id (or health probe label)."""
 

@@ -78,12 +78,16 @@ class ExchangeOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOpened(Event):
-    """An ext_proc `Process` stream was opened on HTTP/2 connection number `connection`."""
+    """An ext_proc `Process` stream was opened on HTTP/2 connection number `connection`.
+
+    `epp` names the EPP that accepted it, where there are several.
+    """
 
     kind: ClassVar[str] = "stream-opened"
     stream: str
     connection: int
     headers: Headers = ()
+    epp: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ext_proc.http2.connection import SERVER_SETTINGS
 from ext_proc.http2.frames import Settings
 from ext_proc.http2.tls import ServerTls
 from ext_proc.messages import ProcessingRequest
-from ext_proc.record import Entry, Event, Headers, Recorder, StreamEnded, header
+from ext_proc.record import Entry, Event, Headers, Recorder, StreamEnded, StreamOpened, header
 from ext_proc.server import ServedStream, Server, serve
 from fake_epp.player import Player
 from fake_epp.script import Rule, Script
@@ -48,16 +48,22 @@ async def open_epp(
     tls: ServerTls | None = None,
     health: Mapping[str, int] | None = None,
     settings: Settings = SERVER_SETTINGS,
+    name: str = "",
 ) -> FakeEpp:
     """Serve on `host:port` (0: any free port) until `FakeEpp.close`.
 
     The first of `rules` that matches a request plays; without one `default` does (by default an EPP that lets all pass
     and names no destination). What happens on the streams goes to `recorder`, under the name that the request has in
     its header `exchange_header`, else `epp-1`, `epp-2`, … `health` is the serving status by service (None: no health
-    service). Raises `OSError` if the address can't be bound.
+    service), `name` what its streams say of who accepted them. Raises `OSError` if the address can't be bound.
     """
     epp = FakeEpp(
-        rules=rules, default=default or Script(), recorder=recorder, exchange_header=exchange_header, health=health
+        rules=rules,
+        default=default or Script(),
+        recorder=recorder,
+        exchange_header=exchange_header,
+        health=health,
+        name=name,
     )
     await epp.start(host, port, tls, settings)
     return epp
@@ -74,12 +80,14 @@ class FakeEpp:
         recorder: Recorder | None,
         exchange_header: str | None,
         health: Mapping[str, int] | None,
+        name: str,
     ) -> None:
         self.rules = list(rules)
         self.default = default
         self.health = dict(health) if health is not None else None
         self.asked: list[Asked] = []
         """Every request so far, in order."""
+        self._name = name
         self._recorder = recorder
         self._exchange_header = exchange_header.lower().encode() if exchange_header is not None else None
         self._names = itertools.count(1)
@@ -130,7 +138,7 @@ class FakeEpp:
     def _observe(self, _headers: Headers) -> tuple[str, Recorder] | None:
         """Called for each new stream, right before its handler is scheduled: handlers begin in the same order."""
         name = f"epp-{next(self._names)}"
-        naming = _Naming(self._recorder) if self._recorder is not None else None
+        naming = _Naming(self._recorder, self._name) if self._recorder is not None else None
         self._accepted.append((name, naming))
         return None if naming is None else (name, naming)
 
@@ -161,9 +169,10 @@ class FakeEpp:
 class _Naming(Recorder):
     """Holds a stream's events back until its exchange has a name: that is in the stream's first message."""
 
-    def __init__(self, target: Recorder) -> None:
+    def __init__(self, target: Recorder, epp: str) -> None:
         super().__init__()
         self._target = target
+        self._epp = epp
         self._held: list[Event] = []
         self._name: str | None = None
 
@@ -179,6 +188,8 @@ class _Naming(Recorder):
         if self._name is None:
             self._held.append(event)
             return Entry(0, 0, event)
+        if self._epp and isinstance(event, StreamOpened):
+            event = replace(event, epp=self._epp)
         return self._target.emit(replace(event, exchange=self._name))
 
 

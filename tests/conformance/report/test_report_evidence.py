@@ -11,10 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.episode import Claims, Context, Episode, Expectation, PodFact, PoolState, Unmet
+from conformance.episode import (
+    Backend,
+    Claims,
+    Context,
+    Episode,
+    EppConduct,
+    Expectation,
+    Gateway,
+    PodConduct,
+    PodFact,
+    PoolState,
+    Unmet,
+)
 from conformance.report import evidence as module
 from conformance.report.evidence import EvidenceError, EvidenceWriter, episodes, read_evidence
-from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, Wait
+from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, StreamOpened, Wait
 
 pairs = st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=3).map(tuple)
 names = st.none() | st.text(max_size=8)
@@ -51,6 +63,9 @@ events: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(Wait, what=st.text(max_size=20), outcome=st.sampled_from(["met", "expired"]), seconds=st.floats(0, 60)),
     st.builds(Unmet, what=st.text(max_size=20)),
+    st.builds(StreamOpened, exchange=names, stream=st.just("s"), connection=st.integers(1, 9), epp=st.text(max_size=5)),
+    st.builds(PodConduct, pod=st.text(max_size=5), conduct=st.sampled_from(["serves", "refuses", "resets", "503"])),
+    st.builds(EppConduct, epp=st.text(max_size=5), up=st.booleans()),
     st.builds(
         PoolState,
         phase=st.sampled_from(["asked", "delivered", "effective"]),
@@ -60,12 +75,22 @@ events: st.SearchStrategy[Event] = st.one_of(
         ).map(tuple),
     ),
 )
+gateways = st.builds(
+    Gateway,
+    follows=st.sampled_from(["header", "metadata", "either"]),
+    retries=st.integers(0, 9),
+    retry_statuses=st.lists(st.integers(500, 599), max_size=2).map(tuple),
+    walks_list=st.none() | st.booleans(),
+    backends=st.lists(st.builds(Backend, epp=st.text(max_size=5), endpoints=st.just(("127.0.0.1:1",)))).map(tuple),
+)
 contexts = st.builds(
     Context,
     version=st.sampled_from(["0.4.0", "1.0.0"]),
     scenario=st.text(max_size=10),
     requirements=st.lists(st.text(max_size=10), max_size=2).map(tuple),
     claims=st.builds(Claims, sheds=st.none() | st.booleans(), body_rewrites=st.just(("model",))),
+    role=st.sampled_from(["epp", "data-plane"]),
+    gateway=st.none() | gateways,
     expectations=st.dictionaries(
         st.text(max_size=4),
         st.builds(Expectation, within=st.none() | st.just(("127.0.0.1:1",)), status=st.just((503,))),
