@@ -154,13 +154,15 @@ class Expectation:
 
     `answer`: acceptable kinds, any of: `endpoint`, an HTTP status (`503`), a class (`4xx`), `grpc-error`, `any`.
     `within`: endpoints (`ip:port`) that the pick must lie in. `absent`: endpoints that it must not name. `status`: what
-    the HTTP client must get. `requirement`: what is broken otherwise; default the first that the scenario names.
+    the HTTP client must get. `served_by`: the endpoints one of which must serve a request through a gateway under test;
+    () if none may get it. `requirement`: what is broken otherwise; default the first that the scenario names.
     """
 
     answer: tuple[str, ...] = ()
     within: tuple[str, ...] | None = None
     absent: tuple[str, ...] = ()
     status: tuple[int, ...] = ()
+    served_by: tuple[str, ...] | None = None
     health: tuple[str, ...] = ()
     requirement: str | None = None
 

@@ -21,10 +21,13 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
-from conformance.scenario.schema import STANDARD_PODS, Scenario, ScenarioFile
+from conformance.scenario.schema import ACTIONS_OF, STANDARD_PODS, Role, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, Loc, Problem, parse
 
-_REFERRING = ("subset", "subsets", "hint", "metadata", "headers", "within", "absent")
+_REFERRING = (
+    *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
+    *("pick", "fallback", "servedBy"),
+)
 """Keys whose strings refer to endpoints. Elsewhere braces are just text."""
 
 
@@ -37,6 +40,7 @@ class Instance:
     section: str
     file: str
     line: int
+    role: Role = "epp"
 
     @property
     def group(self) -> str:
@@ -115,6 +119,7 @@ def _expand(
                 id=f"{scenario.id}[{suffix}]" if suffix else scenario.id,
                 scenario=scenario,
                 section=str(document.data.get("section", "")),
+                role=document.data.get("role", "epp"),
                 file=document.name,
                 line=document.position(("scenarios", index))[0],
             )
@@ -164,11 +169,25 @@ def _pod_names(raw: Mapping[str, Any]) -> set[str]:
 
 
 def _semantic(part: Document, found: list[Instance], catalogue: Catalogue, seen: dict[str, str]) -> Iterable[Problem]:
-    scenario = found[0].scenario
+    scenario, role = found[0].scenario, found[0].role
     for number, requirement in enumerate(scenario.requirements):
         if requirement not in catalogue:
             hint = did_you_mean(requirement, catalogue.requirements)
             yield part.problem(("requirements", number), f"there is no requirement {requirement!r}", hint)
+        elif (own := catalogue.get(requirement).role) != role:
+            yield part.problem(
+                ("requirements", number),
+                f"{requirement} is a requirement of role {own}, and this file's scenarios test role {role}",
+                f"say `role: {own}` at the head of the file" if own in ACTIONS_OF else "",
+            )
+    for number, step in enumerate(scenario.steps):
+        if step.action not in ACTIONS_OF[role]:
+            yield part.problem(
+                ("steps", number, step.action),
+                f"a {step.action} step has no place in a scenario of role {role}",
+                f"there are {', '.join(ACTIONS_OF[role])}",
+                key=True,
+            )
     for number, version in enumerate(scenario.versions or ()):
         if version not in VERSIONS:
             yield part.problem(
@@ -182,6 +201,11 @@ def _semantic(part: Document, found: list[Instance], catalogue: Catalogue, seen:
         seen[name] = f"{found[0].file}:{found[0].line}"
     pods = _pod_names(part.data)
     variables = set(scenario.matrix)
+    for number, step in enumerate(scenario.steps):
+        for name in step.pods or ():
+            if name not in pods:
+                hint = did_you_mean(name, pods)
+                yield part.problem(("steps", number, "pods", name), f"this scenario has no pod {name}", hint, key=True)
     for place, name in references.names({"steps": part.data.get("steps")}):
         refers = any(key in _REFERRING for key in place)
         if refers and name not in pods and name not in variables:

@@ -10,6 +10,7 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -24,6 +25,7 @@ def _bare(name: str) -> str:
 Name = Annotated[str, Field(pattern=r"^\{?[a-z][a-z0-9-]*\}?$"), AfterValidator(_bare)]
 """A pod's name; a variable of the matrix may stand for it."""
 
+Role = Literal["epp", "data-plane"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
 
 
@@ -59,6 +61,7 @@ class Pod(PodState):
     family: Literal["ipv4", "ipv6"] = "ipv4"
     address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
     shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
+    backend: Literal["first", "second"] = Field("first", description="the pool it is in, where a gateway has two")
     active_ports: tuple[int, ...] | None = Field(None, description="indexes of the pool's ports that it serves")
 
 
@@ -120,8 +123,8 @@ Abort = Literal["request-headers", "request-body", "destination", "response"]
 Inject = Literal["duplicate-end", "unknown-field", "unknown-message", "typed-metadata", "attributes"]
 
 
-class Exchange(FileModel):
-    """One HTTP request through the data plane, or several alike."""
+class ClientRequest(FileModel):
+    """A client's HTTP request, and what the model server answers."""
 
     method: str = "POST"
     path: str | None = Field(None, description="default: the profile's path")
@@ -136,9 +139,18 @@ class Exchange(FileModel):
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
     trailers: tuple[tuple[str, str], ...] = ()
     content_length: bool = True
+    subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
+    reply: Reply = Reply.model_construct()
+    abort: Abort | None = None
+    repeat: int = Field(1, ge=1, le=1000)
+    concurrent: int = Field(1, ge=1, le=1000, description="so many of the repeats at a time")
+
+
+class Exchange(ClientRequest):
+    """One HTTP request through the data plane, or several alike."""
+
     mode: BodyMode | None = Field(None, description="request body mode; default: the run's")
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
-    subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="another namespace for the hint")
@@ -149,16 +161,62 @@ class Exchange(FileModel):
     protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = "default"
     header_field: Literal["raw_value", "value"] = "raw_value"
     inject: tuple[Inject, ...] = ()
-    reply: Reply = Reply.model_construct()
     served: Literal["default", "absent", "unknown", "other", "number", "list", "empty"] = "default"
-    abort: Abort | None = None
     ending: Literal["envoy", "half-close", "drain", "rotate"] = Field(
         "rotate", description="rotate: the first is drained, then half-close and Envoy's reset in turn"
     )
     connection: Literal["shared", "fresh"] = "shared"
-    repeat: int = Field(1, ge=1, le=1000)
-    concurrent: int = Field(1, ge=1, le=1000, description="so many of the repeats at a time")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
+
+
+class LocalReply(FileModel):
+    """An answer that the EPP gives to the client itself (ImmediateResponse)."""
+
+    code: int = Field(503, ge=200, le=599)
+    body: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class EppScript(FileModel):
+    """What the scripted EPP does for a request: it names a destination, unless another key says otherwise."""
+
+    pick: tuple[str, ...] = Field((), description="the destination, as the items of its list; empty: it names none")
+    said_in: Literal["both", "header", "metadata"] = Field("both", description="where it says the destination")
+    decides: Literal["headers", "end"] = Field(
+        "headers", description="on the request's headers, or when all of it has come (full duplex)"
+    )
+    fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
+    immediate: LocalReply | None = None
+    fails: Literal["silent", "reset", "close", "error"] | None = Field(
+        None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"
+    )
+    delay: float = Field(0, ge=0, le=30, description="seconds before it answers the request's headers")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> EppScript:
+        given = [name for name in ("pick", "immediate", "fails") if getattr(self, name)]
+        if len(given) > 1:
+            raise ValueError(f"an EPP does one thing: give `{'` or `'.join(given)}`")
+        return self
+
+
+class Request(ClientRequest):
+    """One HTTP request to the gateway under test, or several alike, and what its EPPs do for it."""
+
+    epp: EppScript = EppScript.model_construct()
+    second_epp: EppScript = Field(EppScript.model_construct(), description="the EPP of the second pool")
+    connection: Literal["shared", "fresh"] = Field("fresh", description="shared: the repeats use one connection")
+
+    @model_validator(mode="after")
+    def _visible_to_a_client(self) -> Request:
+        if self.abort == "destination":
+            raise ValueError("a client does not see when an endpoint is chosen: abort at another point")
+        if self.connection == "shared" and (self.http != 1 or self.concurrent > 1 or self.abort):
+            raise ValueError("`connection: shared` is for HTTP/1.1 requests, one after the other, to their end")
+        return self
+
+
+Conduct = Literal["serves", "refuses", "resets", "503"]
 
 
 class PoolStep(FileModel):
@@ -195,11 +253,21 @@ class Expect(FileModel):
     absent: tuple[str, ...] = ()
     status: tuple[int, ...] | int | None = Field(None, description="what the HTTP client gets")
     health: tuple[str, ...] | str | None = Field(None, description="statuses of the health check, or not-found")
+    served_by: tuple[str, ...] | None = Field(
+        None, description="role data-plane: one of these endpoints serves the request; empty: none gets it"
+    )
     requirement: str | None = Field(None, description="what is broken otherwise; default: the first requirement named")
 
 
+_ANSWERED = ("exchange", "health", "request")
+
+
 class Step(FileModel):
-    """One step: exactly one of the actions, and what is expected of it."""
+    """One step: exactly one of the actions, and what is expected of it.
+
+    `exchange`, `pool`, `gauges`, `health`, `kubernetes` and `restart` test an EPP; `request`, `pods` and `epps` test a
+    gateway.
+    """
 
     exchange: Exchange | None = None
     pool: PoolStep | None = None
@@ -207,20 +275,33 @@ class Step(FileModel):
     health: HealthStep | None = None
     kubernetes: KubernetesStep | None = None
     restart: Literal["target"] | None = None
+    request: Request | None = None
+    pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
+    epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(
+        None, description="which scripted EPPs listen from here on"
+    )
     expect: Expect | None = None
+
+    @property
+    def action(self) -> str:
+        """The name of its action."""
+        return next(name for name in ACTIONS if getattr(self, name) is not None)
 
     @model_validator(mode="after")
     def _one_action(self) -> Step:
-        actions = [
-            name
-            for name in ("exchange", "pool", "gauges", "health", "kubernetes", "restart")
-            if getattr(self, name) is not None
-        ]
+        actions = [name for name in ACTIONS if getattr(self, name) is not None]
         if len(actions) != 1:
             raise ValueError(f"a step has exactly one action, this one has {', '.join(actions) or 'none'}")
-        if self.expect is not None and actions[0] not in ("exchange", "health"):
+        if self.expect is not None and actions[0] not in _ANSWERED:
             raise ValueError(f"nothing comes back from a {actions[0]} step, so it can't have `expect`")
         return self
+
+
+ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
+    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart"),
+    "data-plane": ("request", "pods", "epps"),
+}
+ACTIONS = tuple(name for names in ACTIONS_OF.values() for name in names)
 
 
 # -- scenarios ---------------------------------------------------------------------------------------------------------
@@ -236,6 +317,11 @@ Need = Literal[
     "full-duplex",
     "buffered",
     "streamed",
+    "retries",
+    "two-pools",
+    "subset-hint",
+    "fail-open",
+    "fail-closed",
 ]
 
 
@@ -265,4 +351,5 @@ class ScenarioFile(FileModel):
     """One file: the scenarios of one section of the protocol."""
 
     section: str
+    role: Role = Field("epp", description="whom its scenarios test: an EPP, or a gateway (data-plane)")
     scenarios: tuple[Scenario, ...]
