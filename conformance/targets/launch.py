@@ -7,12 +7,12 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from conformance.errors import UsageError, did_you_mean
 from conformance.targets.profile import Profile, Start
 
-_PLACEHOLDER = re.compile(r"\{([a-zA-Z]+)\}")
+_PLACEHOLDER = re.compile(r"\{([a-zA-Z]+[0-9]?)\}")
 PORTS = ("port", "healthPort", "metricsPort")
 NAMES = (*PORTS, "endpointsFile", "kubeconfig", "namespace", "pool", "binary", "version", "workdir", "python")
 
@@ -30,19 +30,30 @@ class Launch:
     values: Mapping[str, str]
 
 
-def fill(text: str, values: Mapping[str, str], where: str) -> str:
-    """`text` with its placeholders replaced. Raises `UsageError` for one that does not exist or has no value here."""
+_MISSING = {"binary": "give it with --binary", "endpointsFile": "the profile's discovery is not a file"}
+
+
+def fill(
+    text: str,
+    values: Mapping[str, str],
+    where: str,
+    *,
+    names: Sequence[str] = NAMES,
+    missing: Mapping[str, str] = _MISSING,
+) -> str:
+    """`text` with its placeholders replaced. Raises `UsageError` for one that does not exist or has no value here.
+
+    `names` are those that exist, `missing` says what to do about one without a value.
+    """
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
         if name in values:
             return values[name]
-        if name in NAMES:
-            hint = {"binary": "give it with --binary", "endpointsFile": "the profile's discovery is not a file"}.get(
-                name, "the profile's discovery is not Kubernetes"
-            )
+        if name in names:
+            hint = missing.get(name, "the profile's discovery is not Kubernetes")
             raise UsageError(f"{where}: nothing fills {{{name}}}", hint=hint)
-        raise UsageError(f"{where}: there is no placeholder {{{name}}}", hint=did_you_mean(name, NAMES))
+        raise UsageError(f"{where}: there is no placeholder {{{name}}}", hint=did_you_mean(name, names))
 
     return _PLACEHOLDER.sub(value, text)
 

@@ -1,0 +1,164 @@
+"""The profile of a gateway under test (role data-plane): how it is started, where it expects its EPPs, what it claims.
+
+The suite plays the EPPs and the model servers. Strings of `start` and `url` may hold placeholders: `{port}` (a free
+one), `{epp}` (`host:port` of the scripted EPP), `{endpoints}` (the pool, separated by commas), `{epp2}` and
+`{endpoints2}` (those of a second pool), `{binary}`, `{version}` (protocol version), `{workdir}` (a scratch folder of
+the run), `{python}`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from conformance.endpoints import parse as parse_endpoint
+from conformance.episode import Gateway
+from conformance.errors import did_you_mean
+from conformance.strict_yaml import FileModel
+from conformance.targets.launch import fill, free_ports
+from conformance.targets.profile import Implementation, Limits, Metadata, Requests, Timeouts
+
+NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
+EPPS = ("first", "second")
+"""What the scripted EPPs of a gateway's pools are called."""
+
+
+class GatewayStart(FileModel):
+    """How the suite starts the gateway: a command, or the real Envoy. Neither: it runs already, at `url`."""
+
+    command: tuple[str, ...] | None = Field(None, description="program and arguments, no shell")
+    env: dict[str, str] = Field({}, description="environment variables added to the suite's own")
+    workdir: str | None = Field(None, description="folder in which it is started")
+    envoy: str | None = Field(
+        None, description="the real Envoy, set up in one of the ways of the field (`override-host`, …)"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> GatewayStart:
+        if self.command and self.envoy:
+            raise ValueError("give `command` or `envoy`, not both")
+        return self
+
+    @field_validator("envoy")
+    @classmethod
+    def _known(cls, envoy: str | None) -> str | None:
+        if envoy is not None:
+            from fake_proxy.envoy.variants import VARIANTS
+
+            if envoy not in VARIANTS:
+                raise ValueError(f"there is no such way to set up Envoy; {did_you_mean(envoy, VARIANTS)}")
+        return envoy
+
+
+class Backend(FileModel):
+    """One InferencePool behind the gateway. What a gateway that runs already knows of it must be said."""
+
+    epp: str | None = Field(
+        None, description="host:port at which the gateway expects the pool's EPP; default: a free port, as {epp}"
+    )
+    tls: Literal["plaintext", "self-signed"] = Field("plaintext", description="how that EPP is spoken to")
+    endpoints: tuple[str, ...] = Field(
+        (), description="the pool's endpoints, where model servers are bound; default: chosen, as {endpoints}"
+    )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _canonical(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:
+        found: list[str] = []
+        for text in endpoints:
+            one = parse_endpoint(text)
+            if one.canonical is None:
+                raise ValueError(f"{text!r} is no endpoint: {one.problem}; give ip:port, IPv6 as [::1]:port")
+            if one.canonical in found:
+                raise ValueError(f"{text} is there twice")
+            found.append(one.canonical)
+        return tuple(found)
+
+
+class GatewayProfile(FileModel):
+    """A gateway under test."""
+
+    role: Literal["data-plane"] = Field(description="says that this is a gateway's profile and not an EPP's")
+    name: str = Field("", description="what the gateway is called")
+    implementation: Implementation = Field(Implementation.model_construct(), description="who made it")
+    start: GatewayStart = Field(GatewayStart.model_construct(), description="how it is started")
+    url: str = Field("http://127.0.0.1:{port}", description="where it takes requests for the pool")
+    backends: tuple[Backend, ...] = Field(
+        (Backend(),),
+        min_length=1,
+        max_length=2,
+        description="its pools; of two, it takes the second when the first fails",
+    )
+    subset_header: str | None = Field(
+        None, description="a request header of which it makes the subset hint: endpoints separated by commas"
+    )
+    requests: Requests = Field(Requests.model_construct(), description="what the suite's requests look like")
+    metadata: Metadata = Field(Metadata.model_construct(), description="namespaces, if not the protocol's")
+    limits: Limits = Field(Limits.model_construct(), description="how much it may be asked")
+    protocol_versions: tuple[str, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
+    claims: Gateway = Field(Gateway(), description="how it was configured, as far as a rule depends on it")
+    timeouts: Timeouts = Field(Timeouts.model_construct(), description="bounds of every wait, in seconds")
+
+    @field_validator("claims")
+    @classmethod
+    def _pools_apart(cls, claims: Gateway) -> Gateway:
+        if claims.backends:
+            raise ValueError("the pools are described under `backends` of the profile, not as claims")
+        return claims
+
+    @field_validator("url")
+    @classmethod
+    def _plain_http(cls, url: str) -> str:
+        parts = urlsplit(url.replace("{port}", "1"))
+        try:
+            rest = parts.port is None or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment
+        except ValueError:
+            rest = True
+        if parts.scheme != "http" or rest:
+            raise ValueError("give http://host:port; the path of requests is `requests.path`")
+        return url
+
+    @property
+    def started_by_us(self) -> bool:
+        """True if the suite starts the gateway, so that it can also restart it."""
+        return bool(self.start.command or self.start.envoy)
+
+    @property
+    def address(self) -> str:
+        """host:port of its listener, with placeholders."""
+        return self.url.removeprefix("http://").rstrip("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLaunch:
+    """How a gateway is started, every placeholder filled in. `command` is () where no command starts it."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    address: str
+
+
+def gateway_launch(profile: GatewayProfile, version: str, values: Mapping[str, str]) -> GatewayLaunch:
+    """How to start `profile`; `values` has what the run and the command line give. Raises `UsageError`."""
+    values = {"port": str(free_ports(1)[0]), **values, "version": version, "python": sys.executable}
+
+    def filled(text: str, where: str) -> str:
+        return fill(text, values, where, names=NAMES, missing=_MISSING)
+
+    return GatewayLaunch(
+        command=tuple(filled(word, "start.command") for word in profile.start.command or ()),
+        env={name: filled(value, f"start.env.{name}") for name, value in profile.start.env.items()},
+        address=filled(profile.address, "url"),
+    )
+
+
+_MISSING = {
+    "binary": "give it with --binary",
+    "epp2": "the profile has one pool; name two under `backends`",
+    "endpoints2": "the profile has one pool; name two under `backends`",
+}
