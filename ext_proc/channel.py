@@ -66,7 +66,7 @@ class Channel:
         self._turn = itertools.cycle(range(connections))
         self._made = itertools.count(1)
         self._dialling = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._reopening: dict[asyncio.Task[None], ProcessStream] = {}
         self._process_headers = self.headers(grpc.PROCESS)
 
     def headers(self, path: bytes, metadata: Iterable[tuple[bytes, bytes]] = ()) -> Headers:
@@ -130,19 +130,21 @@ class Channel:
         """Open a refused stream again, in the background."""
 
         async def again() -> None:
+            await asyncio.sleep(stream.pause)
             try:
                 stream.start(await self.transport())
             except ConnectFailed as problem:
                 stream.give_up(str(problem))
 
         task = asyncio.get_running_loop().create_task(again())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._reopening[task] = stream
+        task.add_done_callback(self._reopening.pop)
 
     async def close(self) -> None:
         """Close all connections; open streams end as `lost`."""
-        for task in self._tasks:
+        for task, stream in self._reopening.items():
             task.cancel()
+            stream.give_up("the connections were closed")
         self._slots = [None] * len(self._slots)
         for one in (still_open := tuple(self._open)):
             one.close()

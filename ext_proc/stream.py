@@ -28,8 +28,13 @@ from ext_proc.record import (
     StreamOpened,
 )
 
-_REOPENED = 3
+_REOPENED = 8
 """How often a refused stream is opened again."""
+
+_FIRST_PAUSE = 0.005
+"""Seconds before the second of these; each later pause is twice as long, 0.6 s in all. grpc-core counts a stream that
+has just ended against its limit until it comes to forget it, which on a busy machine outlasts any number of attempts
+made at once."""
 
 _REPLAYED = 1024 * 1024
 """Bytes kept for that; a stream that sent more before it was refused stays refused."""
@@ -137,6 +142,11 @@ class ProcessStream:
         await self._over.wait()
         assert self.ended is not None
         return self.ended
+
+    @property
+    def pause(self) -> float:
+        """Seconds to let pass before a refused stream is opened again: none the first time."""
+        return 0.0 if self._attempts < 2 else _FIRST_PAUSE * 2 ** (self._attempts - 2)
 
     # -- the stream's connection (Sink) --------------------------------------------------------------------------------
 

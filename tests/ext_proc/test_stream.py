@@ -438,7 +438,24 @@ def test_a_stream_that_stays_refused_ends_so() -> None:
             assert (ended.how, ended.author) == ("refused", EPP)
 
     run(main)
-    assert tape.story() == ["opened", "ended: refused 7"] * 4
+    assert tape.story() == ["opened", "ended: refused 7"] * 9
+
+
+def test_a_stream_that_waits_to_be_opened_again_is_lost_with_its_channel() -> None:
+    tape = Tape()
+
+    async def handler(stream: ServedStream) -> None:
+        stream.reset(ErrorCode.REFUSED_STREAM)
+
+    async def main() -> None:
+        async with scripted(handler) as channel:
+            stream = await channel.open("x", tape.recorder)
+            while tape.story().count("ended: refused 7") < 2:  # noqa: ASYNC110 - what is polled is the record
+                await asyncio.sleep(0)
+            await channel.close()
+            assert (await stream.wait_ended()).how == "lost"
+
+    run(main)
 
 
 def test_a_refusal_after_an_answer_is_final() -> None:
