@@ -25,6 +25,7 @@ from envoy_data_plane.envoy.config.core.v3 import (
     HeaderValueOption,
     Http1ProtocolOptions,
     HttpProtocolOptions,
+    Node,
     SubstitutionFormatString,
 )
 from envoy_data_plane.envoy.config.listener.v3 import Filter, FilterChain, Listener
@@ -69,6 +70,8 @@ from fake_proxy.envoy.clusters import epp_cluster, pool_cluster, socket_address
 from fake_proxy.envoy.settings import EnvoySettings
 
 _SERVED_HEADER = "x-served-endpoint-internal"
+_OWN = "epp-conformance"
+"""A metadata namespace that is not forwarded to the EPP."""
 _GRACEFUL = "envoy.reloadable_features.ext_proc_graceful_grpc_close"
 _ACCESS_LOG = {
     "gateway": "%FILTER_CHAIN_NAME%",
@@ -94,6 +97,7 @@ def bootstrap(gateways: Mapping[str, EnvoySettings], *, access_log: Path | None 
         clusters += [pool_cluster(f"{name}-pool", settings), epp_cluster(f"{name}-epp", settings)]
     graceful = Ending.HALF_CLOSE in endings
     return Bootstrap(
+        node=Node(id=_OWN, cluster=_OWN),  # Envoy reads no endpoints from files without
         admin=Admin(address=socket_address("127.0.0.1", 0)),
         static_resources=BootstrapStaticResources(
             listeners=[_listener(name, settings, access_log) for name, settings in gateways.items()],
@@ -118,7 +122,7 @@ def _listener(name: str, settings: EnvoySettings, access_log: Path | None) -> Li
         access_log=[_access_log(access_log)] if access_log is not None else [],
         route_config=_routes(name, settings),
         http_filters=[
-            _filter("subset", _subset_hint(settings)),
+            _filter("request", _request_headers(settings)),
             _filter("envoy.filters.http.ext_proc", _ext_proc(name, settings)),
             # responses pass the filters from the last to the first: before ext_proc, therefore after it in the list
             *([_filter("served", _served(config))] if settings.served_by_header else []),
@@ -155,25 +159,32 @@ def _routes(name: str, settings: EnvoySettings) -> RouteConfiguration:
     if settings.served_by_header:
         served = HeaderValue(key=_SERVED_HEADER, value="%UPSTREAM_REMOTE_ADDRESS%")
         route.response_headers_to_add = [HeaderValueOption(header=served)]
+    if settings.exchange_header:
+        route.request_headers_to_add = [HeaderValueOption(header=_exchange_name(settings))]
     return RouteConfiguration(virtual_hosts=[VirtualHost(name="all", domains=["*"], routes=[route])])
 
 
-def _subset_hint(settings: EnvoySettings) -> HeaderToMetadata:
-    """A request header holds the hint of this request: base64 of a serialised `google.protobuf.Value`."""
-    return HeaderToMetadata(
-        request_rules=[
-            ConfigRule(
-                header=settings.subset_header,
-                on_header_present=ConfigKeyValuePair(
-                    metadata_namespace=settings.config.subset_namespace,
-                    key=settings.config.subset_key,
-                    type=ConfigValueType.PROTOBUF_VALUE,
-                    encode=ConfigValueEncode.BASE64,
-                ),
-                remove=True,
-            )
-        ]
+def _request_headers(settings: EnvoySettings) -> HeaderToMetadata:
+    """Headers that become metadata before the EPP is asked: the subset hint of this request (base64 of a serialised
+    `google.protobuf.Value`), and the name of the exchange."""
+    config = settings.config
+    hint = ConfigKeyValuePair(
+        metadata_namespace=config.subset_namespace,
+        key=config.subset_key,
+        type=ConfigValueType.PROTOBUF_VALUE,
+        encode=ConfigValueEncode.BASE64,
     )
+    rules = [ConfigRule(header=settings.subset_header, on_header_present=hint, remove=True)]
+    if settings.exchange_header:
+        name = ConfigKeyValuePair(metadata_namespace=_OWN, key=settings.exchange_header, type=ConfigValueType.STRING)
+        rules.append(ConfigRule(header=settings.exchange_header, on_header_present=name, remove=True))
+    return HeaderToMetadata(request_rules=rules)
+
+
+def _exchange_name(settings: EnvoySettings) -> HeaderValue:
+    """The header with the exchange's name, for where the EPP's answers don't reach."""
+    header = settings.exchange_header
+    return HeaderValue(key=header, value=f"%DYNAMIC_METADATA({_OWN}:{header})%")
 
 
 def _served(config: ProxyConfig) -> HeaderToMetadata:
@@ -194,8 +205,11 @@ def _served(config: ProxyConfig) -> HeaderToMetadata:
 def _ext_proc(name: str, settings: EnvoySettings) -> ExternalProcessor:
     config = settings.config
     grpc = GrpcServiceEnvoyGrpc(cluster_name=f"{name}-epp", authority=settings.authority or settings.epp)
+    metadata = [HeaderValue(key=key.decode(), value=value.decode("latin-1")) for key, value in settings.epp_metadata]
+    if settings.exchange_header:
+        metadata.append(_exchange_name(settings))
     return ExternalProcessor(
-        grpc_service=GrpcService(envoy_grpc=grpc),
+        grpc_service=GrpcService(envoy_grpc=grpc, initial_metadata=metadata),
         processing_mode=ProcessingMode(
             request_header_mode=_sent(config.send_request_headers),
             response_header_mode=_sent(config.send_response_headers),

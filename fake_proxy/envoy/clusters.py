@@ -1,4 +1,7 @@
-"""The clusters of Envoy's bootstrap: the pool, by way of routing, and the EPP, with or without TLS."""
+"""The clusters of Envoy's bootstrap: the pool, by way of routing, and the EPP, with or without TLS.
+
+Their endpoints are left out: they change from start to start, and `render` puts them in.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import ssl
 from envoy_data_plane.envoy.config.cluster.v3 import (
     Cluster,
     ClusterDiscoveryType,
+    ClusterEdsClusterConfig,
     ClusterLbPolicy,
     ClusterLbSubsetConfig,
     ClusterLbSubsetConfigLbSubsetFallbackPolicy,
@@ -18,15 +22,16 @@ from envoy_data_plane.envoy.config.cluster.v3 import (
 )
 from envoy_data_plane.envoy.config.core.v3 import (
     Address,
+    ConfigSource,
     DataSource,
     Http1ProtocolOptions,
     Http2ProtocolOptions,
-    Metadata,
+    PathConfigSource,
     SocketAddress,
     TransportSocket,
     TypedExtensionConfig,
 )
-from envoy_data_plane.envoy.config.endpoint.v3 import ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints
+from envoy_data_plane.envoy.config.core.v3 import HttpProtocolOptions as CommonHttpProtocolOptions
 from envoy_data_plane.envoy.extensions.load_balancing_policies.override_host.v3 import (
     OverrideHost,
     OverrideHostOverrideHostSource,
@@ -47,11 +52,11 @@ from envoy_data_plane.envoy.extensions.upstreams.http.v3 import (
 from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
 from envoy_data_plane.envoy.type.metadata.v3 import MetadataKey, MetadataKeyPathSegment
 from envoy_data_plane.google.protobuf import Any as AnyMessage
-from envoy_data_plane.google.protobuf import Struct, Value
 
 from ext_proc.http2.dial import split_address
 from ext_proc.http2.tls import ClientTls
 from fake_proxy.config import ProxyConfig
+from fake_proxy.envoy.endpoints import pool_file
 from fake_proxy.envoy.settings import EnvoySettings, Routing
 
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -76,13 +81,11 @@ def pool_cluster(name: str, settings: EnvoySettings) -> Cluster:
     match settings.routing:
         case Routing.OVERRIDE_HOST:
             cluster.load_balancing_policy = _override_host(config)
-            cluster.load_assignment = _endpoints(name, config.pool)
         case Routing.SUBSET:
             cluster.lb_subset_config = ClusterLbSubsetConfig(
                 fallback_policy=ClusterLbSubsetConfigLbSubsetFallbackPolicy.ANY_ENDPOINT,
                 subset_selectors=[ClusterLbSubsetConfigLbSubsetSelector(keys=[config.destination_key])],
             )
-            cluster.load_assignment = _endpoints(name, config.pool, label=config.destination_key)
         case Routing.ORIGINAL_DST_HEADER:
             _original_dst(
                 cluster,
@@ -90,6 +93,11 @@ def pool_cluster(name: str, settings: EnvoySettings) -> Cluster:
             )
         case Routing.ORIGINAL_DST_METADATA:
             _original_dst(cluster, ClusterOriginalDstLbConfig(metadata_key=_destination(config)))
+    if settings.changing_pool and settings.knows_pool:
+        cluster.type = ClusterDiscoveryType.EDS
+        cluster.eds_cluster_config = ClusterEdsClusterConfig(
+            eds_config=ConfigSource(path_config_source=PathConfigSource(path=pool_file(name)))
+        )
     return cluster
 
 
@@ -103,12 +111,14 @@ def epp_cluster(name: str, settings: EnvoySettings) -> Cluster:
                 HttpProtocolOptions(
                     explicit_http_config=HttpProtocolOptionsExplicitHttpConfig(
                         http2_protocol_options=Http2ProtocolOptions()
-                    )
+                    ),
+                    common_http_protocol_options=CommonHttpProtocolOptions(max_requests_per_connection=1)
+                    if settings.fresh_connections
+                    else None,
                 )
             )
         },
         transport_socket=_tls(settings.epp_tls, settings.epp) if settings.epp_tls is not None else None,
-        load_assignment=_endpoints(name, (settings.epp,)),
     )
 
 
@@ -146,21 +156,6 @@ def _original_dst(cluster: Cluster, config: ClusterOriginalDstLbConfig) -> None:
 
 def _destination(config: ProxyConfig) -> MetadataKey:
     return MetadataKey(key=config.destination_namespace, path=[MetadataKeyPathSegment(key=config.destination_key)])
-
-
-def _endpoints(cluster: str, addresses: tuple[str, ...], *, label: str = "") -> ClusterLoadAssignment:
-    """Fixed endpoints; with `label`, each carries its own address under that key, for subset load balancing."""
-    found = []
-    for address in addresses:
-        host, port = split_address(address)
-        own = Struct(fields={label: Value(string_value=address)})
-        found.append(
-            LbEndpoint(
-                endpoint=Endpoint(address=socket_address(host, port)),
-                metadata=Metadata(filter_metadata={"envoy.lb": own}) if label else None,
-            )
-        )
-    return ClusterLoadAssignment(cluster_name=cluster, endpoints=[LocalityLbEndpoints(lb_endpoints=found)])
 
 
 def _tls(tls: ClientTls, address: str) -> TransportSocket:

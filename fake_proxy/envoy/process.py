@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import functools
+import itertools
 import json
 import os
 import re
@@ -19,7 +19,6 @@ import signal
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter, deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +26,10 @@ from typing import Any
 
 from fake_proxy.client import HttpRequest
 from fake_proxy.envoy.binary import EnvoyBinary, find_envoy
+from fake_proxy.envoy.endpoints import write_pool
 from fake_proxy.envoy.errors import EnvoyDiedError, EnvoyFailedError, EnvoyRejectedError
 from fake_proxy.envoy.http_client import HttpResponse, send_request
+from fake_proxy.envoy.rendering import ACCESS_LOG, pool_assignment, render
 from fake_proxy.envoy.settings import EnvoySettings
 
 READY_WITHIN = 10.0
@@ -39,27 +40,8 @@ _LINE = 2000
 _POLL = 0.003
 _ADMIN = 5.0
 _DYING = 1.0
-_CONFIG, _ADMIN_ADDRESS, _ACCESS_LOG = "bootstrap.pb", "admin-address", "access.log"
+_CONFIG, _ADMIN_ADDRESS = "bootstrap.json", "admin-address"
 _NOISE = re.compile(r"^.*?error initializing configuration '[^']*': ", re.DOTALL)
-
-
-@functools.lru_cache(maxsize=8)
-def _rendered(gateways: tuple[tuple[str, EnvoySettings], ...]) -> bytes:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # envoy-data-plane's own dealings with pydantic
-        from fake_proxy.envoy.bootstrap import bootstrap
-
-        return bytes(bootstrap(dict(gateways), access_log=Path(_ACCESS_LOG)))
-
-
-def render(gateways: Mapping[str, EnvoySettings]) -> bytes:
-    """The bootstrap of an Envoy with these gateways, serialised. Remembered: the first call imports the messages.
-
-    Raises `ValueError` if there are none, or they can't share a process.
-    """
-    if not gateways:
-        raise ValueError("an Envoy needs at least one gateway")
-    return _rendered(tuple(gateways.items()))
 
 
 async def validate(gateways: Mapping[str, EnvoySettings], *, binary: EnvoyBinary | None = None) -> None:
@@ -117,18 +99,21 @@ async def start_envoy(
     folder = Path(tempfile.mkdtemp(prefix="epp-envoy-"))
     try:
         (folder / _CONFIG).write_bytes(config)
-        envoy = Envoy(binary, folder, await _spawn(binary, folder, component_log_level))
+        for name, settings in gateways.items():
+            if settings.changing_pool:
+                write_pool(folder, "0", pool_assignment(name, settings, ()))
+        envoy = Envoy(binary, folder, await _spawn(binary, folder, component_log_level), gateways)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     try:
         await envoy._get_ready(patience)  # noqa: SLF001 - the other half of this function
-    except EnvoyDiedError:
-        await _validate(binary, folder)  # says what is wrong with the configuration, if that is the reason
-        await envoy.stop()
-        raise
-    except BaseException:
-        await envoy.stop()
+    except BaseException as problem:
+        try:
+            if isinstance(problem, EnvoyDiedError):
+                await _validate(binary, folder)  # says what is wrong with the configuration, if that is the reason
+        finally:
+            await envoy.stop()
         raise
     return envoy
 
@@ -151,8 +136,15 @@ async def _spawn(binary: EnvoyBinary, folder: Path, component_log_level: str) ->
 class Envoy:
     """A running Envoy. Made by `start_envoy`; ended by `stop`, or as a context manager."""
 
-    def __init__(self, binary: EnvoyBinary, folder: Path, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self,
+        binary: EnvoyBinary,
+        folder: Path,
+        process: asyncio.subprocess.Process,
+        gateways: Mapping[str, EnvoySettings] | None = None,
+    ) -> None:
         self.binary = binary
+        self.gateways: Mapping[str, EnvoySettings] = gateways or {}
         self.pid = process.pid
         self.admin = ""
         """`host:port` of the admin API."""
@@ -160,6 +152,7 @@ class Envoy:
         """`host:port` that each gateway listens on."""
         self._folder = folder
         self._process = process
+        self._pools = itertools.count(1)
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._reading = asyncio.create_task(self._read())
         self.exited = asyncio.create_task(self._wait())
@@ -195,10 +188,29 @@ class Envoy:
         lines = (line.rpartition(": ") for line in answer.body.decode().splitlines())
         return Counter({name.removeprefix(prefix): int(value) for name, _, value in lines if name.startswith(prefix)})
 
+    async def set_pool(self, gateway: str, endpoints: tuple[str, ...]) -> None:
+        """Give a gateway with a `changing_pool` its endpoints, and return when Envoy has them.
+
+        Raises an `EnvoyFailedError`, with its output, if it does not take them.
+        """
+        assignment = pool_assignment(gateway, self.gateways[gateway], endpoints)
+        cluster, version = assignment["clusterName"], str(next(self._pools))
+        write_pool(self._folder, version, assignment)
+        expires = time.monotonic() + _ADMIN
+        stat = f"cluster.{cluster}.version_text"
+        while time.monotonic() < expires:
+            answer = await self._ask(f"/stats?type=TextReadouts&filter=^{re.escape(stat)}$")
+            if answer.body.decode().strip() == f'{stat}: "{version}"':
+                return
+            await asyncio.wait([self.exited], timeout=_POLL)
+        raise EnvoyFailedError(
+            f"Envoy did not take the endpoints of {gateway} within {_ADMIN:g} s", f"Its last output:\n{self.tail(20)}"
+        )
+
     def access_log(self) -> list[dict[str, Any]]:
         """What it wrote of each finished request: `gateway`, `request_id`, `status`, `details` (why the response is
         what it is), `flags`, `endpoint`, `attempts`. A line is here some 20 ms after its request."""
-        path = self._folder / _ACCESS_LOG
+        path = self._folder / ACCESS_LOG
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 

@@ -14,6 +14,7 @@ from typing import Any
 from ext_proc.headers import to_value
 from ext_proc.http2.dial import split_address
 from ext_proc.http2.tls import ClientTls
+from ext_proc.record import Headers
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.envoy import binary
 from fake_proxy.router import dialable
@@ -59,6 +60,15 @@ class EnvoySettings:
     delayed_close: float = 1.0
     """How long Envoy leaves an HTTP/1.1 connection open after a response that it had to cut."""
     subset_header: str = SUBSET_HEADER
+    exchange_header: str = ""
+    """A request header that names the exchange. The EPP never sees it in the request; the head of its ext_proc stream
+    has it, and so does the request that reaches a model server, whatever the EPP makes of the headers."""
+    epp_metadata: Headers = ()
+    """gRPC metadata of the ext_proc streams."""
+    fresh_connections: bool = False
+    """Every ext_proc stream on a connection of its own, in place of one connection for all."""
+    changing_pool: bool = False
+    """The pool is empty at first and set with `Envoy.set_pool`, in place of `config.pool`."""
     listen: str = "127.0.0.1"
     """The address to listen on; the port is always a free one."""
 
@@ -73,7 +83,7 @@ class EnvoySettings:
         for endpoint in self.config.pool:
             if not dialable(endpoint):
                 raise ValueError(f"config.pool: {endpoint!r} is not an IP address with a port")
-        if not self.config.pool and self.routing in (Routing.OVERRIDE_HOST, Routing.SUBSET):
+        if not (self.config.pool or self.changing_pool) and self.knows_pool:
             raise ValueError(f"config.pool: routing {self.routing} chooses among known endpoints; name them")
 
     def _check_likeness(self) -> None:
@@ -84,6 +94,16 @@ class EnvoySettings:
             raise ValueError(
                 "config: protocol_config and header_value_field imitate other Envoys; leave their defaults"
             )
+
+    @property
+    def knows_pool(self) -> bool:
+        """Whether the routing chooses among endpoints that the cluster knows."""
+        return self.routing in (Routing.OVERRIDE_HOST, Routing.SUBSET)
+
+    @property
+    def labels_endpoints(self) -> bool:
+        """Whether each endpoint carries its own address as metadata."""
+        return self.routing is Routing.SUBSET
 
     @property
     def served_by_header(self) -> bool:

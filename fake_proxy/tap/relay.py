@@ -75,7 +75,9 @@ class Pair:
     def open(self, transport: Transport, witness: Witness | None) -> None:
         """Open the counterpart, and pass on what came meanwhile."""
         self._witness = witness
-        self.up = transport.open(self.head, _Answers(self), end=self._bare)
+        withheld = self._link.withheld
+        head = tuple(one for one in self.head if one[0] != withheld) if withheld else self.head
+        self.up = transport.open(head, _Answers(self), end=self._bare)
         if self._bare and witness is not None:
             witness.data(Author.DATA_PLANE, b"", True)
         self.to_epp()
@@ -206,8 +208,9 @@ class _Answers:
 class Link:
     """A data plane's connection and the one to the EPP that stands for it.
 
-    `witness(head, connection)` gives who is told about a new stream, or None. `unreachable(problem)` is called when the
-    EPP can't be reached; the data plane's connection is then cut, which is the nearest to a refused one.
+    `witness(head, connection)` gives who is told about a new stream, or None. A header named `withheld` in the head of
+    a stream is meant for the witness alone. `unreachable(problem)` is called when the EPP can't be reached; the data
+    plane's connection is then cut, which is the nearest to a refused one.
     """
 
     def __init__(
@@ -219,12 +222,14 @@ class Link:
         timeout: float,
         counts: Counts,
         witness: Callable[[Headers, int], Witness | None],
+        withheld: bytes,
         unreachable: Callable[[ConnectFailed], None],
         on_made: Callable[[Link], None],
         on_lost: Callable[[Link], None],
     ) -> None:
         self.number = number
         self.counts = counts
+        self.withheld = withheld
         self.down_leg = Leg(accept=self._accept, on_goaway=self._leaving, on_room=self._room_down)
         self.up_leg = Leg(on_goaway=self._farewell, on_room=self._room_up)
         self.down = Transport(self.down_leg, number=number, on_made=self._made)

@@ -101,6 +101,7 @@ class Tap:
             timeout=self._timeout,
             counts=self.counts,
             witness=self._witness,
+            withheld=self._recording.named_by if self._recording is not None else b"",
             unreachable=self._unreachable,
             on_made=self._links.add,
             on_lost=self._links.discard,
@@ -124,7 +125,9 @@ class Tap:
                 counts.declined += 1
                 return None
             counts.recorded += 1
-            name = f"{recording.name}-{next(self._exchanges)}"
+            named = header(headers, recording.named_by) if recording.named_by else None
+            name = named.decode("latin-1") if named else f"{recording.name}-{next(self._exchanges)}"
+            headers = tuple(one for one in headers if one[0] != recording.named_by)
             return Watch(name, connection, headers, recording, counts, self._failed)
         except Exception as problem:  # noqa: BLE001 - whatever it is, relaying goes on
             counts.failures += 1

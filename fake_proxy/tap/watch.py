@@ -71,6 +71,8 @@ class Recording:
     limits: Limits = field(default_factory=Limits)
     name: str = "tap"
     """Exchanges are named `tap-1`, `tap-2`, …"""
+    named_by: bytes = b""
+    """A header of the stream's head that names its exchange instead. It is meant for the tap, and not passed on."""
 
 
 def _guarded(method: F) -> F:

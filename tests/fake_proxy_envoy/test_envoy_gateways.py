@@ -14,6 +14,7 @@ from parity_epp import picked
 
 from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.messages import ProcessingMode
+from ext_proc.record import Recorder, StreamOpened, header
 from ext_proc.server import serve
 from fake_proxy.client import HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProtocolConfigForm, ProxyConfig
@@ -209,3 +210,49 @@ def test_gateways_of_one_envoy_agree_on_the_ending() -> None:
 
 def test_envoys_names_for_the_body_modes_are_ours() -> None:
     assert {mode.name: int(mode) for mode in BodyMode}.items() <= dict(ProcessingMode.BodySendMode.items()).items()
+
+
+@needs_envoy
+@pytest.mark.parametrize("name", ["override-host", "subset"])
+def test_a_pool_may_change_while_envoy_runs(name: str) -> None:
+    async def test() -> None:
+        async with model_servers(200, 200) as pool:
+            epp = SmallEpp(pick=pool[1])
+            server = await serve("127.0.0.1", 0, epp.handle)
+            settings = dataclasses.replace(VARIANTS[name].settings(epp=server.address, pool=pool), changing_pool=True)
+            async with await start_envoy({"gw": settings}) as envoy:
+                served = []
+                for endpoints in ((), pool, pool[:1], pool[1:]):
+                    await envoy.set_pool("gw", endpoints)
+                    served.append((await send_request(envoy.addresses["gw"], POST)).body.decode())
+            assert served == ["no healthy upstream", pool[1], pool[0], pool[1]]
+            await server.close()
+
+    _run(test())
+
+
+@needs_envoy
+def test_the_name_of_an_exchange_passes_the_epp_unseen_and_each_stream_may_have_its_own_connection() -> None:
+    async def test() -> None:
+        async with model_servers(200) as pool:
+            epp = SmallEpp(pick=pool[0])
+            heads: list[StreamOpened] = []
+            recorder = Recorder()
+            recorder.listen(lambda entry: heads.append(entry.event) if isinstance(entry.event, StreamOpened) else None)
+            server = await serve("127.0.0.1", 0, epp.handle, observe=lambda _: ("x", recorder))
+            settings = dataclasses.replace(
+                VARIANTS["override-host"].settings(epp=server.address, pool=pool),
+                exchange_header="x-test-exchange",
+                epp_metadata=((b"x-share", b"50%"),),
+                fresh_connections=True,
+            )
+            requests = [dataclasses.replace(POST, headers=((b"x-test-exchange", b"e-%d" % n),)) for n in range(3)]
+            assert [answer.status for answer in await _through(settings, *requests)] == [200] * 3
+            assert [header(head.headers, b"x-test-exchange") for head in heads] == [b"e-0", b"e-1", b"e-2"]
+            assert {header(head.headers, b"x-share") for head in heads} == {b"50%"}
+            assert len({head.connection for head in heads}) == 3
+            sent = {one.key for one in epp.messages[0].request_headers.headers.headers}
+            assert "x-test-exchange" not in sent
+            await server.close()
+
+    _run(test())
