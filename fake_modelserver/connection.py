@@ -232,10 +232,14 @@ class Connection(asyncio.Protocol):
     async def _play_chunks(self, response: Response, chunks: Sequence[bytes], *, chunked: bool) -> bool:
         if response.reset_after == 0:
             return await self._flush_and_reset()
+        through = 0
         for sent, chunk in enumerate(chunks, 1):
             if sent > 1:
                 # Also without a gap, each chunk is a write of its own, and other connections get their turn.
                 await asyncio.sleep(response.gap)
+                if response.paced is not None:
+                    await response.paced(through)
+            through += len(chunk)
             if not self._writable:
                 await self._drain()
             if chunk:

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from fake_modelserver.addresses import PORT, Address, Addresses
 from fake_modelserver.errors import FleetStoppedError, PodExistsError, UnknownPodError
+from fake_modelserver.messages import Request, Response
 from fake_modelserver.pod import Pod, PodSpec
 from fake_modelserver.record import ScrapeStarted, Served
 
@@ -18,7 +19,7 @@ class Fleet:
 
     `mode`, `port` and `hosts` are those of `Addresses`: how pods without an address of their own get one. `on_scrape`
     is called when a scrape starts, `on_request` when any other request has arrived, both on the event loop and before
-    the answer; `keep_body` is how many bytes of a body `Served` holds.
+    the answer; `script` gives the answer to a request, or None for the pod's own; `keep_body` is how many bytes of a body `Served` holds.
 
         async with Fleet() as fleet:
             pod = await fleet.add(PodSpec(name="a"))
@@ -34,10 +35,12 @@ class Fleet:
         hosts: Sequence[str] = (),
         on_scrape: Callable[[ScrapeStarted], None] | None = None,
         on_request: Callable[[Served], None] | None = None,
+        script: Callable[[Request], Response | None] | None = None,
         keep_body: int = 16384,
     ) -> None:
         self._mode, self._port, self._hosts = mode, port, hosts
         self._on_scrape, self._on_request, self._keep_body = on_scrape, on_request, keep_body
+        self._script = script
         self._addresses: Addresses | None = None
         self._pods: dict[str, Pod] = {}
         self._given: dict[str, tuple[Address, ...]] = {}
@@ -103,7 +106,14 @@ class Fleet:
             addresses = given = (pool.take(),)
         for address in (*addresses, *given):
             pool.occupied(address)
-        pod = Pod(spec, addresses, on_scrape=self._on_scrape, on_request=self._on_request, keep_body=self._keep_body)
+        pod = Pod(
+            spec,
+            addresses,
+            on_scrape=self._on_scrape,
+            on_request=self._on_request,
+            script=self._script,
+            keep_body=self._keep_body,
+        )
         self._pods[spec.name], self._given[spec.name] = pod, given
         try:
             await pod.accept()

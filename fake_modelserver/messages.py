@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,7 +48,8 @@ class Response:
 
     `chunks` are sent one by one, each a chunk of the chunked coding, unless `headers` has a content-length: then they
     are pieces of that body. `body` (when `chunks` is None) is sent with its length, or chunked if there are
-    `trailers`. `delay` seconds pass before the head, `gap` seconds between chunks. The connection is reset after
+    `trailers`. `delay` seconds pass before the head, `gap` seconds between chunks; `paced` is awaited before each chunk
+    but the first, with the bytes of body sent so far. The connection is reset after
     `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent. Framing headers that
     are given are sent as they are; where the body does not fit them, the connection is closed after it.
     """
@@ -60,6 +61,7 @@ class Response:
     trailers: Headers = ()
     delay: float = 0.0
     gap: float = 0.0
+    paced: Callable[[int], Awaitable[None]] | None = None
     reset_after: int | None = None
     reset: bool = False
 

@@ -65,6 +65,7 @@ class Pod:
         *,
         on_scrape: Callable[[ScrapeStarted], None] | None = None,
         on_request: Callable[[Served], None] | None = None,
+        script: Callable[[Request], Response | None] | None = None,
         keep_body: int = 16384,
     ) -> None:
         self.spec = spec
@@ -85,6 +86,7 @@ class Pod:
             num_gpu_blocks=spec.num_gpu_blocks,
         )
         self._on_scrape, self._on_request, self._keep_body = on_scrape, on_request, keep_body
+        self._script = script
         self._gauges, self._updated = spec.gauges, time.time()
         self._fault: MetricsFault | None = None
         self._frozen = b""
@@ -250,7 +252,10 @@ class Pod:
         if request.path == "/metrics" and request.method in ("GET", "HEAD"):
             return self._scrape()
         script = request.header(HEADER)
-        if script is None:
+        scripted = self._script(request) if self._script is not None else None
+        if scripted is not None:
+            response = scripted
+        elif script is None:
             response = self._own(request)
         else:
             try:
