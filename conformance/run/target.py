@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
 
-from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
-from conformance.errors import HarnessError, TargetUnreachableError
+from conformance.errors import TargetUnreachableError
+from conformance.run.watched import Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
 from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
-from conformance.targets.running import Running, exited_early, port_was_taken
+from conformance.targets.running import Running, port_was_taken
 from ext_proc.channel import Channel, dial
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Event
-
-DYING = 1.0
-"""Seconds that a process may take from its last connection's end to its own."""
-
-T = TypeVar("T")
 
 RETRY = 0.05
 """Seconds between attempts to reach a target that is starting."""
@@ -45,19 +38,20 @@ class Target:
     ) -> None:
         self.profile = profile
         self.version = version
-        self.crashed = False
-        """True from the moment it ended by itself until it is started again."""
         self.starts = 0
         self.image: str | None = None
         """The digest of the image that it runs."""
         self._values = values
-        self._emit = emit
         self._redact = redact
         self._bridge = bridge
         self._launch: Launch | None = None
-        self._process: Running | None = None
-        self._watcher: asyncio.Task[None] | None = None
+        self._watched = Watched(emit, redact)
         self._channel: Channel | None = None
+
+    @property
+    def crashed(self) -> bool:
+        """True from the moment it ended by itself until it is started again."""
+        return self._watched.crashed
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -79,19 +73,16 @@ class Target:
     @property
     def output(self) -> str:
         """The last lines of its output."""
-        return self._process.tail() if self._process else ""
+        return self._watched.output
 
     async def start(self) -> None:
         """Start it if it is ours, and connect. Raises `TargetUnreachableError` or `UsageError`."""
         self._launch = launch(self.profile, self.version, self._values)
-        self.crashed = False
         self.starts += 1
         if self.profile.started_by_us:
-            process = self._process = await self._started(self._launch)
+            process = await self._started(self._launch)
             self.image = process.image
-            command = tuple(map(self._redact, process.command))
-            self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
-            self._watcher = asyncio.create_task(self._watch(process))
+            self._watched.adopt(process)
         self._channel = await self._connect()
 
     async def stop(self) -> None:
@@ -99,17 +90,7 @@ class Target:
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
-        if self._process is not None:
-            running = self._process.running
-            code = await self._process.stop(self.profile.timeouts.stop)
-            if running:
-                self._emit(ProcessExited(pid=self._process.pid, code=code, asked=True))
-            self._process = None
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
-            self._watcher = None
+        await self._watched.stop(self.profile.timeouts.stop)
 
     async def fresh_channel(self) -> Channel:
         """A connection of its own, which the caller closes."""
@@ -124,20 +105,17 @@ class Target:
 
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
-        if self._watcher is not None and not self.crashed:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._watcher), DYING)
+        await self._watched.given_time_to_end()
 
     @property
     def lost_its_port(self) -> bool:
         """Whether it ended because somebody else took the port that we had chosen for it."""
         chosen = "{port}" in self.profile.address and "port" not in self._values
-        return chosen and self._process is not None and port_was_taken(self._process)
+        return chosen and self._watched.process is not None and port_was_taken(self._watched.process)
 
     async def explain_end(self) -> TargetUnreachableError:
         """Why a target of ours that is not running any more ended, in words."""
-        assert self._process is not None
-        return await exited_early(self._process)
+        return await self._watched.explain_end()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -160,7 +138,8 @@ class Target:
         )
 
     def _reach(self, address: str) -> str:
-        return self._process.reach(address) if self._process is not None else address
+        process = self._watched.process
+        return process.reach(address) if process is not None else address
 
     async def _connect(self) -> Channel:
         """Connect; while a target of ours is starting, refusals and silence are waited out."""
@@ -168,10 +147,10 @@ class Target:
         until = loop.time() + self.profile.timeouts.start
         while True:
             try:
-                return await self._unless_it_ends(self._dial(connections=self.profile.connect.connections))
+                return await self._watched.unless_it_ends(self._dial(connections=self.profile.connect.connections))
             except ConnectFailed as problem:
-                starting = self._process is not None and isinstance(problem, ConnectionRefused | ConnectTimedOut)
-                if not starting:
+                ours = self._watched.process is not None
+                if not (ours and isinstance(problem, ConnectionRefused | ConnectTimedOut)):
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
                 if loop.time() >= until:
                     raise TargetUnreachableError(
@@ -179,22 +158,7 @@ class Target:
                         f"the target's last output:\n{self.output or '(none)'}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem
-                await self._unless_it_ends(asyncio.sleep(RETRY))
-
-    async def _unless_it_ends(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; a target of ours that ends before that is told at once."""
-        if self._process is None:
-            return await work
-        task = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait((task, self._process.exited), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise await self.explain_end()
-            return task.result()
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ConnectFailed):
-                await task
+                await self._watched.unless_it_ends(asyncio.sleep(RETRY))
 
     async def _dial(self, *, connections: int) -> Channel:
         connect = self.profile.connect
@@ -206,17 +170,6 @@ class Target:
             connections=connections,
             timeout=min(5.0, self.profile.timeouts.answer),
         )
-
-    async def _watch(self, process: Running) -> None:
-        try:
-            code = await asyncio.shield(process.exited)
-        except HarnessError as problem:
-            self.crashed = True
-            self._emit(HarnessTrouble(what=problem.message))
-            return
-        if not process.asked_to_stop:
-            self.crashed = True
-            self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=process.tail()))
 
 
 def client_tls(settings: Tls) -> ClientTls | None:

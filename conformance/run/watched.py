@@ -1,0 +1,95 @@
+"""A process of the target's while it runs: its start and end are in the log, and its death is noticed at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
+from conformance.errors import HarnessError, TargetUnreachableError
+from conformance.targets.running import Running, exited_early
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.record import Event
+
+DYING = 1.0
+"""Seconds that a process may take from its last connection's end to its own."""
+
+T = TypeVar("T")
+
+
+class Watched:
+    """Watches over what is given to `adopt`. `emit` gets the events of the process."""
+
+    def __init__(self, emit: Callable[[Event], object], redact: Callable[[str], str] = str) -> None:
+        self.crashed = False
+        """True from the moment it ended by itself until another is adopted."""
+        self.process: Running | None = None
+        self._emit = emit
+        self._redact = redact
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def output(self) -> str:
+        """The last lines of its output."""
+        return self.process.tail() if self.process else ""
+
+    def adopt(self, process: Running) -> None:
+        """Watch over `process`, which was just started."""
+        self.crashed = False
+        self.process = process
+        command = tuple(map(self._redact, process.command))
+        self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
+        self._watcher = asyncio.create_task(self._watch(process))
+
+    async def stop(self, patience: float) -> None:
+        """Stop it, if there is one. Idempotent."""
+        if self.process is not None:
+            running = self.process.running
+            code = await self.process.stop(patience)
+            if running:
+                self._emit(ProcessExited(pid=self.process.pid, code=code, asked=True))
+            self.process = None
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+            self._watcher = None
+
+    async def given_time_to_end(self) -> None:
+        """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
+        if self._watcher is not None and not self.crashed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._watcher), DYING)
+
+    async def explain_end(self) -> TargetUnreachableError:
+        """Why a process that is not running any more ended, in words."""
+        assert self.process is not None
+        return await exited_early(self.process)
+
+    async def unless_it_ends(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`; that the process ends before that is told at once."""
+        if self.process is None:
+            return await work
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, self.process.exited), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise await self.explain_end()
+            return task.result()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ConnectFailed, OSError):
+                await task
+
+    async def _watch(self, process: Running) -> None:
+        try:
+            code = await asyncio.shield(process.exited)
+        except HarnessError as problem:
+            self.crashed = True
+            self._emit(HarnessTrouble(what=problem.message))
+            return
+        if not process.asked_to_stop:
+            self.crashed = True
+            self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=process.tail()))
