@@ -19,7 +19,8 @@ class Fleet:
 
     `mode`, `port` and `hosts` are those of `Addresses`: how pods without an address of their own get one. `on_scrape`
     is called when a scrape starts, `on_request` when any other request has arrived, both on the event loop and before
-    the answer; `script` gives the answer to a request, or None for the pod's own; `keep_body` is how many bytes of a body `Served` holds.
+    the answer; `script` gives the answer to a request, or None for the pod's own; `keep_body` is how many bytes of a
+    body `Served` holds.
 
         async with Fleet() as fleet:
             pod = await fleet.add(PodSpec(name="a"))

@@ -8,32 +8,38 @@ from fake_modelserver import Fleet, PodSpec, Served
 from fake_modelserver.messages import Request, Response
 
 
-async def test_the_owner_answers_what_it_wants_to_and_leaves_the_rest_to_the_pod():
-    served: list[Served] = []
+def test_the_owner_answers_what_it_wants_to_and_leaves_the_rest_to_the_pod(run):
+    async def test():
+        served: list[Served] = []
 
-    def script(request: Request) -> Response | None:
-        return Response(status=418, body=b"no") if request.header(b"x-mine") else None
+        def script(request: Request) -> Response | None:
+            return Response(status=418, body=b"no") if request.header(b"x-mine") else None
 
-    async with Fleet(script=script, on_request=served.append) as fleet, httpx.AsyncClient() as client:
-        pod = await fleet.add(PodSpec(name="a"))
-        mine = await client.get(f"http://{pod.endpoint}/v1/models", headers={"x-mine": "1"})
-        other = await client.get(f"http://{pod.endpoint}/v1/models")
-    assert (mine.status_code, mine.content) == (418, b"no")
-    assert other.status_code == 200
-    assert [one.status for one in served] == [418, 200]
+        async with Fleet(script=script, on_request=served.append) as fleet, httpx.AsyncClient() as client:
+            pod = await fleet.add(PodSpec(name="a"))
+            mine = await client.get(f"http://{pod.endpoint}/v1/models", headers={"x-mine": "1"})
+            other = await client.get(f"http://{pod.endpoint}/v1/models")
+        assert (mine.status_code, mine.content) == (418, b"no")
+        assert other.status_code == 200
+        assert [one.status for one in served] == [418, 200]
+
+    run(test())
 
 
-async def test_each_chunk_but_the_first_waits_for_the_owner():
-    waited: list[int] = []
+def test_each_chunk_but_the_first_waits_for_the_owner(run):
+    async def test():
+        waited: list[int] = []
 
-    async def paced(through: int) -> None:
-        waited.append(through)
+        async def paced(through: int) -> None:
+            waited.append(through)
 
-    def script(_: Request) -> Response:
-        return Response(chunks=(b"ab", b"c", b"def"), paced=paced)
+        def script(_: Request) -> Response:
+            return Response(chunks=(b"ab", b"c", b"def"), paced=paced)
 
-    async with Fleet(script=script) as fleet, httpx.AsyncClient() as client:
-        pod = await fleet.add(PodSpec(name="a"))
-        answer = await client.get(f"http://{pod.endpoint}/")
-    assert answer.content == b"abcdef"
-    assert waited == [2, 3]
+        async with Fleet(script=script) as fleet, httpx.AsyncClient() as client:
+            pod = await fleet.add(PodSpec(name="a"))
+            answer = await client.get(f"http://{pod.endpoint}/")
+        assert answer.content == b"abcdef"
+        assert waited == [2, 3]
+
+    run(test())
