@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from conformance.cli.console import err, reader_is_gone
 
 DEFECT, INCOMPLETE, USAGE = 3, 4, 2
+CTRL_C = 130
+"""What typer makes of it."""
 
 
 def main() -> None:
@@ -55,9 +57,11 @@ def _invoke(arguments: list[str]) -> int:
     try:
         code = app(args=arguments, prog_name="epp-conformance", standalone_mode=False)
     except typer.Exit as ended:
-        return ended.exit_code
+        code = ended.exit_code
     except typer.Abort:
         raise KeyboardInterrupt from None
+    if code == CTRL_C:
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
 
 

@@ -20,6 +20,9 @@ def selftest(
     full: Annotated[
         bool, typer.Option("--full", help="Every scenario for every fault: the whole cross product.")
     ] = False,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
+    ] = None,
     table: Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Write the table as Markdown.")] = None,
     no_color: options.NoColor = False,
 ) -> None:
@@ -33,7 +36,6 @@ def selftest(
     if no_color:
         without_colour()
     from conformance.requirements.catalogue import Catalogue
-    from conformance.run.engine import Engine
     from conformance.selftest import deviations, run_trials, select
     from conformance.selftest import table as as_table
 
@@ -46,8 +48,7 @@ def selftest(
     def show(trial: Trial) -> None:
         console.print(line(trial), style=None if trial.exact else "bold red")
 
-    with Engine() as engine:
-        trials = run_trials(chosen, engine, show, full=full)
+    trials = run_trials(chosen, show, jobs=jobs, full=full)
     if table is not None:
         table.write_text(as_table(trials, Catalogue.load()))
     inexact = [trial for trial in trials if not trial.exact]

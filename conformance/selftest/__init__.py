@@ -1,0 +1,15 @@
+"""The proof that the suite bites: the reference EPP with each of its faults, and with its odd but right variants.
+
+    deviation.py  a fault or a variant, as the reference EPP lists it     workers.py  trials in several processes
+    trial.py      one of them run against the suite, and what came of it  table.py    the page of the docs
+
+A fault declares by hand which requirement it breaks. Run against the suite, exactly that one (and those it declares to
+break as well) must be accused: nothing missed, nothing accused wrongly. A variant must not be accused at all.
+"""
+
+from conformance.selftest.deviation import Deviation, deviations, select
+from conformance.selftest.table import table
+from conformance.selftest.trial import Trial
+from conformance.selftest.workers import run_trials
+
+__all__ = ["Deviation", "Trial", "deviations", "run_trials", "select", "table"]

@@ -1,0 +1,79 @@
+"""Faults and variants of the reference EPP, as it lists them: nothing of it is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from conformance.errors import HarnessError, UnknownNameError
+from conformance.scenario.schema import BodyMode
+
+PREFERRED = "1.0.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """A fault or a variant of the reference EPP. A variant breaks nothing."""
+
+    name: str
+    why: str
+    versions: tuple[str, ...]
+    modes: tuple[BodyMode, ...]
+    breaks: str | None = None
+    also_breaks: Mapping[str, str] = field(default_factory=dict)
+    effect: str = "fail"
+    without: tuple[str, ...] = ()
+    """Claims of the reference EPP that do not hold for it."""
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Every requirement that may be accused."""
+        return frozenset(self.also_breaks) | ({self.breaks} if self.breaks is not None else set())
+
+    @property
+    def version(self) -> str:
+        """The version it is tried in."""
+        return PREFERRED if PREFERRED in self.versions else self.versions[-1]
+
+
+def deviations(kind: str) -> tuple[Deviation, ...]:
+    """The `faults` or `variants` of the reference EPP, asked from its command line. Raises `HarnessError`."""
+    command = [sys.executable, "-m", "reference_epp", f"--list-{kind}"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if listed.returncode != 0:
+        raise HarnessError(f"the reference EPP does not list its {kind}: {listed.stderr.strip()[-500:]}")
+    return tuple(_deviation(entry) for entry in json.loads(listed.stdout))
+
+
+def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation, ...]:
+    """The deviations with these names; none given: all. Raises `UnknownNameError`."""
+    wanted = tuple(names)
+    for name in wanted:
+        if name not in {one.name for one in known}:
+            raise UnknownNameError("fault or variant", name, [one.name for one in known])
+    return tuple(one for one in known if not wanted or one.name in wanted)
+
+
+def _deviation(entry: Mapping[str, object]) -> Deviation:
+    def texts(name: str) -> tuple[str, ...]:
+        value = entry[name]
+        assert isinstance(value, list)
+        return tuple(str(item) for item in value)
+
+    also = entry.get("also_breaks") or {}
+    assert isinstance(also, dict)
+    breaks = entry.get("breaks")
+    return Deviation(
+        name=str(entry["name"]),
+        why=str(entry["why"]),
+        versions=texts("versions"),
+        modes=tuple(mode for mode in get_args(BodyMode) if mode in texts("modes")),
+        breaks=None if breaks is None else str(breaks),
+        also_breaks={str(name): str(reason) for name, reason in also.items()},
+        effect=str(entry.get("effect", "fail")),
+        without=texts("without") if "without" in entry else (),
+    )

@@ -1,0 +1,116 @@
+"""One trial: the suite against the reference EPP with one deviation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from conformance.episode import Claims
+from conformance.run.engine import Engine
+from conformance.run.plan import Selection
+from conformance.run.session import RunSettings, Session
+from conformance.selftest.deviation import Deviation
+from conformance.targets.profile import Profile, Timeouts
+from conformance.targets.resolve import REFERENCE, load_profile
+from conformance.verdict import Verdict
+
+PATIENCE = Timeouts(answer=3, convergence=1.5, scrape=1, start=30)
+"""Many faults never answer, or never follow a change: waiting for the full default each time would tell no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What the suite said of one deviation."""
+
+    deviation: Deviation
+    version: str
+    accused: Mapping[str, tuple[str, ...]]
+    """Requirement to the results that accuse it (`fail`, or `warn` where that is all it can be)."""
+    weak: frozenset[str] = frozenset()
+    """Of these, the requirements that got no more than a warning."""
+    trouble: tuple[str, ...] = ()
+    """Results that could not be judged, with the reason."""
+
+    @property
+    def caught(self) -> bool:
+        """Whether what it breaks was found, with the weight it deserves."""
+        broken = self.deviation.breaks
+        if broken is None:
+            return True
+        return broken in self.accused and (self.deviation.effect != "fail" or broken not in self.weak)
+
+    @property
+    def wrongly(self) -> tuple[str, ...]:
+        """Requirements that were accused and are not declared."""
+        return tuple(sorted(set(self.accused) - self.deviation.declared))
+
+    @property
+    def exact(self) -> bool:
+        """Caught, nothing accused wrongly, and nothing left unjudged."""
+        return self.caught and not self.wrongly and not self.trouble
+
+
+async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
+    """Try a deviation, on the engine's loop.
+
+    A fault runs the scenarios that name what it breaks and the smoke set; with `full`, and for variants, everything.
+    """
+    trial = await _try(deviation, engine, full=full)
+    if trial.trouble:  # ours, or the machine's: a busy one is no reason to doubt a judge
+        trial = await _try(deviation, engine, full=full)
+    return trial
+
+
+async def _try(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
+    everything = full or deviation.breaks is None
+    selection = (
+        Selection() if everything else Selection(requirements=tuple(sorted(deviation.declared)), with_smoke=True)
+    )
+    settings = RunSettings(
+        profile=_profile(deviation), versions=(deviation.version,), selection=selection, seed=1, jobs=1
+    )
+    session = Session(settings, engine)
+    await session.run()
+    accused: dict[str, list[str]] = {}
+    strong: set[str] = set()
+    trouble: list[str] = [] if session.stopped is None else [session.stopped.message]
+    for result in session.results.values():
+        for finding in result.findings:
+            if finding.verdict in (Verdict.FAIL, Verdict.WARN):
+                accused.setdefault(finding.requirement, []).append(result.id)
+            if finding.verdict is Verdict.FAIL:
+                strong.add(finding.requirement)
+        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+            trouble.append(f"{result.id}: {result.verdict}: {result.reason}")
+    return Trial(
+        deviation=deviation,
+        version=deviation.version,
+        accused={name: tuple(dict.fromkeys(results)) for name, results in sorted(accused.items())},
+        weak=frozenset(accused) - strong,
+        trouble=tuple(trouble),
+    )
+
+
+def _profile(deviation: Deviation) -> Profile:
+    profile = load_profile(REFERENCE)
+    flag = f"--{'variant' if deviation.breaks is None else 'fault'}={deviation.name}"
+    start = profile.start
+    assert start.command is not None
+    modes = tuple(mode for mode in profile.body_modes if mode in deviation.modes) or deviation.modes[:1]
+    return profile.model_copy(
+        update={
+            "start": start.model_copy(update={"command": (*start.command, flag)}),
+            "body_modes": modes,
+            "claims": _claims(profile.claims, deviation.without),
+            "timeouts": PATIENCE,
+        }
+    )
+
+
+def _claims(claims: Claims, without: Sequence[str]) -> Claims:
+    """The claims, less those that the deviation does not keep, by their names in a profile."""
+    changes: dict[str, Any] = {field.name: False for field in fields(claims) if to_camel(field.name) in without}
+    return replace(claims, **changes)

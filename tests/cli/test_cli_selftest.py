@@ -1,0 +1,117 @@
+"""`epp-conformance selftest`: exact trials, declarations that are wrong, and workers that end."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance.selftest import Deviation, Trial, deviations, run_trials, select
+
+PATIENT = 60
+QUICK = "path-changed"
+LONG = "slow"
+
+
+def processes(mark: str) -> dict[int, str]:
+    """The processes that have `mark` in their environment, with their command lines."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # it has ended, or is not ours to look at
+    return found
+
+
+def fault(name: str, **changes: object) -> Deviation:
+    return dataclasses.replace(select(deviations("faults"), [name])[0], **changes)
+
+
+def trial(deviation: Deviation) -> Trial:
+    seen: list[Trial] = []
+    assert run_trials([deviation], seen.append, jobs=1) == tuple(seen)
+    return seen[0]
+
+
+def test_faults_are_caught_in_several_processes(cli, tmp_path: Path) -> None:
+    ran = cli("selftest", QUICK, "content-type-changed", "--jobs", 2, "--table", tmp_path / "faults.md")
+    assert ran.code == 0, ran.out + ran.err
+    exact = {line.split()[1] for line in ran.out.splitlines() if line.startswith("exact ")}
+    assert exact == {QUICK, "content-type-changed"}
+    assert "2 faults: 2 caught, 0 missed · 0 of 2 wrongly accused" in ran.out
+    rows = [line for line in (tmp_path / "faults.md").read_text().splitlines() if line.startswith("| `")]
+    assert [row.split(" | ")[2:] for row in rows] == [
+        ["EPP-TRN-02", "-", "EPP-TRN-02", "yes |"],
+        ["EPP-TRN-03", "-", "EPP-TRN-03", "yes |"],
+    ]
+
+
+def test_a_fault_that_breaks_something_else_is_seen() -> None:
+    seen = trial(fault(QUICK, breaks="EPP-TRN-02"))
+    assert not seen.caught
+    assert seen.wrongly == ("EPP-TRN-03",)
+    assert not seen.exact
+
+
+def test_a_fault_that_is_called_right_is_seen() -> None:
+    seen = trial(fault(QUICK, also_breaks={"EPP-TRN-02": "it does not"}))
+    assert seen.exact, "what may be broken need not be"
+    assert not dataclasses.replace(seen, deviation=fault(QUICK, breaks=None)).exact
+
+
+def test_a_warning_is_not_enough_for_what_must_fail() -> None:
+    seen = Trial(
+        deviation=fault(QUICK, effect="warn"),
+        version="1.0.0",
+        accused={"EPP-TRN-03": ("x",)},
+        weak=frozenset({"EPP-TRN-03"}),
+    )
+    assert seen.exact
+    assert not dataclasses.replace(seen, deviation=fault(QUICK, effect="fail")).caught
+
+
+def test_trouble_is_not_exact() -> None:
+    seen = Trial(deviation=fault(QUICK), version="1.0.0", accused={"EPP-TRN-03": ("x",)}, trouble=("no answer",))
+    assert seen.caught
+    assert not seen.exact
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(cli) -> None:
+    ran = cli("selftest", "path-chanced")
+    assert ran.code == 2
+    assert QUICK in ran.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_ended(program, tmp_path: Path, number: signal.Signals) -> None:
+    process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
+    mark = f"TMPDIR={tmp_path}"
+    assert process.stdout is not None
+    assert QUICK in process.stdout.readline()
+    assert any("--variant=slow" in command for command in processes(mark).values())
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENT)
+    assert process.returncode == (-number if number is signal.SIGKILL else 4), out + err
+    assert "Traceback" not in err
+    until = time.monotonic() + PATIENT
+    while left := processes(mark):
+        assert time.monotonic() < until, left
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_dies_is_our_own_defect(program, tmp_path: Path) -> None:
+    process = program("selftest", LONG, QUICK, "--jobs", 1, TMPDIR=str(tmp_path), PYTHONUNBUFFERED="1")
+    assert process.stdout is not None
+    assert QUICK in process.stdout.readline()
+    workers = [pid for pid, command in processes(f"TMPDIR={tmp_path}").items() if "multiprocessing.spawn" in command]
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=PATIENT)
+    assert process.returncode == 3, out + err
+    assert f"a worker ended with -9 while it tried {LONG}" in err
