@@ -11,7 +11,7 @@ No input or output, no clock, no randomness: the same episode gives the same fin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.episode import Context, Episode, HarnessTrouble, Unmet
 from conformance.flow import Flow, StopKind
@@ -29,8 +29,13 @@ from conformance.judges import (
     transparency,
 )
 from conformance.judges.case import Rules, Scene
+from conformance.judges.data_plane import calling, failure, served
+from conformance.judges.data_plane import destination as gateway_destination
+from conformance.judges.data_plane import errors as gateway_errors
+from conformance.judges.data_plane import expectation as gateway_expectation
+from conformance.judges.data_plane import subset as gateway_subset
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
-from conformance.judges.registry import JUDGES
+from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.ruling import Nature, Ruling
 from conformance.verdict import Finding, Verdict
 
@@ -53,6 +58,12 @@ _SECTIONS = (
     header_mutations,
     immediate,
     robustness,
+    calling,
+    gateway_subset,
+    gateway_destination,
+    gateway_errors,
+    served,
+    failure,
 )
 """Importing them registers their judges."""
 
@@ -61,40 +72,51 @@ _ABOUT_THE_ANSWER = ("attribution", "ext_proc.ordering", "ext_proc.answering", "
 """Judges after whose fault an expectation of the same answer has nothing to add."""
 
 
-def judge(episode: Episode, context: Context, catalogue: Rules) -> tuple[Finding, ...]:
+def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequence[Role] = ()) -> tuple[Finding, ...]:
     """Every finding on `episode`: violations, warnings and what is inconclusive, each with its exchange; then what was
     seen to hold and what did not arise, once per requirement.
+
+    Judges of the role that `context` says is under test speak; `roles` may name several, where neither side is ours.
 
     Requirements that the catalogue does not have in `context.version` are left out. Where the harness had trouble, the
     exchanges concerned give no violations, and the scenario's requirements are `error`. A judge that raises is the
     suite's own defect and lets the exception through; who runs the suite makes it `error`.
     """
     scene = Scene(episode, context, catalogue)
-    weighed = list(_weigh(scene, rulings(scene)))
+    weighed = list(_weigh(scene, rulings(scene, roles)))
     weighed += _harness(episode, context, weighed)
     weighed += _silent(scene, weighed)
     return tuple(_collect(weighed))
 
 
-def rulings(scene: Scene) -> Iterator[Ruling]:
-    """What all judges say about `scene`, before it is weighed."""
+def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
+    """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
+    roles = roles or (scene.context.role,)
     blamed: set[str | None] = set()
-    for name in JUDGES:
-        about_the_answer = name.startswith(_ABOUT_THE_ANSWER)
-        for ruling in _ask(scene, name):
+    for name, one in JUDGES.items():
+        if one.role not in roles:
+            continue
+        about_the_answer = one.role == "data-plane" or name.startswith(_ABOUT_THE_ANSWER)
+        for ruling in _ask(scene, one):
             if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
                 blamed.add(ruling.exchange)
             yield ruling
+    if scene.context.role == "data-plane":
+        for relay in scene.relays:
+            yield from gateway_expectation.expectation(relay, blamed=relay.exchange in blamed)
+        return
     for case in scene.cases:
         if not case.settling:
             yield from expectation.expectation(case, blamed=case.exchange in blamed)
     yield from health.expected_health(scene, blamed=frozenset(blamed))
 
 
-def _ask(scene: Scene, name: str) -> Iterator[Ruling]:
-    judge_ = JUDGES[name]
+def _ask(scene: Scene, judge_: Judge) -> Iterator[Ruling]:
     if judge_.of_scene is not None:
         yield from judge_.of_scene(scene)
+    elif judge_.of_relay is not None:
+        for relay in scene.relays:
+            yield from judge_.of_relay(relay)
     elif judge_.of_case is not None:
         for case in scene.cases:
             if judge_.hygiene or not case.settling:
@@ -188,7 +210,7 @@ def _silent(scene: Scene, found: Iterable[Finding]) -> Iterator[Finding]:
         elif broken:
             what = f"not reached: {', '.join(broken)} was broken before"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
-        elif any(_left_after_the_request(case.flow) for case in scene.cases):
+        elif context.role == "epp" and any(_left_after_the_request(case.flow) for case in scene.cases):
             what = "not reached: the EPP closed the stream once the request was answered"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
         elif effect != "fail" or catalogue.get(name).conditional:

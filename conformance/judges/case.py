@@ -22,7 +22,8 @@ from conformance.episode import Context, Episode, Expectation, Gauges, HealthPro
 from conformance.flow import Flow, StopKind, follow
 from conformance.hints import UNSET, Hint, ServedReport, served_report, subset_hint
 from conformance.judges.demand import NOTHING, Demand, demand
-from conformance.judges.ruling import Nature, Ruling
+from conformance.judges.relay import Relay
+from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.said import Said
 from conformance.steering import Steering, sent_headers, values_of
 from conformance.verdict import Verdict
@@ -252,15 +253,10 @@ class Case:
     ) -> Ruling:
         """A violation in this exchange. `at` is the message or entry at fault; default: the one that decided."""
         where = at if at is not None else self.decided
-        return Ruling(
-            requirement=requirement,
-            verdict=verdict,
-            expected=(expected,) if isinstance(expected, str) else tuple(expected),
-            actual=actual or self.describe(),
-            hint=hint,
-            exchange=self.exchange,
-            seq=where.seq if isinstance(where, Said) else where,
-            nature=nature,
+        seq = where.seq if isinstance(where, Said) else where
+        actual = actual or self.describe()
+        return violation(
+            requirement, expected, actual, exchange=self.exchange, seq=seq, hint=hint, nature=nature, verdict=verdict
         )
 
     def warn(
@@ -296,10 +292,22 @@ class Scene:
         self._effects: dict[str, str | None] = {}
 
     @cached_property
+    def conversations(self) -> tuple[Conversation, ...]:
+        """Every conversation, in order."""
+        return conversations(self.episode)
+
+    @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Every conversation that the data plane wanted answers in, in order."""
-        found = (Case(self, one) for one in conversations(self.episode))
-        return tuple(case for case in found if not case.conversation.observed_only)
+        return tuple(Case(self, one) for one in self.conversations if not one.observed_only)
+
+    @cached_property
+    def relays(self) -> tuple[Relay, ...]:
+        """Every HTTP request as the data plane dealt with it, in order."""
+        by_exchange: dict[str, list[Conversation]] = {}
+        for one in self.conversations:
+            by_exchange.setdefault(one.exchange, []).append(one)
+        return tuple(Relay(self, name, found) for name, found in by_exchange.items())
 
     def effect(self, requirement: str) -> str | None:
         """What a violation counts for in this version; None where the requirement does not apply."""

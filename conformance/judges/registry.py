@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from conformance.judges.case import Case, Scene
+from conformance.judges.relay import Relay
 from conformance.judges.ruling import Ruling
 
 F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
 
+Role = Literal["epp", "data-plane"]
+"""The roles that judges speak about."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A judge: what it speaks about, and how it is asked (exactly one of the two)."""
+    """A judge: what it speaks about, and how it is asked (exactly one of the three). It speaks in one role only."""
 
     name: str
     requirements: tuple[str, ...]
+    role: Role = "epp"
     of_case: Callable[[Case], Iterable[Ruling]] | None = None
+    of_relay: Callable[[Relay], Iterable[Ruling]] | None = None
     of_scene: Callable[[Scene], Iterable[Ruling]] | None = None
     hygiene: bool = False
     """Whether it also judges the polls made while the pool settles."""
@@ -39,12 +45,23 @@ def judge_of_case(*requirements: str, hygiene: bool = False) -> Callable[[F], F]
     return register
 
 
-def judge_of_scene(*requirements: str) -> Callable[[F], F]:
+def judge_of_relay(*requirements: str) -> Callable[[F], F]:
+    """Register a function of one `Relay` as the judge of `requirements` of a data plane."""
+
+    def register(function: F) -> F:
+        name = _name(function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, role="data-plane", of_relay=function)
+        return function
+
+    return register
+
+
+def judge_of_scene(*requirements: str, role: Role = "epp") -> Callable[[F], F]:
     """Register a function of the whole `Scene` as the judge of `requirements`."""
 
     def register(function: F) -> F:
         name = _name(function)
-        JUDGES[name] = Judge(name=name, requirements=requirements, of_scene=function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, role=role, of_scene=function)
         return function
 
     return register

@@ -7,6 +7,7 @@ stimulus itself was off-contract.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,6 +42,30 @@ class Ruling:
     def negative(self) -> bool:
         """Whether it says that something is wrong, or could not be told."""
         return self.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
+
+
+def violation(
+    requirement: str,
+    expected: Sequence[str] | str,
+    actual: str,
+    *,
+    exchange: str | None,
+    seq: int | None,
+    hint: str = "",
+    nature: Nature = Nature.CONDUCT,
+    verdict: Verdict = Verdict.FAIL,
+) -> Ruling:
+    """Something is wrong, at entry `seq` of the log."""
+    return Ruling(
+        requirement=requirement,
+        verdict=verdict,
+        expected=(expected,) if isinstance(expected, str) else tuple(expected),
+        actual=actual,
+        hint=hint,
+        exchange=exchange,
+        seq=seq,
+        nature=nature,
+    )
 
 
 @functools.cache

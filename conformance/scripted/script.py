@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from conformance.conversation import DUPLEX
-from conformance.episode import Episode, Gauges, HealthProbe, PodFact, PoolState, ProcessExited
+from conformance.episode import (
+    Episode,
+    EppConduct,
+    Gauges,
+    HealthProbe,
+    PodConduct,
+    PodFact,
+    PoolState,
+    ProcessExited,
+)
 from conformance.hints import SERVED, SUBSET
 from conformance.scripted.answers import NAMESPACE, Answer, Side, pieces
 from ext_proc.headers import header_map, to_struct
@@ -23,6 +32,7 @@ from ext_proc.messages import (
 from ext_proc.record import (
     Author,
     ClientAborted,
+    ClientResponse,
     Entry,
     Event,
     ExchangeOpened,
@@ -79,6 +89,14 @@ class Script:
         )
         return self.emit(probe)
 
+    def conduct(self, **pods: Any) -> Script:
+        """How pods take requests from here on: `serves`, `refuses`, `resets`, `503`."""
+        return self.emit(*(PodConduct(pod=name, conduct=conduct) for name, conduct in pods.items()))
+
+    def epps(self, **epps: bool) -> Script:
+        """Which scripted EPPs listen from here on."""
+        return self.emit(*(EppConduct(epp=name, up=up) for name, up in epps.items()))
+
     def crashed(self, code: int = -11, output: str = "") -> Script:
         """The target's process ends by itself."""
         return self.emit(ProcessExited(pid=1, code=code, asked=False, output=output))
@@ -123,6 +141,7 @@ class ScriptedExchange:
         protocol_config: bool = True,
         opened: bool = True,
         stream: bool = True,
+        epp: str = "",
     ) -> None:
         self.script, self.name, self.stream = script, name, f"{name}-stream"
         self._method, self._path, self._headers = method, path, headers
@@ -144,9 +163,14 @@ class ScriptedExchange:
             )
             script.emit(event)
         if stream:
-            script.emit(StreamOpened(exchange=name, stream=self.stream, connection=connection))
+            script.emit(StreamOpened(exchange=name, stream=self.stream, connection=connection, epp=epp))
 
     # -- the data plane ------------------------------------------------------------------------------------------------
+
+    def asks(self, epp: str) -> ScriptedExchange:
+        """A further stream, to the EPP of this name; what follows is on it."""
+        self.stream = f"{self.name}-{epp}"
+        return self.emit(StreamOpened(exchange=self.name, stream=self.stream, connection=1, epp=epp))
 
     def request(self, body: bytes | None = BODY, *, chunks: int = 1, trailers: bool = False) -> ScriptedExchange:
         """The whole request: headers, and the body in so many chunks with an empty last one, or ended by trailers.
@@ -207,7 +231,7 @@ class ScriptedExchange:
 
     def say(self, **fields: Any) -> ScriptedExchange:
         """Any message of the data plane, with the metadata that Envoy adds."""
-        first = not any(isinstance(e.event, Message) and e.event.exchange == self.name for e in self.script.entries)
+        first = not any(isinstance(e.event, Message) and e.event.stream == self.stream for e in self._log)
         metadata = {space: dict(values) for space, values in self._metadata.items()}
         on_headers = "request_headers" in fields
         if self._subset is not ... and self._hint_on in ("every", "headers" if on_headers else "body"):
@@ -274,17 +298,34 @@ class ScriptedExchange:
         """Any other wait."""
         return self.emit(Wait(exchange=self.name, what=what, outcome=outcome, seconds=seconds))
 
-    def upstream(self, endpoint: str, status: int = 200) -> ScriptedExchange:
-        """A model server is asked, and answers."""
+    def upstream(
+        self,
+        endpoint: str,
+        status: int | None = 200,
+        *,
+        body: bytes = b"",
+        outcome: Literal["response", "connect-failed", "reset"] = "response",
+    ) -> ScriptedExchange:
+        """A model server is asked, and answers with `status`, or not (`outcome`)."""
+        number = 1 + sum(isinstance(e.event, UpstreamRequest) and e.event.exchange == self.name for e in self._log)
+        got = status if outcome == "response" else None
         return self.emit(
-            UpstreamRequest(exchange=self.name, attempt=1, endpoint=endpoint),
-            UpstreamResponse(exchange=self.name, attempt=1, endpoint=endpoint, outcome="response", status=status),
+            UpstreamRequest(exchange=self.name, attempt=number, endpoint=endpoint, body=body),
+            UpstreamResponse(exchange=self.name, attempt=number, endpoint=endpoint, outcome=outcome, status=got),
         )
+
+    def client(self, status: int | None = 200, body: bytes = b"", headers: Headers = ()) -> ScriptedExchange:
+        """What the client gets in the end."""
+        return self.emit(ClientResponse(exchange=self.name, status=status, headers=headers, body=body))
 
     def emit(self, *events: Event) -> ScriptedExchange:
         """Any events."""
         self.script.emit(*events)
         return self
+
+    @property
+    def _log(self) -> tuple[Entry, ...]:
+        return self.script.entries
 
     def _ended(self, **how: Any) -> ScriptedExchange:
         return self.emit(StreamEnded(exchange=self.name, stream=self.stream, **how))

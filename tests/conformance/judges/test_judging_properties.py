@@ -166,10 +166,17 @@ def test_judges_keep_to_their_requirements(script, context):
     scene = Scene(script.episode, context, CATALOGUE)
     spoken_of = {requirement for one in JUDGES.values() for requirement in one.requirements}
     for one in JUDGES.values():
-        given_by = one.of_scene(scene) if one.of_scene else (r for case in scene.cases for r in one.of_case(case))
-        assert {ruling.requirement for ruling in given_by} <= set(one.requirements), one.name
+        assert {ruling.requirement for ruling in _given_by(one, scene)} <= set(one.requirements), one.name
     expected = {e.requirement or (context.requirements or (None,))[0] for e in context.expectations.values()}
     assert {ruling.requirement for ruling in rulings(scene)} <= spoken_of | expected
+
+
+def _given_by(one, scene):
+    if one.of_scene:
+        return one.of_scene(scene)
+    if one.of_relay:
+        return (ruling for relay in scene.relays for ruling in one.of_relay(relay))
+    return (ruling for case in scene.cases for ruling in one.of_case(case))
 
 
 @quick

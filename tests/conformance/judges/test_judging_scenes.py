@@ -194,7 +194,8 @@ class TestWeighing:
             for requirement in judge.requirements:
                 assert requirement in catalogue, f"{judge.name} speaks about {requirement}"
 
-    def test_every_testable_requirement_of_an_epp_has_a_judge(self, catalogue):
-        spoken_of = {requirement for judge in JUDGES.values() for requirement in judge.requirements}
-        silent = {one.id for one in catalogue if one.role == "epp" and one.testable} - spoken_of
-        assert silent == set()
+    @pytest.mark.parametrize("role", ["epp", "data-plane"])
+    def test_every_testable_requirement_has_a_judge_of_its_role(self, catalogue, role):
+        spoken_of = {name for judge in JUDGES.values() if judge.role == role for name in judge.requirements}
+        assert {one.id for one in catalogue if one.role == role and one.testable} <= spoken_of
+        assert all(catalogue.get(name).role == role for name in spoken_of)
