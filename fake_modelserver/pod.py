@@ -86,7 +86,8 @@ class Pod:
             num_gpu_blocks=spec.num_gpu_blocks,
         )
         self._on_scrape, self._on_request, self._keep_body = on_scrape, on_request, keep_body
-        self._script = script
+        self.script = script
+        """Gives the answer to a request, or None for its own. May be set."""
         self._gauges, self._updated = spec.gauges, time.time()
         self._fault: MetricsFault | None = None
         self._frozen = b""
@@ -252,7 +253,7 @@ class Pod:
         if request.path == "/metrics" and request.method in ("GET", "HEAD"):
             return self._scrape()
         script = request.header(HEADER)
-        scripted = self._script(request) if self._script is not None else None
+        scripted = self.script(request) if self.script is not None else None
         if scripted is not None:
             response = scripted
         elif script is None:

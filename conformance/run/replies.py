@@ -56,6 +56,11 @@ def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
     return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted)
 
 
+def model_server_reply(reply: Reply) -> ServerReply | None:
+    """What a model server is told to answer; None if it answers by itself."""
+    return None if reply == Reply() else _served(reply, _chunks(reply))
+
+
 def _scripted(reply: Reply, chunks: tuple[bytes, ...]) -> ScriptedReply:
     return ScriptedReply(
         status=reply.status,

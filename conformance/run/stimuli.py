@@ -11,8 +11,8 @@ from typing import Any
 
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
-from conformance.scenario.schema import BodySpec, Exchange, Reply
-from conformance.targets.profile import Profile
+from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Reply
+from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
 from ext_proc.messages import Metadata, ProcessingRequest, Struct
@@ -72,7 +72,7 @@ def prepare(
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
     return Prepared(
-        request=_request(exchange, profile, rng),
+        request=http_request(exchange, profile.requests, rng),
         config=_config(exchange, mode, profile, pool, index),
         stimulus=_stimulus(exchange, profile, endpoints),
         reply=exchange.reply,
@@ -96,16 +96,17 @@ def _note(exchange: Exchange) -> dict[str, Any]:
 # -- the request -------------------------------------------------------------------------------------------------------
 
 
-def _request(exchange: Exchange, profile: Profile, rng: random.Random) -> HttpRequest:
-    path = exchange.path or profile.requests.path
+def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random) -> HttpRequest:
+    """The HTTP request that a scenario asks for; `requests` says what those to this target look like."""
+    path = exchange.path or requests.path
     bodyless = exchange.body in ("none", "empty") or (exchange.body == "default" and exchange.method in ("GET", "HEAD"))
-    body = b"" if bodyless else _body(exchange, profile, path, rng)
+    body = b"" if bodyless else _body(exchange, requests, path, rng)
     trailers = _pairs(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
     http = {"flag": 2, "empty": 1}.get(exchange.end, exchange.http)
     return HttpRequest(
         method=exchange.method,
         path=path,
-        headers=_headers(exchange, profile, is_json=not bodyless and exchange.body != "empty"),
+        headers=_headers(exchange, requests, is_json=not bodyless and exchange.body != "empty"),
         body=_chunks(body, exchange.chunks),
         trailers=trailers,
         http=2 if http == 2 else 1,
@@ -122,14 +123,14 @@ _ABORTS = {
 }
 
 
-def _headers(exchange: Exchange, profile: Profile, *, is_json: bool) -> Headers:
+def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> Headers:
     given = _pairs(exchange.headers)
     names = {name.lower() for name, _ in given}
-    own = {**profile.requests.headers, **profile.requests.secret_headers}
+    own = {**requests.headers, **requests.secret_headers}
     if is_json:
         own = {"content-type": "application/json", **own}
     if exchange.sheddable:
-        own |= profile.requests.sheddable.headers
+        own |= requests.sheddable.headers
     standard = [
         (name.lower().encode(), value.encode()) for name, value in own.items() if name.lower().encode() not in names
     ]
@@ -141,7 +142,7 @@ def _pairs(pairs: tuple[tuple[str, str], ...]) -> Headers:
     return tuple((name.encode(), value.encode()) for name, value in pairs)
 
 
-def _body(exchange: Exchange, profile: Profile, path: str, rng: random.Random) -> bytes:
+def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Random) -> bytes:
     spec = exchange.body if isinstance(exchange.body, BodySpec) else BodySpec()
     if spec.text is not None:
         return spec.text.encode()
@@ -150,7 +151,7 @@ def _body(exchange: Exchange, profile: Profile, path: str, rng: random.Random) -
     if "json_" in spec.model_fields_set:
         return _json(spec.json_)
     prompt = f"{rng.getrandbits(64):016x} tell me about it" if exchange.prompt == "fresh" else exchange.prompt
-    content = _inference_request(exchange, profile, path, prompt)
+    content = _inference_request(exchange, requests, path, prompt)
     for name, value in spec.fields.items():
         content.pop(name, None)
         if value is not None or name not in ("model", "prompt", "messages"):
@@ -162,17 +163,17 @@ def _body(exchange: Exchange, profile: Profile, path: str, rng: random.Random) -
     return body
 
 
-def _inference_request(exchange: Exchange, profile: Profile, path: str, prompt: str) -> dict[str, Any]:
-    models = {"known": profile.requests.model, "unknown": profile.requests.unknown_model}
+def _inference_request(exchange: ClientRequest, requests: Requests, path: str, prompt: str) -> dict[str, Any]:
+    models = {"known": requests.model, "unknown": requests.unknown_model}
     model = models.get(exchange.model, exchange.model)
-    if exchange.sheddable and profile.requests.sheddable.model is not None:
-        model = profile.requests.sheddable.model
+    if exchange.sheddable and requests.sheddable.model is not None:
+        model = requests.sheddable.model
     content: dict[str, Any] = {"model": model}
     if path.partition("?")[0].endswith("/chat/completions"):
         content["messages"] = [{"role": "user", "content": prompt}]
     else:
         content["prompt"] = prompt
-    return {**content, "max_tokens": 16, **profile.requests.body}
+    return {**content, "max_tokens": 16, **requests.body}
 
 
 def _json(value: Any) -> bytes:
