@@ -7,6 +7,7 @@ schema, and what the schema can't see (requirements that do not exist, ids used 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import re
@@ -59,6 +60,15 @@ def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ..
 
     Raises `FileError` with every problem found in all of the files.
     """
+    return _load(catalogue, extra) if extra or catalogue is not Catalogue.load() else _built_in_instances()
+
+
+@functools.cache
+def _built_in_instances() -> tuple[Instance, ...]:
+    return _load(Catalogue.load(), ())
+
+
+def _load(catalogue: Catalogue, extra: Sequence[Path]) -> tuple[Instance, ...]:
     instances: list[Instance] = []
     problems: list[Problem] = []
     seen: dict[str, str] = {}
