@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from ext_proc.record import Recorder, UpstreamRequest, UpstreamResponse
 from fake_proxy.actions import HeaderList, OpenUpstream
-from fake_proxy.mutations import get
+from fake_proxy.header_map import get
 from fake_proxy.router import Failure
 from fake_proxy.upstream import Attempt, Upstream, UpstreamEvents
 
@@ -129,7 +129,7 @@ class Attempts:
     async def failed(self, attempt: int, how: Failure) -> None:
         """The attempt broke."""
         if (current := self._of(attempt)) is not None:
-            self._record_response(current, how)
+            self._record_response(current, "connect-failed" if how == "connect-failed" else "reset")
             await self._events.failed(attempt, how)
 
     # ------------------------------------------------------------------------------------------------------------------

@@ -13,12 +13,23 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from ext_proc.record import Headers, header
 from fake_proxy.actions import ClientData, ClientHeaders, ClientReset, ClientTrailers, HeaderList
+from fake_proxy.header_map import REQUEST, get, joined
 
 _HTTP1_FIRST_READ = 1_048_285
 """What fits Envoy's first read of 1 MiB beside the request's own headers, as recorded."""
 _HTTP1_READ = 1024 * 1024
 _HTTP2_FRAME = 16 * 1024
-_REMOVED = frozenset({b"connection", b"expect", b"host", b"keep-alive", b"transfer-encoding", b"upgrade"})
+_REMOVED = frozenset({
+    b"connection", b"host", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade",
+    # what only Envoys may tell Envoys
+    b"x-envoy-expected-rq-timeout-ms", b"x-envoy-force-trace", b"x-envoy-hedge-on-per-try-timeout",
+    b"x-envoy-internal", b"x-envoy-ip-tags", b"x-envoy-max-retries", b"x-envoy-original-url",
+    b"x-envoy-retriable-header-names", b"x-envoy-retriable-status-codes", b"x-envoy-retry-grpc-on",
+    b"x-envoy-retry-on", b"x-envoy-upstream-alt-stat-name", b"x-envoy-upstream-rq-per-try-timeout-ms",
+    b"x-envoy-upstream-rq-timeout-alt-response", b"x-envoy-upstream-rq-timeout-ms",
+    b"x-envoy-upstream-stream-duration-ms", b"x-forwarded-client-cert",
+})  # fmt: skip
+"""Headers of a client's request that no filter sees."""
 
 AbortPoint: TypeAlias = Literal[
     "request-headers", "request-body", "request", "destination", "response-headers", "response-body"
@@ -187,26 +198,38 @@ def arrivals(request: HttpRequest) -> Iterator[Arrival]:
 
 def _header_list(request: HttpRequest, *, announce: bool) -> HeaderList:
     """The headers as Envoy's connection manager hands them to its filters."""
-    names = {
-        b":authority": request.authority,
-        b":path": request.path,
-        b":method": request.method,
-        b":scheme": request.scheme,
-    }
-    order = (b":authority", b":path", b":method", b":scheme")
-    if request.http == 2:
-        order = (b":method", b":path", b":scheme", b":authority")
-    headers = [(name, names[name].encode()) for name in order]
-    headers += [entry for entry in _lower(request.headers) if entry[0] not in _REMOVED]
-    present = {name for name, _ in headers}
+    plain = [(name, value) for name, value in _lower(request.headers) if name not in _REMOVED]
     body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
-    if announce and body and b"content-length" not in present:
-        headers.append((b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
-    if b"x-forwarded-proto" not in present:
-        headers.append((b"x-forwarded-proto", request.scheme.encode()))
-    if b"x-request-id" not in present and request.request_id != "":
-        headers.append((b"x-request-id", (request.request_id or str(uuid.uuid4())).encode()))
-    return headers
+    if announce and body and all(name != b"content-length" for name, _ in plain):
+        plain.append((b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
+    plain = joined([*_mended(plain, request.http)], REQUEST)
+    scheme = request.scheme.encode()
+    forwarded = get(plain, b"x-forwarded-proto")
+    if forwarded is None:
+        plain.append((b"x-forwarded-proto", scheme))
+    elif request.http == 1 and forwarded in (b"http", b"https"):
+        scheme = forwarded
+    if request.request_id != "" and get(plain, b"x-request-id") is None:
+        plain.append((b"x-request-id", (request.request_id or str(uuid.uuid4())).encode()))
+    method, path = (b":method", request.method.encode()), (b":path", request.path.encode())
+    authority = (b":authority", request.authority.encode())
+    if request.http == 2:
+        return [method, path, (b":scheme", scheme), authority, *plain]
+    return [authority, path, method, (b":scheme", scheme), *plain]
+
+
+def _mended(headers: HeaderList, http: Literal[1, 2]) -> Iterator[tuple[bytes, bytes]]:
+    """What Envoy does to single headers: of `te` only trailers are left, of `expect` all but 100-continue, and the
+    cookies of HTTP/2 become one."""
+    for name, value in headers:
+        if name == b"te":
+            if b"trailers" in [token.strip() for token in value.split(b",")]:
+                yield name, b"trailers"
+        elif not (name == b"expect" and value.lower() == b"100-continue") and not (name == b"cookie" and http == 2):
+            yield name, value
+    cookies = [value for name, value in headers if name == b"cookie"]
+    if cookies and http == 2:
+        yield b"cookie", b"; ".join(cookies)
 
 
 def _pieces(data: bytes, http: Literal[1, 2], *, first: bool) -> Iterator[bytes]:

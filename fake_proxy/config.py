@@ -74,7 +74,11 @@ class ProxyConfig:
     subset_key: str = "x-gateway-destination-endpoint-subset"
 
     pool: tuple[str, ...] = ()
-    """Endpoints the cluster knows. Unknown picks go round-robin over it. Empty: every well-formed pick is dialled."""
+    """Endpoints the cluster knows. Unknown picks go round-robin over it. Empty: every well-formed pick is dialled, and
+    lists are walked, which no Envoy does: for who does not know the pool."""
+    original_destination: bool = False
+    """Envoy's ORIGINAL_DST cluster: the first of `destination_sources` is one address, dialled whatever it is; no list,
+    and nothing to fall back to. The served endpoint is reported by the response alone."""
     num_retries: int = 3
     retriable_statuses: tuple[int, ...] = (503,)
 
@@ -85,6 +89,9 @@ class ProxyConfig:
     response_attributes: tuple[str, ...] = ()
 
     buffer_limit: int = 1024 * 1024
+    """What is buffered of a body of an HTTP/1.1 client at most, and kept for retries."""
+    http2_buffer_limit: int = 16 * 1024 * 1024
+    """The same for an HTTP/2 client: the window of its stream."""
     max_header_count: int = 100
     max_header_bytes: int = 60 * 1024
 
@@ -103,6 +110,10 @@ class ProxyConfig:
                     f"{direction}_body_mode FULL_DUPLEX_STREAMED needs send_{direction}_trailers=True: "
                     "in this mode trailers may end the body, and Envoy refuses a configuration without them"
                 )
+
+    def buffer_of(self, http: Literal[1, 2]) -> int:
+        """The limit that holds for a client of this version of HTTP."""
+        return self.http2_buffer_limit if http == 2 else self.buffer_limit
 
     def with_modes(self, mode: BodyMode) -> ProxyConfig:
         """This configuration with `mode` in both directions."""

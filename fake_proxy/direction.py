@@ -7,6 +7,7 @@ a body that is lost when the stream closes, headers that can no longer be change
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from enum import Enum
 from typing import Protocol
@@ -21,7 +22,8 @@ from fake_proxy.actions import HeaderList, Side
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.gate import Gate, Next
-from fake_proxy.mutations import HeaderRules, apply_body, apply_headers, get, remove
+from fake_proxy.header_map import REQUEST, RESPONSE, RESPONSE_TRAILERS, get, remove
+from fake_proxy.mutations import HeaderRules, apply_body, apply_headers
 from fake_proxy.writer import body_part, headers_part, trailers_part
 
 
@@ -41,6 +43,10 @@ class Processor(Protocol):
     @property
     def processing(self) -> bool:
         """False once the EPP plays no further part in the exchange."""
+
+    @property
+    def buffer_limit(self) -> int:
+        """Bytes of a body that may be held back in BUFFERED."""
 
     def send(self, side: Side, kind: str, part: bytes, *, end: bool) -> None:
         """Send a message; `part` is its oneof, serialised."""
@@ -75,6 +81,7 @@ class Direction:
         self._rules = HeaderRules(
             max_count=config.max_header_count,
             max_bytes=config.max_header_bytes,
+            known=REQUEST if request else RESPONSE,
             keep_content_length=not strips_length,
         )
         self._awaiting = Awaiting.NOTHING
@@ -204,7 +211,9 @@ class Direction:
         if self._gate.trailers is None or not self._trailers_open:
             raise SpuriousError
         if answer.HasField("header_mutation"):
-            apply_headers(answer.header_mutation, self._gate.trailers, self._rules)
+            known = RESPONSE_TRAILERS if self._side == "response" else frozenset()
+            rules = dataclasses.replace(self._rules, known=known)
+            apply_headers(answer.header_mutation, self._gate.trailers, rules)
         self._trailers_open = False
         self._answered(Awaiting.NOTHING)
         self._resume()
@@ -305,7 +314,7 @@ class Direction:
         """Keep `data` back; False if that was too much and the exchange has taken another turn."""
         self._paused = True
         held = self._gate.hold(data)
-        if self.mode is BodyMode.BUFFERED and held > self._config.buffer_limit:
+        if self.mode is BodyMode.BUFFERED and held > self._processor.buffer_limit:
             self._processor.overflow(self._side)
             return False
         return True

@@ -143,7 +143,7 @@ class Exchange:
         self._pace = pace
         self._lock_step = pace.lock_step
         self._note = note
-        self._machine = Machine(config, stimulus, source=request.source)
+        self._machine = Machine(config, stimulus, source=request.source, http=request.http)
         self._loop = asyncio.get_running_loop()
         self._began = self._progress = self._loop.time()
         self._expires = self._began + pace.deadline

@@ -8,7 +8,8 @@ from ext_proc.messages import HeaderMutation
 from fake_proxy.actions import HeaderList
 from fake_proxy.answer_errors import RejectedError
 from fake_proxy.config import ProxyConfig
-from fake_proxy.mutations import HeaderRules, apply_headers, get, put, remove
+from fake_proxy.header_map import RESPONSE, get, put, remove
+from fake_proxy.mutations import HeaderRules, apply_headers
 
 _GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
 
@@ -31,7 +32,7 @@ def local_reply(
     """
     headers: HeaderList = [(b":status", b"%d" % status)]
     if mutation is not None:
-        rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes)
+        rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes, known=RESPONSE)
         with contextlib.suppress(RejectedError):
             apply_headers(mutation, headers, rules)
         put(headers, b":status", b"%d" % status)

@@ -9,6 +9,8 @@ Whatever the EPP sends, no method raises.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from google.protobuf.message import DecodeError
 
 from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
@@ -31,9 +33,9 @@ from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
 from fake_proxy.direction import Direction
 from fake_proxy.gate import Sink
+from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
-from fake_proxy.mutations import get
 from fake_proxy.router import Failure, Router
 from fake_proxy.stimulus import Served, Stimulus
 from fake_proxy.writer import MessageWriter
@@ -44,20 +46,29 @@ _HOP_BY_HOP = (b"connection", b"keep-alive", b"proxy-connection", b"transfer-enc
 
 
 class Machine:
-    """The exchange of one HTTP request. `source` is the client's `ip:port`, for attributes."""
+    """The exchange of one HTTP request of a client at `source` (`ip:port`, for attributes), over HTTP/`http`."""
 
     def __init__(
-        self, config: ProxyConfig, stimulus: Stimulus | None = None, *, source: str = "192.0.2.1:50000"
+        self,
+        config: ProxyConfig,
+        stimulus: Stimulus | None = None,
+        *,
+        source: str = "192.0.2.1:50000",
+        http: Literal[1, 2] = 1,
     ) -> None:
         self._config = config
+        self.buffer_limit = config.buffer_of(http)
+        """Bytes of a body that may be held back."""
         self._stimulus = stimulus or Stimulus()
         self._metadata = DynamicMetadata(self._stimulus.metadata, config.forwarding_namespaces)
         self._out: list[Action] = []
-        self._router = Router(config, self._metadata, self._out.append, self._selected, self._local_reply)
+        self._router = Router(
+            config, self._metadata, self._out.append, self._selected, self._local_reply, self.buffer_limit
+        )
         self._request = Direction("request", config, self, self._router)
         self._client = Sink(self._client_headers, self._client_data, self._client_trailers)
         self._response = Direction("response", config, self, self._client)
-        self._facts = Facts(source=source, cluster=_CLUSTER, request=[])
+        self._facts = Facts(source=source, cluster=_CLUSTER, protocol="HTTP/2" if http == 2 else "HTTP/1.1", request=[])
         self._writer = MessageWriter(config, self._stimulus, self._metadata, self._facts)
         self._stream_open = False
         self._stream_closed = False
@@ -149,7 +160,11 @@ class Machine:
         """The response of `attempt` begins: `:status` and headers as upstream wrote them, after `service_ms`."""
         if self._current(attempt) and self._router.responded(int(get(headers, b":status") or 0)):
             self.details = "via_upstream"
-            headers.append((b"x-envoy-upstream-service-time", b"%d" % service_ms))
+            if self._config.original_destination:
+                self._report_served()
+            headers = joined(headers, RESPONSE)
+            if self._router.sent:
+                put(headers, b"x-envoy-upstream-service-time", b"%d" % service_ms)
             if end:
                 self._router.completed()
             self._respond(headers, end)
@@ -167,7 +182,7 @@ class Machine:
         """The response of `attempt` ends with trailers."""
         if self._current(attempt):
             self._router.completed()
-            self._response.trailers(trailers)
+            self._response.trailers(joined(trailers, RESPONSE_TRAILERS))
         return self._actions()
 
     def upstream_failed(self, attempt: int, how: Failure) -> list[Action]:
@@ -175,9 +190,7 @@ class Machine:
         if self._current(attempt):
             if self._response_begun:
                 self._router.completed()
-                self.details = "upstream_reset_after_response_started{connection_termination}"
-                self._out.append(ClientReset())
-                self._finish()
+                self._local_reply(*self._router.broken(how, "after"))
             else:
                 self._router.failed(how)
         return self._actions()
@@ -374,14 +387,18 @@ class Machine:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _selected(self, endpoint: str) -> None:
-        """An endpoint was chosen for an attempt: note it in the metadata of later messages."""
+        """An endpoint was chosen for an attempt."""
         self.endpoint = self._facts.endpoint = endpoint
+        if not self._config.original_destination:
+            self._report_served()
+
+    def _report_served(self) -> None:
+        """Note the endpoint in the metadata of later messages."""
         served = self._stimulus.served
         if not self._config.report_served or served is Served.ABSENT:
             return
-        value = (
-            served if isinstance(served, Value) else Value(string_value=served if isinstance(served, str) else endpoint)
-        )
+        text = served if isinstance(served, str) else self.endpoint
+        value = served if isinstance(served, Value) else Value(string_value=text)
         self._metadata.put(self._config.destination_namespace, self._config.served_key, value)
 
     def _actions(self) -> list[Action]:

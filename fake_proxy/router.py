@@ -12,10 +12,18 @@ from typing import Literal, TypeAlias
 
 from fake_proxy.actions import AbortUpstream, Action, HeaderList, OpenUpstream, UpstreamData, UpstreamTrailers
 from fake_proxy.config import ProxyConfig
+from fake_proxy.header_map import get
 from fake_proxy.metadata import DynamicMetadata
-from fake_proxy.mutations import get
 
-Failure: TypeAlias = Literal["connect-failed", "reset"]
+Failure: TypeAlias = Literal["connect-failed", "reset", "protocol-error"]
+"""Why an attempt broke: no connection, the connection lost, or an answer that is no (complete) HTTP."""
+
+_REASONS: dict[Failure, tuple[int, str, str]] = {
+    "connect-failed": (503, "remote connection failure", "|delayed connect error: Connection refused"),
+    "reset": (503, "connection termination", ""),
+    "protocol-error": (502, "protocol error", ""),
+}
+"""The status of Envoy's reply, the reason in its body, and what only the details add."""
 
 LocalReply: TypeAlias = Callable[[int, bytes, str], None]
 """Called with status, body and details when the router has to answer itself."""
@@ -36,14 +44,17 @@ def dialable(endpoint: str) -> bool:
 
 def destinations(config: ProxyConfig, metadata: DynamicMetadata, headers: HeaderList) -> list[str]:
     """The endpoints that the EPP named, in the order of the walk; blanks around entries do not count."""
-    found: list[str] = []
+    named = _named(config, metadata, headers)
+    return [entry.strip() for text in named for entry in text.split(",") if entry.strip()]
+
+
+def _named(config: ProxyConfig, metadata: DynamicMetadata, headers: HeaderList) -> Iterator[str]:
+    """What each of the `destination_sources` says."""
     for source in config.destination_sources:
         if source == "metadata":
-            text = metadata.text(config.destination_namespace, config.destination_key) or ""
+            yield metadata.text(config.destination_namespace, config.destination_key) or ""
         else:
-            text = (get(headers, config.destination_header.encode()) or b"").decode("latin-1")
-        found += [entry.strip() for entry in text.split(",") if entry.strip()]
-    return found
+            yield (get(headers, config.destination_header.encode()) or b"").decode("latin-1")
 
 
 class Router:
@@ -56,8 +67,10 @@ class Router:
         emit: Callable[[Action], None],
         selected: Callable[[str], None],
         local_reply: LocalReply,
+        buffer_limit: int,
     ) -> None:
         self._config = config
+        self._buffer_limit = buffer_limit
         self._metadata = metadata
         self._emit = emit
         self._selected = selected
@@ -66,8 +79,9 @@ class Router:
         self._headers: HeaderList = []
         self._body = bytearray()
         self._trailers: HeaderList | None = None
-        self._ended = False
         self._fallbacks = 0
+        self.sent = False
+        """Whether the request was passed on to its end."""
         self.attempt = 0
         """Number of the latest attempt, from 1; 0 before the first."""
         self.open = False
@@ -77,20 +91,20 @@ class Router:
 
     def headers(self, headers: HeaderList, end: bool) -> None:
         """The request may go: choose an endpoint."""
-        self._headers, self._ended = headers, end
+        self._headers, self.sent = headers, end
         self._walk = iter(destinations(self._config, self._metadata, headers))
         self._try()
 
     def data(self, data: bytes, end: bool) -> None:
         """More body; kept for retries as long as it fits the buffer."""
         self._body += data
-        self._ended = end
+        self.sent = end
         if self.open:
             self._emit(UpstreamData(data, end))
 
     def trailers(self, trailers: HeaderList) -> None:
         """The end, with trailers."""
-        self._trailers, self._ended = trailers, True
+        self._trailers, self.sent = trailers, True
         if self.open:
             self._emit(UpstreamTrailers(trailers))
 
@@ -109,13 +123,15 @@ class Router:
         self.open = False
         if self._may_retry():
             self._try()
-            return
-        reason = "remote_connection_failure" if how == "connect-failed" else "connection_termination"
-        self._local_reply(
-            503,
-            f"upstream connect error or disconnect/reset before headers. reset reason: {reason}".encode(),
-            f"upstream_reset_before_response_started{{{reason}}}",
-        )
+        else:
+            self._local_reply(*self.broken(how, "before"))
+
+    def broken(self, how: Failure, when: Literal["before", "after"]) -> tuple[int, bytes, str]:
+        """Status, body and details of Envoy's reply in place of a response that broke `when` it had started, or not."""
+        status, reason, more = _REASONS[how]
+        retried = "retried and the latest " if self.attempt > 1 else ""
+        text = f"upstream connect error or disconnect/reset before headers. {retried}reset reason: {reason}"
+        return status, text.encode(), f"upstream_reset_{when}_response_started{{{reason}{more}}}"
 
     def completed(self) -> None:
         """The attempt's response is complete."""
@@ -131,7 +147,7 @@ class Router:
 
     def _may_retry(self) -> bool:
         """Envoy retries what it still has from the beginning, be it complete or not."""
-        return len(self._body) <= self._config.buffer_limit and self.attempt <= self._config.num_retries
+        return len(self._body) <= self._buffer_limit and self.attempt <= self._config.num_retries
 
     def _try(self) -> None:
         endpoint = self._choose()
@@ -142,9 +158,12 @@ class Router:
         self.open = True
         self._selected(endpoint)
         body = bytes(self._body)
-        self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, self._trailers, self._ended))
+        self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, self._trailers, self.sent))
 
     def _choose(self) -> str | None:
+        if self._config.original_destination:
+            address = next(_named(self._config, self._metadata, self._headers), "")
+            return address if dialable(address) else None
         pool = self._config.pool
         for endpoint in self._walk:
             if endpoint in pool or (not pool and dialable(endpoint)):

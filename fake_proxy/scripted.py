@@ -116,11 +116,11 @@ class _ScriptedAttempt:
             return
         for index, piece in enumerate(reply.body):
             if index == reply.reset_after:
-                await events.failed(number, "reset")
+                await events.failed(number, "protocol-error")
                 return
             await events.data(number, piece, False)
         if reply.reset_after is not None:
-            await events.failed(number, "reset")
+            await events.failed(number, "protocol-error")
         elif reply.trailers:
             await events.trailers(number, [(name.lower(), value) for name, value in reply.trailers])
         else:

@@ -13,7 +13,7 @@ from typing import Protocol
 import h11
 
 from fake_proxy.actions import HeaderList, OpenUpstream
-from fake_proxy.mutations import get
+from fake_proxy.header_map import get
 from fake_proxy.router import Failure
 
 _READ = 64 * 1024
@@ -73,7 +73,11 @@ class HttpUpstream:
 
 
 class _HttpAttempt:
-    """Writes are queued until the connection stands; a task reads."""
+    """Writes are queued until the connection stands; a task reads.
+
+    The request is written as it is, right or wrong, as Envoy's codec does: it is for the model server to refuse. `h11`
+    only reads the response.
+    """
 
     def __init__(self, opening: OpenUpstream, events: UpstreamEvents, connect_timeout: float) -> None:
         self._opening = opening
@@ -82,24 +86,26 @@ class _HttpAttempt:
         self._h11 = h11.Connection(h11.CLIENT)
         self._writer: asyncio.StreamWriter | None = None
         self._queued: list[bytes] = []
-        self._left: int | None = None  # of the announced content-length
-        self._broken = False
+        self._left: int | None = None  # of the announced content-length; None: in chunks
         self._begin()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def data(self, data: bytes, end: bool) -> None:
-        """More request body. What exceeds an announced length is not sent, as the peer would not read it as body."""
-        if self._left is not None:
-            data = data[: self._left]
-            self._left -= len(data)
-        if data:
-            self._send(h11.Data(data=data))
-        if end:
-            self._send(h11.EndOfMessage())
+        """More request body. What exceeds an announced length is not sent, as the peer would not read it as body; where
+        it is not reached, the peer waits."""
+        if self._left is None:
+            if data:
+                self._write(b"%x\r\n%b\r\n" % (len(data), data))
+            if end:
+                self._write(b"0\r\n\r\n")
+        else:
+            self._write(data[: self._left])
+            self._left = max(0, self._left - len(data))
 
     def trailers(self, trailers: HeaderList) -> None:
         """The end; without chunked coding there is no place for trailers."""
-        self._send(h11.EndOfMessage(headers=trailers if self._left is None else []))
+        if self._left is None:
+            self._write(b"0\r\n" + _lines(trailers) + b"\r\n")
 
     def abort(self) -> None:
         """Close the connection."""
@@ -112,43 +118,30 @@ class _HttpAttempt:
 
     def _begin(self) -> None:
         opening = self._opening
-        method = (get(opening.headers, b":method") or b"").decode("latin-1")
-        headers = [(b"host", get(opening.headers, b":authority") or b"")]
-        # Blanks around a value are no part of it (RFC 9110, 5.5): Envoy's codec drops them, h11 refuses them.
-        headers += [(name, value.strip(b" \t")) for name, value in opening.headers if not name.startswith(b":")]
-        length = get(opening.headers, b"content-length")
-        bodyless = opening.end and not opening.body and opening.trailers is None
+        method, path, authority = (get(opening.headers, name) or b"" for name in (b":method", b":path", b":authority"))
+        headers = [(b"host", authority), *(pair for pair in opening.headers if not pair[0].startswith(b":"))]
+        length = get(headers, b"content-length")
         if length is not None and length.isdigit():
             self._left = int(length)
-        elif bodyless:
+        elif opening.end and not opening.body and opening.trailers is None:
             self._left = 0
-            if method in ("POST", "PUT", "PATCH"):
+            if method in (b"POST", b"PUT", b"PATCH"):
                 headers.append((b"content-length", b"0"))
         else:
             headers.append((b"transfer-encoding", b"chunked"))
-        try:
-            request = h11.Request(method=method, target=get(opening.headers, b":path") or b"/", headers=headers)
-        except h11.LocalProtocolError:
-            self._broken = True  # what an EPP made of the headers can't be sent as HTTP/1.1
-            return
-        self._send(request)
+        self._write(b"%b %b HTTP/1.1\r\n%b\r\n" % (method, path, _lines(headers)))
         self.data(opening.body, opening.end and opening.trailers is None)
         if opening.trailers is not None:
             self.trailers(opening.trailers)
+        # all that the reader must know of the request
+        self._h11.send(h11.Request(method="HEAD" if method == b"HEAD" else "GET", target="/", headers=[("host", "")]))
+        self._h11.send(h11.EndOfMessage())
 
-    def _send(self, event: h11.Event) -> None:
-        if self._broken:
-            return
-        try:
-            out = self._h11.send(event) or b""
-        except h11.LocalProtocolError:
-            self._broken = True  # such as a body shorter than its announced length: the peer waits in vain
-            self._close()
-            return
+    def _write(self, data: bytes) -> None:
         if self._writer is None:
-            self._queued.append(out)
+            self._queued.append(data)
         elif not self._writer.is_closing():
-            self._writer.write(out)
+            self._writer.write(data)
 
     def _close(self) -> None:
         if self._writer is not None:
@@ -164,12 +157,12 @@ class _HttpAttempt:
             await self._events.failed(attempt, "connect-failed")
             return
         self._writer.write(b"".join(self._queued))
-        if self._broken:
-            self._close()
         try:
             await self._read(reader)
-        except (OSError, h11.RemoteProtocolError):
+        except OSError:
             await self._events.failed(attempt, "reset")
+        except h11.RemoteProtocolError:
+            await self._events.failed(attempt, "protocol-error")
         finally:
             self._close()
             with contextlib.suppress(OSError):
@@ -182,7 +175,10 @@ class _HttpAttempt:
         while not ended:
             match self._h11.next_event():
                 case h11.NEED_DATA:
-                    self._h11.receive_data(await reader.read(_READ))
+                    got = await reader.read(_READ)
+                    if not got and self._h11.their_state is h11.SEND_RESPONSE and not self._h11.trailing_data[0]:
+                        raise ConnectionResetError  # between two messages, an end breaks no rule of HTTP
+                    self._h11.receive_data(got)
                 case h11.Response(status_code=status, headers=headers):
                     ended = self._bodyless(status, dict(headers))
                     await events.headers(attempt, [(b":status", b"%d" % status), *headers], ended)
@@ -198,8 +194,6 @@ class _HttpAttempt:
                         await events.trailers(attempt, list(trailers))
                     else:
                         await events.data(attempt, b"", True)
-                case h11.ConnectionClosed():
-                    raise ConnectionResetError
 
     _chunked = False
 
@@ -208,3 +202,8 @@ class _HttpAttempt:
         self._chunked = headers.get(b"transfer-encoding", b"").lower() == b"chunked"
         head = get(self._opening.headers, b":method") == b"HEAD"
         return head or status in (204, 304) or headers.get(b"content-length") == b"0"
+
+
+def _lines(headers: HeaderList) -> bytes:
+    """Header lines; blanks around a value are no part of it (RFC 9110, 5.5), and Envoy drops them."""
+    return b"".join(b"%b: %b\r\n" % (name, value.strip(b" \t")) for name, value in headers)

@@ -254,7 +254,7 @@ def test_a_model_server_that_is_gone_is_a_503() -> None:
 def test_a_response_that_breaks_off_breaks_off_for_the_client() -> None:
     async def main() -> None:
         broken = ScriptedUpstream(ScriptedReply(body=(b"a", b"b", b"c"), reset_after=2))
-        async with stage(upstream=broken) as here:
+        async with stage(upstream=broken, pace=Pace(lock_step=True)) as here:
             with pytest.raises(httpx.RemoteProtocolError):
                 await here.client.get("/x")
             assert not (await here.finished())[0].complete

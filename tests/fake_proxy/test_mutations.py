@@ -11,9 +11,10 @@ from machine_driver import mutation, set_header
 
 from ext_proc.messages import BodyMutation, BoolValue, HeaderMutation, HeaderValue, HeaderValueOption
 from fake_proxy.answer_errors import RejectedError
-from fake_proxy.mutations import HeaderRules, apply_body, apply_headers, get, put
+from fake_proxy.header_map import REQUEST, get, joined, put
+from fake_proxy.mutations import HeaderRules, apply_body, apply_headers
 
-RULES = HeaderRules(max_count=100, max_bytes=60 * 1024)
+RULES = HeaderRules(max_count=100, max_bytes=60 * 1024, known=REQUEST)
 
 
 def applied(headers: list[tuple[bytes, bytes]], *options: HeaderValueOption, remove: tuple[str, ...] = ()):
@@ -30,14 +31,24 @@ def applied(headers: list[tuple[bytes, bytes]], *options: HeaderValueOption, rem
         ({"append": BoolValue(value=True)}, [(b"x", b"1"), (b"x", b"2")], [(b"x", b"2")]),
         ({"append_action": HeaderValueOption.APPEND_IF_EXISTS_OR_ADD}, [(b"x", b"2")], [(b"x", b"2")]),
         ({"append_action": HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD}, [(b"x", b"2")], [(b"x", b"2")]),
-        ({"append_action": HeaderValueOption.ADD_IF_ABSENT}, [(b"x", b"1")], [(b"x", b"2")]),
-        ({"append_action": HeaderValueOption.OVERWRITE_IF_EXISTS}, [(b"x", b"2")], []),
+        ({"append_action": HeaderValueOption.ADD_IF_ABSENT}, [(b"x", b"2")], [(b"x", b"2")]),
+        ({"append_action": HeaderValueOption.OVERWRITE_IF_EXISTS}, [(b"x", b"2")], [(b"x", b"2")]),
     ],
     ids=["default", "append false", "append true", "action 0", "overwrite or add", "add if absent", "overwrite"],
 )
 def test_overwrite_and_append(option: dict, present: list, absent: list) -> None:
     assert applied([(b"x", b"1")], set_header("X", b"2", **option)) == present
     assert applied([], set_header("x", b"2", **option)) == absent
+
+
+def test_well_known_headers_have_one_entry() -> None:
+    append = {"append": BoolValue(value=True)}
+    assert applied([(b"accept", b"1")], set_header("accept", b"2", **append)) == [(b"accept", b"1,2")]
+    assert joined([(b"accept", b"1"), (b"x", b"1"), (b"accept", b"2"), (b"x", b"2")], REQUEST) == [
+        (b"accept", b"1,2"),
+        (b"x", b"1"),
+        (b"x", b"2"),
+    ]
 
 
 def test_the_last_of_two_settings_wins_in_place() -> None:

@@ -109,7 +109,7 @@ def test_when_all_attempts_break_the_client_gets_a_503() -> None:
     assert len(tried) == 4
     assert (driven.status, driven.details) == (
         503,
-        "upstream_reset_before_response_started{remote_connection_failure}",
+        "upstream_reset_before_response_started{remote_connection_failure|delayed_connect_error:_Connection_refused}",
     )
 
 

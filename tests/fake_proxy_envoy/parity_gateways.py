@@ -74,21 +74,38 @@ def _all() -> dict[str, Gateway]:
                 "request.path",
                 "request.host",
                 "request.scheme",
+                "request.protocol",
+                "request.referer",
                 "request.useragent",
+                "request.url_path",
                 "request.query",
+                "response.code",
+                "upstream.address",
+                "xds.upstream_host_metadata",
                 "no.such",
             ),
-            response_attributes=("response.code", "response.code_details", "upstream.address"),
+            response_attributes=(
+                "response.code",
+                "response.code_details",
+                "upstream.address",
+                "upstream.port",
+                "xds.upstream_host_metadata",
+                "no.such",
+            ),
         )
     )
     found["status-503"] = Gateway(replace(fds, status_on_error=503))
     found["no-retry"] = Gateway(replace(fds, num_retries=0))
     found["one-retry"] = Gateway(replace(fds, num_retries=1, retriable_statuses=(429,)))
     found["dial-header"] = Gateway(
-        replace(fds, destination_sources=("header",)), pool=(), routing=Routing.ORIGINAL_DST_HEADER
+        replace(fds, destination_sources=("header",), original_destination=True),
+        pool=(),
+        routing=Routing.ORIGINAL_DST_HEADER,
     )
     found["dial-metadata"] = Gateway(
-        replace(fds, destination_sources=("metadata",)), pool=(), routing=Routing.ORIGINAL_DST_METADATA
+        replace(fds, destination_sources=("metadata",), original_destination=True),
+        pool=(),
+        routing=Routing.ORIGINAL_DST_METADATA,
     )
     return found
 
