@@ -33,7 +33,9 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Done:
+class Done:
+    """A piece of work that was executed, in so many seconds."""
+
     work: Work
     episode: Episode
     context: Context
@@ -68,15 +70,15 @@ class BatchRunner:
             suspects = await self._suspects(done)
             for one in done:
                 if one.work.id not in suspects:
-                    yield self._judge(one)
+                    yield judge_done(one, self._catalogue, self._reproduce)
             again = [one.work for one in done if one.work.id in suspects]
             if again:
                 async for judged in self._one_at_a_time(again, batch):
                     yield judged
 
-    async def _together(self, waiting: list[Work]) -> list[_Done]:
+    async def _together(self, waiting: list[Work]) -> list[Done]:
         """Execute several at a time, taking them from `waiting`, until none is left or the target has died."""
-        done: list[_Done] = []
+        done: list[Done] = []
 
         async def worker() -> None:
             while waiting and not self._lane.target.crashed:
@@ -85,10 +87,10 @@ class BatchRunner:
         await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(waiting)))))
         return done
 
-    async def _suspects(self, done: Sequence[_Done]) -> set[str]:
+    async def _suspects(self, done: Sequence[Done]) -> set[str]:
         """Whose results can't be trusted, because something befell the whole target while they ran."""
         if self._lane.target.crashed:
-            return {one.work.id for one in done if _died(one.episode) or _lost(one.episode)}
+            return {one.work.id for one in done if died(one.episode) or _lost(one.episode)}
         hung = {one.work.id for one in done if _hung(one.episode)}
         if hung and await self._lane.probe(None) is None and self._lane.pool.eligible:
             return hung
@@ -102,7 +104,7 @@ class BatchRunner:
             await self._alive()
             await self._lane.pool.reset(batch.pool)
             judged = await self.alone(work)
-            guilty = guilty or judged.episode is None or _died(judged.episode) or _hung(judged.episode)
+            guilty = guilty or judged.episode is None or died(judged.episode) or _hung(judged.episode)
             yield judged
         if not guilty:
             text = f"the target died or hung under {len(again)} scenarios at a time, and under none of them alone"
@@ -114,7 +116,7 @@ class BatchRunner:
         done = await self._execute(work)
         if _hung(done.episode) and not self._lane.target.crashed:
             await self._unhang()
-        return self._judge(done)
+        return judge_done(done, self._catalogue, self._reproduce)
 
     async def _alive(self) -> None:
         if self._lane.target.crashed:
@@ -129,46 +131,49 @@ class BatchRunner:
             self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
             await self._lane.restart_target()
 
-    async def _execute(self, work: Work) -> _Done:
+    async def _execute(self, work: Work) -> Done:
         loop = asyncio.get_running_loop()
         began = loop.time()
         episode, context = await execute(self._lane, work)
-        return _Done(work=work, episode=episode, context=context, seconds=loop.time() - began)
+        return Done(work=work, episode=episode, context=context, seconds=loop.time() - began)
 
-    def _judge(self, done: _Done) -> Judged:
-        scenario = done.work.instance.scenario
-        reason = next((event.what for _, event in done.episode.of(Unmet)), "")
-        try:
-            findings = judge(done.episode, done.context, self._catalogue)
-        except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
-            reason = f"a judge failed, which is a defect of the suite: {type(problem).__name__}: {problem}"
-            findings = tuple(
-                Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements
-            )
-        trouble = next((event.what for _, event in done.episode.of(HarnessTrouble)), "")
-        verdict = scenario_verdict(findings, scenario.requirements)
-        found = decisive(findings, scenario.requirements)
-        result = ScenarioResult(
-            id=done.work.id,
-            scenario=scenario.id,
-            title=scenario.title,
-            section=done.work.instance.section,
-            requirements=scenario.requirements,
-            mode=done.work.mode,
-            verdict=verdict,
-            findings=findings,
-            reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
-            provisional=scenario.provisional,
-            smoke=scenario.smoke,
-            duration=done.seconds,
-            evidence=done.episode.id,
-            reproduce=self._reproduce(done.work),
-            source=f"{done.work.instance.file}:{done.work.instance.line}",
+
+def judge_done(done: Done, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> Judged:
+    """The result of what was executed. A judge that fails makes it `error`: that is our defect."""
+    scenario = done.work.instance.scenario
+    reason = next((event.what for _, event in done.episode.of(Unmet)), "")
+    try:
+        findings = judge(done.episode, done.context, catalogue)
+    except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
+        reason = f"a judge failed, which is a defect of the suite: {type(problem).__name__}: {problem}"
+        findings = tuple(
+            Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements
         )
-        return Judged(result=result, episode=done.episode, context=done.context)
+    trouble = next((event.what for _, event in done.episode.of(HarnessTrouble)), "")
+    verdict = scenario_verdict(findings, scenario.requirements)
+    found = decisive(findings, scenario.requirements)
+    result = ScenarioResult(
+        id=done.work.id,
+        scenario=scenario.id,
+        title=scenario.title,
+        section=done.work.instance.section,
+        requirements=scenario.requirements,
+        mode=done.work.mode,
+        verdict=verdict,
+        findings=findings,
+        reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
+        provisional=scenario.provisional,
+        smoke=scenario.smoke,
+        duration=done.seconds,
+        evidence=done.episode.id,
+        reproduce=reproduce(done.work),
+        source=f"{done.work.instance.file}:{done.work.instance.line}",
+    )
+    return Judged(result=result, episode=done.episode, context=done.context)
 
 
-def _died(episode: Episode) -> bool:
+def died(episode: Episode) -> bool:
+    """Whether the target ended by itself."""
     return any(not event.asked for _, event in episode.of(ProcessExited))
 
 

@@ -17,12 +17,16 @@ KEPT = 512
 
 
 class Capture:
-    """Collects an episode. `before` are entries that were true already: the pool, the load, the process."""
+    """Collects an episode. `before` are entries that were true already: the pool, the load, the process.
 
-    def __init__(self, recorder: Recorder, name: str, before: Iterable[Entry]) -> None:
+    With `strays` it has the exchanges of others, too: those that nobody gave a name.
+    """
+
+    def __init__(self, recorder: Recorder, name: str, before: Iterable[Entry], *, strays: bool = False) -> None:
         self._recorder = recorder
         self._prefix = f"{name}."
         self._name = name
+        self._strays = strays
         self._entries = list(before)
         self._bytes = 0
         self._count = 0
@@ -51,7 +55,7 @@ class Capture:
 
     def _take(self, entry: Entry) -> None:
         event = entry.event
-        if event.exchange is not None and not event.exchange.startswith(self._prefix):
+        if not (self._strays or event.exchange is None or event.exchange.startswith(self._prefix)):
             return
         if isinstance(event, Message):
             self._bytes += len(event.raw)

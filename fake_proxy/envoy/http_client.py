@@ -171,10 +171,24 @@ class _Http1:
         self._h11 = h11.Connection(h11.CLIENT)
 
     async def connect(self) -> None:
-        reader, self._writer = await asyncio.open_connection(*split_address(self._address))
+        self._reader, self._writer = await asyncio.open_connection(*split_address(self._address))
+        self._begin()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow the one that is complete."""
+        return self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
+
+    def again(self, request: HttpRequest, response: _Response) -> None:
+        """Take another request on the connection."""
+        self._request, self._response = request, response
+        self._h11.start_next_cycle()
+        self._begin()
+
+    def _begin(self) -> None:
         self._h11.send(h11.Request(method=self._request.method, target="/", headers=[("host", "-")]))
         self._h11.send(h11.EndOfMessage())
-        self._reading = asyncio.ensure_future(self._read(reader))
+        self._reading = asyncio.ensure_future(self._read(self._reader))
 
     def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
         self._chunked = chunked

@@ -1,0 +1,153 @@
+"""The scripted EPPs that a gateway under test asks: where they listen, and what they do for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from conformance.endpoints import parse as parse_endpoint
+from conformance.episode import EppConduct
+from conformance.errors import UsageError
+from conformance.run.gateway.pods import EXCHANGE
+from conformance.scenario import references
+from conformance.scenario.schema import EppScript, LocalReply
+from conformance.targets.gateway import EPPS, GatewayProfile
+from ext_proc.http2.dial import split_address
+from ext_proc.http2.tls import ServerTls, self_signed
+from ext_proc.record import Recorder
+from fake_epp import (
+    Act,
+    Answer,
+    Delay,
+    End,
+    FakeEpp,
+    Immediate,
+    Match,
+    Pick,
+    Reset,
+    Rule,
+    Script,
+    SetHeader,
+    open_epp,
+)
+
+FALLBACK = "x-gateway-destination-endpoint-fallback"
+UNAVAILABLE = 14
+
+
+class Pickers:
+    """The EPP of each pool by name. What happens on their streams goes to `recorder`."""
+
+    def __init__(self, profile: GatewayProfile, recorder: Recorder, folder: Path) -> None:
+        self.addresses: dict[str, str] = {}
+        """`host:port` that each listens on, or would."""
+        self._profile = profile
+        self._recorder = recorder
+        self._folder = folder
+        self._up: dict[str, FakeEpp] = {}
+        self._tls: ServerTls | None = None
+
+    async def start(self) -> None:
+        """Listen wherever the gateway expects them. Raises `UsageError` for an address that can't be bound."""
+        for name, backend in zip(EPPS, self._profile.backends, strict=False):
+            await self._listen(name, *(split_address(backend.epp) if backend.epp else ("127.0.0.1", 0)))
+
+    async def close(self) -> None:
+        """Stop them all. Idempotent."""
+        while self._up:
+            _, epp = self._up.popitem()
+            await epp.close()
+
+    async def conduct(self, name: str, state: Literal["up", "down"]) -> None:
+        """Let one listen, or not."""
+        if state == "up" and name not in self._up:
+            await self._listen(name, *split_address(self.addresses[name]))
+        elif state == "down" and name in self._up:
+            await self._up.pop(name).close()
+        self._recorder.emit(EppConduct(epp=name, up=state == "up"))
+
+    async def reset(self) -> None:
+        """Let all of them listen, without a word in the log."""
+        for name in self.addresses:
+            if name not in self._up:
+                await self._listen(name, *split_address(self.addresses[name]))
+
+    def script(self, exchange: str, scripts: Mapping[str, EppScript], endpoints: Mapping[str, tuple[str, ...]]) -> None:
+        """What each does for the request of that name; what is scripted for others ends."""
+        for name, epp in self._up.items():
+            script = played(scripts.get(name, EppScript()), endpoints, self._profile.metadata.destination)
+            epp.rules.append(Rule(match=Match(headers={EXCHANGE: exchange}), script=script))
+
+    def forget(self, exchange: str) -> None:
+        """The request of that name is over."""
+        for epp in self._up.values():
+            epp.rules = [rule for rule in epp.rules if rule.match.headers.get(EXCHANGE) != exchange]
+            epp.asked = [one for one in epp.asked if one.exchange != exchange]
+
+    async def _listen(self, name: str, host: str, port: int) -> None:
+        backend = self._profile.backends[EPPS.index(name)]
+        if backend.tls == "self-signed" and self._tls is None:
+            self._tls = self_signed(self._folder, stem="epp")
+        try:
+            epp = await open_epp(
+                host,
+                port,
+                recorder=self._recorder,
+                exchange_header=EXCHANGE,
+                tls=self._tls if backend.tls == "self-signed" else None,
+                name=name,
+            )
+        except OSError as problem:
+            raise UsageError(
+                f"the scripted EPP can't listen on {host}:{port}: {problem.strerror or problem}",
+                hint="free the address, or name another one that the gateway expects its EPP at (--epp-listen)",
+            ) from problem
+        self._up[name] = epp
+        self.addresses[name] = epp.address
+
+
+def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace: str) -> Script:
+    """A scenario's script as the scripted EPP plays it."""
+    if said.fails is not None:
+        return _failing(said)
+    first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
+    if said.immediate is not None:
+        return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
+    answer = Answer()
+    if said.fallback is not None:
+        fallback = references.resolve(said.fallback, endpoints)
+        answer = Answer(metadata={namespace: {FALLBACK: fallback}})
+    pick = None
+    if said.pick:
+        pick = Pick(
+            endpoints=references.resolve(said.pick, endpoints),
+            header=said.said_in != "metadata",
+            metadata=said.said_in != "header",
+            namespace=namespace,
+        )
+    changed = first or said.fallback is not None
+    return Script(pick=pick, decides=said.decides, acts={"request_headers": (*first, answer)} if changed else {})
+
+
+def _failing(said: EppScript) -> Script:
+    acts: Mapping[str, Callable[[], Act]] = {
+        "reset": Reset,
+        "close": End,
+        "error": lambda: End(status=UNAVAILABLE, message="no endpoint picker here"),
+    }
+    first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
+    done = acts.get(said.fails or "")
+    return Script(acts={"request_headers": (*first, *((done(),) if done else ()))}, quiet=True)
+
+
+def _immediate(said: LocalReply) -> Immediate:
+    headers = tuple(SetHeader(name=name.lower(), value=value.encode()) for name, value in said.headers)
+    return Immediate(code=said.code, body=said.body.encode(), headers=headers)
+
+
+def expected_at(address: str) -> str:
+    """The `host:port` of `--epp-listen`, checked. Raises `UsageError`."""
+    if parse_endpoint(address).canonical is None:
+        raise UsageError(f"--epp-listen {address!r} is no ip:port", hint="for example --epp-listen 127.0.0.1:9002")
+    return address

@@ -1,0 +1,181 @@
+"""The model servers behind a gateway: where they are, what a scenario calls them, and how they take requests."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from conformance.episode import Backend, PodConduct, PodFact
+from conformance.errors import UsageError
+from conformance.scenario.references import NOBODY
+from conformance.scenario.schema import Conduct, Pool
+from conformance.targets import gateway
+from ext_proc.record import Event, UpstreamRequest, UpstreamResponse, header
+from fake_modelserver import Fleet, Pod, PodSpec, Reply, has_ipv6_loopback
+from fake_modelserver.errors import FleetError
+from fake_modelserver.messages import Request, Response
+from fake_modelserver.record import Served
+
+EXCHANGE = "x-conformance-exchange"
+"""The request header by which a request is known again at the EPP and at the model servers."""
+
+OWN = (4, 2)
+"""How many pods on IPv4 the suite gives the first pool, and the second, where the profile names no endpoints."""
+
+KEPT = 64 * 1024 * 1024
+"""Bytes kept of a request's body."""
+
+_BUSY = Response(status=503, headers=((b"content-type", b"text/plain"),), body=b"busy")
+_RESET = Response(reset=True)
+
+
+class Pods:
+    """The pods of all pools. `emit` gets what happens at them; they are stopped by `close`."""
+
+    def __init__(self, emit: Callable[[Event], object]) -> None:
+        self.pools: Mapping[str, tuple[str, ...]] = {}
+        """The endpoints of each pool, by the name of its EPP."""
+        self.pods_of: Mapping[str, tuple[str, ...]] = {}
+        """What the present scenario calls the endpoints, and `nobody`."""
+        self.reached: Counter[str] = Counter()
+        """How many requests have arrived, by exchange."""
+        self._emit = emit
+        self._fleet = Fleet(on_request=self._arrived, keep_body=KEPT)
+        self._conduct: dict[str, Conduct] = {}
+        self._reply: Reply | None = None
+
+    async def start(self, backends: Sequence[gateway.Backend], model: str) -> None:
+        """Bind every endpoint. Raises `UsageError` for one that can't be bound."""
+        await self._fleet.start()
+        self._nobody = str(self._fleet.allocate())
+        pools: dict[str, tuple[str, ...]] = {}
+        for name, backend, count in zip(gateway.EPPS, backends, OWN, strict=False):
+            specs = [_at(endpoint) for endpoint in backend.endpoints] or _chosen(count, ipv6=name == gateway.EPPS[0])
+            found: list[str] = []
+            for number, spec in enumerate(specs, 1):
+                complete = dataclasses.replace(spec, name=f"{name}-{number}", models=(model,), any_model=True)
+                try:
+                    pod = await self._fleet.add(complete)
+                    pod.script = functools.partial(self._answer, pod.name)
+                    found.append(pod.endpoint)
+                except FleetError as problem:
+                    hint = "the suite serves the model servers of the gateway's pool there; free the address"
+                    raise UsageError(str(problem), hint=hint) from problem
+            pools[name] = tuple(found)
+        self.pools = pools
+
+    async def close(self) -> None:
+        """Stop them all. Idempotent."""
+        await self._fleet.stop()
+
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        """The pools as judges know them."""
+        return tuple(Backend(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
+
+    # -- for one scenario ----------------------------------------------------------------------------------------------
+
+    async def cast(self, pool: Pool) -> tuple[PodFact, ...]:
+        """Give the pods the names that a scenario has for them, and let all of them serve again.
+
+        Those that it does not name are in the pool nevertheless, as `spare-1`, …
+        """
+        names = _names(pool, self.pools)
+        self.pods_of = {NOBODY: (self._nobody,)} | {name: (endpoint,) for endpoint, name in names.items()}
+        self._conduct.clear()
+        for pod in self._fleet.pods.values():
+            await self._accept(pod)
+        return tuple(PodFact(name=name, endpoints=(endpoint,)) for endpoint, name in names.items())
+
+    async def conduct(self, name: str, conduct: Conduct) -> None:
+        """From here on the pod takes requests so."""
+        pod = self._fleet.at(self.pods_of[name][0])
+        assert pod is not None, f"{name} is a pod of the pool"
+        self._conduct[pod.name] = conduct
+        if conduct == "refuses":
+            await pod.refuse()
+        else:
+            await self._accept(pod)
+        self._emit(PodConduct(pod=name, conduct=conduct))
+
+    def reply(self, reply: Reply | None) -> None:
+        """What the pods that serve answer from here on; None: each its own answer."""
+        self._reply = reply
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _answer(self, name: str, request: Request) -> Response | None:
+        match self._conduct.get(name):
+            case "resets":
+                return _RESET
+            case "503":
+                return _BUSY
+            case _:
+                return None if self._reply is None else self._reply.response(request, name, Response)
+
+    @staticmethod
+    async def _accept(pod: Pod) -> None:
+        try:
+            await pod.accept()
+        except FleetError as problem:
+            raise UsageError(str(problem), hint="somebody took the address of a pod during the run") from problem
+
+    def _arrived(self, served: Served) -> None:
+        exchange = (header(served.headers, EXCHANGE.encode()) or b"").decode("latin-1") or None
+        self.reached[exchange or ""] += 1
+        attempt = self.reached[exchange or ""]
+        pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
+        lower = tuple((name.lower(), value) for name, value in served.headers)
+        self._emit(
+            UpstreamRequest(
+                exchange=exchange,
+                attempt=attempt,
+                endpoint=served.endpoint,
+                headers=(*pseudo, *lower),
+                body=served.body,
+                trailers=served.trailers,
+            )
+        )
+        answered = served.status is not None
+        self._emit(
+            UpstreamResponse(
+                exchange=exchange,
+                attempt=attempt,
+                endpoint=served.endpoint,
+                outcome="response" if answered else "reset",
+                status=served.status,
+                trailers=self._reply.trailers if answered and self._reply is not None else (),
+            )
+        )
+
+
+def _at(endpoint: str) -> PodSpec:
+    host, _, port = endpoint.rpartition(":")
+    return PodSpec(name="-", address=host.strip("[]"), ports=(int(port),))
+
+
+def _chosen(count: int, *, ipv6: bool) -> list[PodSpec]:
+    """Pods on addresses of the suite's choice, one of them on IPv6 where the machine has it."""
+    found = [PodSpec(name="-") for _ in range(count)]
+    return [*found, PodSpec(name="-", address="::1", ports=(0,))] if ipv6 and has_ipv6_loopback() else found
+
+
+def _names(pool: Pool, pools: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """What a scenario calls each endpoint: its pods take those of their pool and family, in order."""
+    free = {name: list(endpoints) for name, endpoints in pools.items()}
+    taken: dict[str, str] = {}
+    for pod in pool.pods:
+        found = [one for one in free.get(pod.backend, ()) if is_ipv6(one) == (pod.family == "ipv6")]
+        if not found:
+            raise UsageError(f"the gateway's pool has no endpoint left for pod {pod.name}")
+        free[pod.backend].remove(found[0])
+        taken[found[0]] = pod.name
+    spare = (endpoint for endpoints in free.values() for endpoint in endpoints)
+    return taken | {endpoint: f"spare-{number}" for number, endpoint in enumerate(spare, 1)}
+
+
+def is_ipv6(endpoint: str) -> bool:
+    """Whether an endpoint is written with an IPv6 address."""
+    return endpoint.startswith("[")
