@@ -9,7 +9,7 @@ A pick or an error that is wrong is put down to what was particular about the hi
 | | nothing of it was eligible; the address was right and the port wrong | EPP-SUB-06 |
 | | nothing of it was eligible | EPP-SUB-02 |
 | | the request had no body | EPP-SUB-08 |
-| | the address was right, the port of another endpoint | EPP-SUB-06 |
+| | the address was right, the port of another endpoint, and the pool has several addresses | EPP-SUB-06 |
 | | IPv6 items only | EPP-SUB-07 |
 | | – | EPP-SUB-01 |
 | a pick inside that is not in the pool | it used to be | EPP-DEST-06 |
@@ -117,16 +117,16 @@ def _member_ruling(case: Case, requirement: str, actual: str) -> Ruling:
 
 def _why_outside(case: Case, outside: Sequence[str]) -> str:
     hint = case.hint
-    by_address = any(hint.has_address(pick) for pick in outside)
+    right_address = any(hint.has_address(pick) for pick in outside)
     if hint.where == "headers":
         return "EPP-SUB-09"
     if not hint.items:
         return "EPP-SUB-03"
     if case.demand.error_due:
-        return "EPP-SUB-06" if by_address and not _fell_back(case) else "EPP-SUB-02"
+        return "EPP-SUB-06" if right_address and not _fell_back(case) else "EPP-SUB-02"
     if case.bodyless:
         return "EPP-SUB-08"
-    if by_address:
+    if right_address and len({address_of(endpoint) for endpoint in case.demand.members}) > 1:
         return "EPP-SUB-06"
     return "EPP-SUB-07" if hint.ipv6 else "EPP-SUB-01"
 

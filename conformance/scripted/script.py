@@ -190,7 +190,7 @@ class ScriptedExchange:
             (b":method", self._method.encode()),
             (b":scheme", b"http"),
             (b"content-type", b"application/json"),
-            *self._headers,
+            *((name.lower(), value) for name, value in self._headers),
         ]
         return self.say(request_headers=HttpHeaders(headers=_map(pairs, value_field), end_of_stream=end))
 

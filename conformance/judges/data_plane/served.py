@@ -53,6 +53,8 @@ def _report(relay: Relay, endpoint: str, namespace: str) -> Iterator[Ruling]:
         if not wrong and relay.backends and len(relay.asked) > 1:
             yield held(SCOPE)
         return
+    if right is not relay.asked[-1]:
+        return  # the request came back from another pool, which is wrong by itself
     others = [one.epp for one in relay.asked if one is not right and learned[one.at] is not None]
     if others and relay.backends and relay.scene.applies(SCOPE):
         expected = f"the EPP {backend} learns that {endpoint} served: the response is of its pool"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from conformance import episode as episodes
 from conformance.bodies import Sameness, compare
 from conformance.endpoints import canonical, parse, parse_list
-from conformance.episode import Claims, Context, Episode, Expectation
+from conformance.episode import Backend, Claims, Context, Episode, Expectation, Gateway
 from conformance.judges import JUDGES, judge, rulings
 from conformance.judges.case import Scene
 from conformance.requirements.catalogue import Catalogue
@@ -74,6 +74,11 @@ steps = st.one_of(
     st.tuples(st.just("end"), st.sampled_from(["drained", "closed", "reset", "lost", "refused", "aborted", "error"])),
     st.tuples(st.just("malformed"), st.binary(max_size=5)),
     st.tuples(st.just("crash"), st.none()),
+    st.tuples(st.just("asks"), st.sampled_from(["first", "second"])),
+    st.tuples(st.just("upstream"), st.tuples(st.sampled_from([A, B, "x"]), st.sampled_from(["response", "reset"]))),
+    st.tuples(st.just("client"), st.sampled_from([None, 200, 503])),
+    st.tuples(st.just("conduct"), st.sampled_from(["serves", "refuses", "resets", "503"])),
+    st.tuples(st.just("epps"), st.booleans()),
 )  # fmt: skip
 exchanges = st.fixed_dictionaries(
     {
@@ -85,6 +90,8 @@ exchanges = st.fixed_dictionaries(
         "note": st.sampled_from([{}, {"sheddable": True}, {"unknown_model": True}, {"settling": True}]),
         "opened": st.booleans(),
         "stream": st.booleans(),
+        "epp": st.sampled_from(["", "first"]),
+        "headers": st.sampled_from([(), ((b"x-gateway-destination-endpoint", A.encode()),)]),
     },
     optional={"subset": hints},
 )
@@ -114,6 +121,12 @@ def play(script, one, step):
             one.emit(Malformed(exchange=one.name, stream=one.stream, author=Author.EPP, raw=what, reason="odd"))
         case "crash":
             script.crashed()
+        case "upstream":
+            one.upstream(what[0], outcome=what[1])
+        case "conduct":
+            script.conduct(a=what)
+        case "epps":
+            script.epps(first=what)
         case _:
             getattr(one, kind)(what)
 
@@ -135,7 +148,19 @@ contexts = st.builds(
     requirements=st.sampled_from([(), ("ENV-27", "EPP-SUB-10")]),
     stimulus=st.sampled_from(["contract", "off-contract"]),
     claims=st.sampled_from([Claims(), Claims(sheds=True, queues=True, body_rewrites=("model",))]),
-    expectations=st.sampled_from([{}, {"x1": Expectation(answer=("endpoint", "4xx"), within=(A,), status=(200,))}]),
+    expectations=st.sampled_from(
+        [{}, {"x1": Expectation(answer=("endpoint", "4xx"), within=(A,), status=(200,), served_by=(A,))}]
+    ),
+    role=st.sampled_from(["epp", "data-plane"]),
+    gateway=st.sampled_from(
+        [
+            None,
+            Gateway(retries=2, retry_statuses=(503,), sends_subset=True, failure_mode="open"),
+            Gateway(
+                follows="header", backends=(Backend(epp="first", endpoints=(A,)), Backend(epp="second", endpoints=(B,)))
+            ),
+        ]
+    ),
 )
 
 quick = settings(deadline=None, suppress_health_check=list(HealthCheck))

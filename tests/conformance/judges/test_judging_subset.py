@@ -86,6 +86,8 @@ class TestPicks:
         assert ask(picked("10.0.0.1:8000", pool=pool, subset=["10.0.0.1:8001"])).blamed == {"EPP-SUB-06"}
         assert ask(picked("10.0.0.1:8001", pool=pool, subset=["10.0.0.1:8001"]))["EPP-SUB-06"] is Verdict.PASS
         assert ask(picked("10.0.0.2:8001", pool=pool, subset=["10.0.0.1:8001"])).blamed == {"EPP-SUB-01"}
+        found = ask(picked("10.0.0.1:8000", pool={"a": pool["a"]}, subset=["10.0.0.1:8001"]))
+        assert found.blamed == {"EPP-SUB-01"}  # where the port is all that differs, nothing says that it was ignored
 
     def test_known_among_unknown(self, ask):
         assert ask(picked(B, subset=[STRANGER, B]))["EPP-SUB-05"] is Verdict.PASS
