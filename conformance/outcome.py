@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conformance.requirements.catalogue import Catalogue, Requirement
-from conformance.verdict import Finding, Kind, Result, Verdict, result, worst
-
-ROLE = "epp"
+from conformance.requirements.schema import Role
+from conformance.verdict import KINDS, Finding, Kind, Result, Verdict, result, worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,14 +123,14 @@ def scenario_verdict(findings: Iterable[Finding], requirements: Sequence[str]) -
 
 
 def counts(row: RequirementResult) -> bool:
-    """Whether a requirement has a say in the result: the role's own, with effect `fail`, that can be tested."""
-    return row.requirement.role == ROLE and row.verdict is not Verdict.UNTESTED
+    """Whether a requirement has a say in the result: one that can be tested."""
+    return row.verdict is not Verdict.UNTESTED
 
 
 def requirement_results(
-    catalogue: Catalogue, version: str, results: Sequence[ScenarioResult]
+    catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
 ) -> tuple[RequirementResult, ...]:
-    """Every entry of the catalogue that the version has, of every role, exactly once, in the catalogue's order."""
+    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order."""
     said: dict[str, list[tuple[Verdict, str]]] = {}
     for one in results:
         if one.provisional:
@@ -142,7 +141,7 @@ def requirement_results(
         for requirement in one.requirements:
             if requirement not in spoken_of:
                 said.setdefault(requirement, []).append((one.verdict, one.id))
-    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version, role=None))
+    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version, role))
 
 
 def _row(entry: Requirement, said: Sequence[tuple[Verdict, str]]) -> RequirementResult:
@@ -160,13 +159,14 @@ def version_outcome(
     version: str,
     results: Sequence[ScenarioResult],
     *,
+    role: Role = "epp",
     claimed: bool = True,
     complete: bool = True,
 ) -> VersionOutcome:
     """Roll the results of one version up."""
-    rows = requirement_results(catalogue, version, results)
+    rows = requirement_results(catalogue, version, results, role)
     kinds: dict[Kind, Result] = {}
-    for kind in ("protocol", "ext_proc"):
+    for kind in (kind for kind in KINDS if any(row.requirement.kind == kind for row in rows)):
         counted = [row for row in rows if counts(row) and row.requirement.kind == kind]
         kinds[kind] = result(row.verdict for row in counted if catalogue.effect(row.requirement.id, version) == "fail")
     overall = _both(kinds.values())

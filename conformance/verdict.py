@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 Kind = Literal["protocol", "ext_proc"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Verdict(StrEnum):

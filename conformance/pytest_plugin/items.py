@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from conformance.errors import IncompleteError
-from conformance.outcome import ROLE, RequirementResult, ScenarioResult
+from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.failures import Concern, Occurrence, concern
 from conformance.report.model import FindingRow, RequirementRow, ScenarioRow
 from conformance.requirements.catalogue import Requirement
@@ -163,7 +163,7 @@ def decide(verdict: Verdict, reason: str, *, text: Any, provisional: bool = Fals
 
 def universal(suite: Suite, version: str) -> tuple[Requirement, ...]:
     """The requirements of the role that are judged on every exchange in a version."""
-    return tuple(one for one in suite.catalogue.for_version(version, ROLE) if one.universal)
+    return tuple(one for one in suite.catalogue.for_version(version) if one.universal)
 
 
 def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:

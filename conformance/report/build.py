@@ -13,12 +13,13 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
-from conformance.outcome import ROLE, RunOutcome, VersionOutcome
+from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.report.evidence import EvidenceWriter
 from conformance.report.model import (
     AnomalyRow,
     CatalogueBlock,
     Environment,
+    GatewayTopology,
     ImplementationBlock,
     Platform,
     Report,
@@ -34,7 +35,7 @@ from conformance.report.model import (
 )
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
-from conformance.targets.profile import Profile
+from conformance.targets.gateway import AnyProfile, GatewayProfile, GatewayStart
 from conformance.verdict import Result, Verdict
 
 
@@ -42,18 +43,20 @@ def build(
     outcome: RunOutcome,
     *,
     catalogue: Catalogue,
-    profile: Profile,
+    profile: AnyProfile,
     evidence: EvidenceWriter | None = None,
     redactor: Redactor | None = None,
     subject: Subject | None = None,
     waivers: Sequence[Waiver] = (),
     stopped: str = "",
+    data_plane: str = "fake",
 ) -> Report:
     """The report of a run.
 
     `evidence` is the (closed) writer that was given every judged episode, `redactor` the one that was used at capture:
     it also goes over this document. `subject` says how the target was run where the profile does not. `stopped` says
-    why the run ended early (the gate, a target out of reach, Ctrl-C); such a report is never complete.
+    why the run ended early (the gate, a target out of reach, Ctrl-C); such a report is never complete. `data_plane` is
+    the name of what carried the scenarios.
     """
     headline = headline_version(outcome, profile)
     complete = not (stopped or outcome.interrupted) and bool(outcome.versions)
@@ -61,9 +64,9 @@ def build(
         "suite": suite(),
         "catalogue": CatalogueBlock(version=catalogue.version, digest=f"sha256:{catalogue.digest}"),
         "specification": specification(catalogue, headline),
-        "implementation": ImplementationBlock(**profile.implementation.model_dump()),
+        "implementation": ImplementationBlock(**profile.implementation.model_dump(), role=profile.role),
         "subject": subject or subject_of(profile, outcome.image),
-        "environment": environment(outcome.seed, profile),
+        "environment": environment(outcome.seed, profile, data_plane),
         "claims": profile.claims,
         "started_at": outcome.started_at,
         "finished_at": outcome.finished_at,
@@ -102,7 +105,7 @@ def build(
     return seal(plain)
 
 
-def headline_version(outcome: RunOutcome, profile: Profile) -> str:
+def headline_version(outcome: RunOutcome, profile: AnyProfile) -> str:
     """The version that a report is about first: the last claimed one of the run, or the profile's if none was run."""
     run = [one.version for one in outcome.versions if one.claimed] or [one.version for one in outcome.versions]
     return run[-1] if run else profile.protocol_versions[-1]
@@ -119,7 +122,6 @@ def overall(versions: Sequence[VersionOutcome | VersionRow], *, complete: bool =
 
 def version_row(catalogue: Catalogue, version: VersionOutcome) -> VersionRow:
     """The row of one version, with its counts."""
-    own = [row.verdict for row in version.requirements if row.requirement.role == ROLE]
     return VersionRow(
         version=version.version,
         specification=specification(catalogue, version.version),
@@ -129,7 +131,7 @@ def version_row(catalogue: Catalogue, version: VersionOutcome) -> VersionRow:
         kinds=dict(version.kinds),
         blockers=version.blockers,
         scenario_verdicts=_counted(result.verdict for result in version.results),
-        requirement_verdicts=_counted(own),
+        requirement_verdicts=_counted(row.verdict for row in version.requirements),
     )
 
 
@@ -159,28 +161,37 @@ def suite() -> Suite:
     return Suite(version=version, python=platform.python_version())
 
 
-def environment(seed: int, profile: Profile) -> Environment:
+def environment(seed: int, profile: AnyProfile, data_plane: str = "fake") -> Environment:
     """Seed, machine and surroundings."""
-    discovery = next(name for name in ("kubernetes", "file", "fixed") if getattr(profile.discovery, name) is not None)
     return Environment(
         seed=seed,
         platform=Platform(system=platform.system(), machine=platform.machine(), release=platform.release()),
-        topology=Topology.model_validate(
-            {
-                "discovery": discovery,
-                "scrapes": profile.discovery.scrapes,
-                "tls": profile.tls.mode,
-                "connections": profile.connect.connections,
-                "bodyModes": profile.body_modes,
-            }
-        ),
+        topology=_topology(profile, data_plane),
     )
 
 
-def subject_of(profile: Profile, image: str | None = None) -> Subject:
+def _topology(profile: AnyProfile, data_plane: str) -> Topology | GatewayTopology:
+    if isinstance(profile, GatewayProfile):
+        return GatewayTopology(pools=len(profile.backends), tls=tuple(one.tls for one in profile.backends))
+    discovery = next(name for name in ("kubernetes", "file", "fixed") if getattr(profile.discovery, name) is not None)
+    return Topology.model_validate(
+        {
+            "discovery": discovery,
+            "scrapes": profile.discovery.scrapes,
+            "tls": profile.tls.mode,
+            "connections": profile.connect.connections,
+            "bodyModes": profile.body_modes,
+            "dataPlane": data_plane,
+        }
+    )
+
+
+def subject_of(profile: AnyProfile, image: str | None = None) -> Subject:
     """How a profile has the target run, with the digest of its program or image (`image`: as it ran) if it is known."""
     start = profile.start
     env = tuple(sorted(start.env))
+    if isinstance(start, GatewayStart):
+        return _gateway_subject(profile.address, start, env)
     if start.image:
         _, _, pinned = start.image.partition("@sha256:")
         return Subject(
@@ -202,6 +213,22 @@ def subject_of(profile: Profile, image: str | None = None) -> Subject:
             address=profile.address,
         )
     return Subject(kind="address", name=profile.address, digest=None, flags=(), env=env, address=profile.address)
+
+
+def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...]) -> Subject:
+    if start.envoy is not None:
+        from fake_proxy.envoy import EnvoyError, find_envoy
+
+        try:
+            digest = _file_digest(str(find_envoy().path), None)
+        except EnvoyError:
+            digest = None
+        return Subject(kind="command", name="envoy", digest=digest, flags=(start.envoy,), env=env, address=address)
+    if start.command:
+        program, *arguments = start.command
+        digest = _file_digest(program, start.workdir)
+        return Subject(kind="command", name=program, digest=digest, flags=tuple(arguments), env=env, address=address)
+    return Subject(kind="address", name=address, digest=None, flags=(), env=env, address=address)
 
 
 def _file_digest(program: str, workdir: str | None) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.outcome import ROLE
 from conformance.report.marks import mark
 from conformance.report.model import Report, RequirementRow, ScenarioRow
 from conformance.verdict import Verdict
@@ -104,8 +103,8 @@ def diff(before: Report, after: Report) -> Diff:
     """What differs from `before` to `after`, in the versions that both have."""
     first, second = [row.version for row in before.versions], [row.version for row in after.versions]
     both = set(first) & set(second)
-    old = {(row.version, row.id): row for row in before.requirements if row.version in both and row.role == ROLE}
-    new = {(row.version, row.id): row for row in after.requirements if row.version in both and row.role == ROLE}
+    old = {(row.version, row.id): row for row in before.requirements if row.version in both}
+    new = {(row.version, row.id): row for row in after.requirements if row.version in both}
     changed = [(old[key], new[key], _fields(old[key], new[key])) for key in old if key in new]
     verdicts = [
         Change(version=b.version, id=b.id, before=b.verdict, after=a.verdict, actual=_actual(after, a))

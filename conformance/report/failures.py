@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conformance.outcome import ROLE
 from conformance.report.model import FindingRow, Report, RequirementRow, ScenarioRow
 from conformance.verdict import PRECEDENCE, Verdict
 
@@ -35,7 +34,7 @@ def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> t
     """The requirements of the target's role with one of `verdicts`: newest version first, then those that count."""
     wanted = set(verdicts)
     order = {row.version: position for position, row in enumerate(reversed(report.versions))}
-    rows = [row for row in report.requirements if row.role == ROLE and row.verdict in wanted]
+    rows = [row for row in report.requirements if row.verdict in wanted]
     rows.sort(key=lambda row: (order.get(row.version, 0), row.effect != "fail", PRECEDENCE.index(row.verdict)))
     by_id = {(result.version, result.id): result for result in report.results}
     return tuple(

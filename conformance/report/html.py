@@ -17,10 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.outcome import ROLE
 from conformance.report.evidence import episodes
 from conformance.report.failures import UNSETTLED, Concern, Occurrence, concerns
-from conformance.report.marks import MEANING, SYMBOL, WORD, plural
+from conformance.report.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.model import Report, RequirementRow, ScenarioRow
 from conformance.report.transcript import Line, transcript
 from conformance.report.verify import PROVES
@@ -76,8 +75,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         unsettled=[_card(one, conversations) for one in unsettled],
         provisional=provisional,
         examples=[(row, conversations.get(_key(row, row.exchange, row.seq), ())) for row in examples],
-        own=[row for row in report.requirements if row.role == ROLE],
-        foreign=[row for row in report.requirements if row.role != ROLE],
+        subject=SUBJECT[report.implementation.role],
         counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
         verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
         several=len(report.versions) > 1,

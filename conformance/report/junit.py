@@ -9,7 +9,6 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from conformance.outcome import ROLE
 from conformance.report.failures import concern
 from conformance.report.marks import MEANING
 from conformance.report.model import Report, RequirementRow, ScenarioRow
@@ -34,7 +33,7 @@ def junit(report: Report) -> str:
         scenarios = [_scenario(result, report) for result in report.results_of(row.version)]
         seconds = sum(result.duration for result in report.results_of(row.version))
         _suite(root, report, f"EPP {row.version}", scenarios, seconds)
-        universal = [one for one in report.requirements_of(row.version) if one.universal and one.role == ROLE]
+        universal = [one for one in report.requirements_of(row.version) if one.universal]
         _suite(root, report, f"EPP {row.version} invariants", [_invariant(one, report) for one in universal], 0.0)
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(one.get(name, "0")) for one in root)))

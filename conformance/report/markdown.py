@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.outcome import ROLE
 from conformance.report.failures import UNSETTLED, Concern, concerns
-from conformance.report.marks import WORD, mark, plural
-from conformance.report.model import Report
+from conformance.report.marks import SUBJECT, WORD, mark, plural
+from conformance.report.model import GatewayTopology, Report, Topology
 from conformance.report.verify import PROVES
 from conformance.requirements.schema import VERSIONS
-from conformance.verdict import Verdict
+from conformance.verdict import KINDS, Verdict
 
 MOST = 20
 """Failures written out; GitHub cuts step summaries at 1 MiB."""
@@ -46,7 +45,7 @@ def readme(report: Report, files: Sequence[str]) -> str:
     lines = [
         f"# {_text(who.project)}",
         "",
-        f"Conformance of the endpoint picker [{_text(who.project)}]({_url(who.url)}) by {_text(who.organization)} "
+        f"Conformance of the {SUBJECT[who.role]} [{_text(who.project)}]({_url(who.url)}) by {_text(who.organization)} "
         "to the Endpoint Picker Protocol.",
         "",
         "| | |",
@@ -56,8 +55,7 @@ def readme(report: Report, files: Sequence[str]) -> str:
         f"| how it was run | {subject.kind} `{_cell(subject.name)}` |",
         *([f"| digest | `{subject.digest}` |"] if subject.digest else []),
         *([f"| its own flags | `{_cell(' '.join(subject.flags))}` |"] if subject.flags else []),
-        f"| discovery | {report.environment.topology.discovery} |",
-        f"| body modes | {', '.join(report.environment.topology.body_modes)} |",
+        *_topology(report.environment.topology),
         f"| suite | {report.suite.name} {report.suite.version}, catalogue {report.catalogue.version} |",
         f"| run | {report.started_at}, seed {report.environment.seed} |",
         "",
@@ -86,7 +84,7 @@ def _versions(report: Report) -> list[str]:
     lines = ["| version | result | protocol | ext_proc | requirements | blockers |", "|---|---|---|---|---|---|"]
     for row in sorted(report.versions, key=lambda row: VERSIONS.index(row.version)):
         counts = ", ".join(f"{number} {WORD[verdict]}" for verdict, number in row.requirement_verdicts.items())
-        kinds = " | ".join(mark(row.kinds[kind]) for kind in ("protocol", "ext_proc"))
+        kinds = " | ".join(mark(row.kinds[kind]) if kind in row.kinds else "–" for kind in KINDS)
         claimed = "" if row.claimed else " (not claimed)"
         blockers = ", ".join(row.blockers) or "none"
         lines.append(f"| {row.version}{claimed} | **{mark(row.result)}** | {kinds} | {counts} | {blockers} |")
@@ -126,8 +124,14 @@ def _reproduce(report: Report) -> list[str]:
     ]
 
 
+def _topology(around: Topology | GatewayTopology) -> list[str]:
+    if isinstance(around, GatewayTopology):
+        return [f"| its pools | {around.pools} |", f"| TLS to their EPPs | {', '.join(around.tls)} |"]
+    return [f"| discovery | {around.discovery} |", f"| body modes | {', '.join(around.body_modes)} |"]
+
+
 def _footer(report: Report) -> list[str]:
-    counted = sum(row.role == ROLE and row.verdict is not Verdict.UNTESTED for row in report.requirements)
+    counted = sum(row.verdict is not Verdict.UNTESTED for row in report.requirements)
     return [
         f"{plural(counted, 'requirement verdict')} from {plural(len(report.results), 'scenario')} by "
         f"{report.suite.name} {report.suite.version} (catalogue {report.catalogue.version}). {PROVES}",

@@ -55,6 +55,16 @@ STYLE: Mapping[Verdict | Result, str] = {
 """Styles of rich."""
 
 
+SUBJECT: Mapping[str, str] = {"epp": "endpoint picker", "data-plane": "gateway", "model-server": "model server"}
+"""What is tested, by role."""
+
+
+def protocol(role: str, version: str = "") -> str:
+    """What a report is about: `Endpoint Picker Protocol 1.0.0`, and the side of it where that is not the EPP's."""
+    name = f"Endpoint Picker Protocol {version}".rstrip()
+    return name if role == "epp" else f"{name}, {role.replace('-', ' ')}"
+
+
 def mark(one: Verdict | Result) -> str:
     """Symbol and word: `✗ fail`."""
     return f"{SYMBOL[one]} {WORD[one]}"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
-from conformance.episode import Claims
+from conformance.episode import Claims, Gateway
 from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.canonical import ReportError, digest, read_document
 from conformance.requirements.schema import Effect, Kind, Level, Role
@@ -108,6 +108,14 @@ class Topology(Block):
     tls: Literal["plaintext", "unverified", "verified"]
     connections: int
     body_modes: tuple[str, ...]
+    data_plane: str = Field("fake", description="what carried the scenarios: fake, or envoy with its variant")
+
+
+class GatewayTopology(Block):
+    """What stood around a gateway: its pools, and how it speaks to the EPP of each."""
+
+    pools: int
+    tls: tuple[Literal["plaintext", "self-signed"], ...]
 
 
 class Environment(Block):
@@ -115,7 +123,7 @@ class Environment(Block):
 
     seed: int
     platform: Platform
-    topology: Topology
+    topology: Topology | GatewayTopology
 
 
 class EvidenceFile(Block):
@@ -373,7 +381,7 @@ class Report(Block):
     implementation: ImplementationBlock
     subject: Subject
     environment: Environment
-    claims: Claims
+    claims: Claims | Gateway
     started_at: str
     finished_at: str
     duration: float

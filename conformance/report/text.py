@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.report.failures import Occurrence
-from conformance.report.marks import STYLE, SYMBOL, WORD, mark, plural
+from conformance.report.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.model import Report, RequirementRow, VersionRow
 from conformance.report.transcript import Line, printable, transcript
 from conformance.verdict import Verdict
@@ -100,7 +100,7 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
     block = _Block(width)
     name = " ".join(part for part in (report.implementation.project, report.implementation.version) if part)
     versions = ", ".join(row.version for row in report.versions) or report.specification.version
-    block.line(f"Endpoint Picker Protocol {versions}: {name or report.subject.name}", "bold")
+    block.line(f"{protocol(report.implementation.role, versions)}: {name or report.subject.name}", "bold")
     block.line("result       ", "dim")
     block.append(mark(report.result), STYLE[report.result])
     if report.stopped:

@@ -8,6 +8,7 @@ It proves that a report is consistent with its evidence. Who made both needs a s
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -168,7 +169,7 @@ def _requirements(report: Report, catalogue: Catalogue) -> Step:
             problems.append(f"{version}: not a version of this report")
             continue
         rows = Counter(row.id for row in report.requirements_of(version))
-        wanted = [entry.id for entry in catalogue.for_version(version, role=None)]
+        wanted = [entry.id for entry in catalogue.for_version(version, report.implementation.role)]
         problems += [f"{version}: {name} is missing" for name in wanted if name not in rows]
         problems += [f"{version}: {name} is there {count} times" for name, count in rows.items() if count > 1]
         problems += [f"{version}: {name} is no requirement of this version" for name in rows if name not in wanted]
@@ -189,7 +190,14 @@ def _roll_ups(report: Report, catalogue: Catalogue) -> Step:
         if row.version not in catalogue.documents:
             continue
         results = [one.result() for one in report.results_of(row.version)]
-        outcome = version_outcome(catalogue, row.version, results, claimed=row.claimed, complete=row.complete)
+        outcome = version_outcome(
+            catalogue,
+            row.version,
+            results,
+            role=report.implementation.role,
+            claimed=row.claimed,
+            complete=row.complete,
+        )
         if (computed := version_row(catalogue, outcome)) != row:
             problems += _differences(f"version {row.version}", row.model_dump(), computed.model_dump())
         problems += _rows(report, outcome)
@@ -346,7 +354,8 @@ class _Evidence:
         stated = (row.version, row.id, row.requirements, row.provisional, row.evidence and row.evidence.episode)
         if stated != (context.version, context.scenario, context.requirements, context.provisional, episode.id):
             self._tally.differences.append(f"{row.version} {row.id}: its evidence is about {context.scenario}")
-        if context.claims != self._report.claims:
+        claims = context.claims if context.gateway is None else dataclasses.replace(context.gateway, backends=())
+        if claims != self._report.claims:
             self._tally.differences.append(f"{row.version} {row.id}: was judged with other claims than the report has")
 
 

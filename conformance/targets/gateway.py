@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -21,7 +21,7 @@ from conformance.episode import Gateway
 from conformance.errors import did_you_mean
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import fill, free_ports
-from conformance.targets.profile import Implementation, Limits, Metadata, Requests, Timeouts
+from conformance.targets.profile import Implementation, Limits, Metadata, Profile, Requests, Timeouts
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
 EPPS = ("first", "second")
@@ -132,6 +132,9 @@ class GatewayProfile(FileModel):
     def address(self) -> str:
         """host:port of its listener, with placeholders."""
         return self.url.removeprefix("http://").rstrip("/")
+
+
+AnyProfile: TypeAlias = Profile | GatewayProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,6 +184,7 @@ class Timeouts(FileModel):
 class Profile(FileModel):
     """A target."""
 
+    role: Literal["epp"] = Field("epp", description="which side of the protocol is tested: an endpoint picker")
     name: str = ""
     implementation: Implementation = Implementation.model_construct()
     start: Start = Start.model_construct()
