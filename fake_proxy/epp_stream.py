@@ -18,7 +18,8 @@ _GRPC_OF_HTTP = {b"400": 13, b"401": 16, b"403": 7, b"404": 12, b"429": 14, b"50
 
 
 class EppStream:
-    """Sends at once or as soon as the stream is open; tells `heard` each message of the EPP and `closed` its end.
+    """Sends at the end of the turn, or as soon as the stream is open; tells `heard` each message of the EPP and
+    `closed` its end. As in Envoy, messages of a turn that ends with a reset never leave.
 
     `closed` gets the gRPC status that Envoy makes of the end, and a text. `expires` is the loop time after which no
     stream is opened any more.
@@ -56,12 +57,18 @@ class EppStream:
 
     def send(self, raw: bytes) -> None:
         """Send one message; the first opens the stream."""
-        if self._stream is not None:
-            self._stream.send(raw)
-            return
         self._unsent.append(raw)
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())
+        elif self._stream is not None and len(self._unsent) == 1:
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """The turn is over: what was sent in it leaves."""
+        if self._stream is not None:
+            for raw in self._unsent:
+                self._stream.send(raw)
+            self._unsent.clear()
 
     async def opened(self) -> None:
         """Wait until the stream is open, if it is being opened."""
@@ -77,9 +84,11 @@ class EppStream:
         if closing is Closing.EPP_FIRST:
             stream.reset()  # one that broke the framing; a stream that ended takes no notice
         elif self._config.ending is not Ending.ENVOY:
+            self.flush()
             stream.half_close()
         else:
             if closing is Closing.OWN:
+                self.flush()
                 stream.half_close()
             stream.reset()
 
@@ -121,9 +130,7 @@ class EppStream:
         except TimeoutError:
             return  # the exchange has the same deadline, and says so
         self._stream = stream
-        for raw in self._unsent:
-            stream.send(raw)
-        self._unsent.clear()
+        self.flush()
         if self._closing is not None:
             self.close(self._closing)
 

@@ -313,6 +313,7 @@ class Exchange:
             self._perform(action)
         if self._abort_due is not None and not self._machine.done:
             self._aborted = True
+            self._stream.flush()
             self._recorder.emit(ClientAborted(exchange=self._id, point=self._abort_due))
             self._abort_due = None
             self._feed(self._machine.client_gone())

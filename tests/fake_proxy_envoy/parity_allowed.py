@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 Side = Literal["fake", "envoy", "wire"]
-"""Who departs: the fake (a defect, to be mended), Envoy (a defect of Envoy, not imitated), or nobody: the exchange ends
-while bytes are on their way, and neither order is wrong."""
+"""Who departs: the fake (a defect, to be mended), Envoy (a defect of Envoy, not imitated), or nobody: two things happen
+at once, and neither order is wrong."""
 
 
 @dataclass(frozen=True)
@@ -64,35 +64,5 @@ ALLOWED = (
         ("upstream", "client"),
         "The EPP is down. failure_mode_allow applies only until the body has reached the filter: in Envoy the body and "
         "the refused connection race, 200 or 500. In the fake the refusal always comes first, 200.",
-    ),
-    Allowed(
-        "messages-in-the-same-turn",
-        "wire",
-        (
-            "behaviour/two-headers-answers/buffered/*",
-            "behaviour/two-headers-answers/streamed/*",
-            "behaviour/two-headers-answers/mixed/*",
-            "behaviour/closes-after-headers/buffered/*",
-            "behaviour/closes-after-headers/streamed/*",
-            "behaviour/closes-after-headers/mixed/*",
-            "open/two-headers-answers/buffered/post",
-            "open/two-headers-answers/streamed/post",
-            "open/two-headers-answers/mixed/post",
-        ),
-        ("messages",),
-        "Two answers in one read: Envoy resets the stream before the message that the first one caused has left. The "
-        "fake's message has left.",
-    ),
-    Allowed(
-        "pooled-connections",
-        "wire",
-        (
-            "behaviour/extra-body-*",
-            "behaviour/replaces-*/fds/*",
-            "behaviour/trailers-for-headers/fds/*",
-        ),
-        ("upstream",),
-        "The exchange fails right after the request was passed on: Envoy has an idle connection to the model server, "
-        "and the request is there already; the fake dials for each attempt, and gives up before it is connected.",
     ),
 )  # fmt: skip

@@ -41,6 +41,7 @@ class ModelServers:
         self._servers: list[asyncio.Server] = []
         self._dead = socket.socket()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._busy = 0
 
     async def start(self) -> None:
@@ -63,6 +64,16 @@ class ModelServers:
         """From now on, answer with `replies` (by name of the endpoint)."""
         self.replies, self.paced, self.received = replies, paced, []
 
+    async def hang_up(self) -> None:
+        """End the connections that a data plane keeps, and wait until it has let go of them: so that no exchange
+        depends on the one before."""
+        tasks = tuple(self._tasks)
+        for writer in self._writers:
+            with contextlib.suppress(OSError):
+                writer.write_eof()
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
     async def idle(self) -> None:
         """Wait until no request is under way."""
         with contextlib.suppress(TimeoutError):
@@ -83,6 +94,7 @@ class ModelServers:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         address = "{}:{}".format(*writer.get_extra_info("sockname"))
         name = next(key for key, value in self.addresses.items() if value == address)
         try:
@@ -92,6 +104,7 @@ class ModelServers:
             pass
         finally:
             self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     async def _exchange(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -158,7 +158,8 @@ class Stack:
         pick = ",".join(self.models.addresses[name] for name in case.pick)
         await play(stream, case.behaviour, pick, paced=case.paced)
 
-    def _begin(self, case: Case) -> _Log:
+    async def _begin(self, case: Case) -> _Log:
+        await self.models.hang_up()
         log = self._log = _Log()
         config = self._configs[case.gateway]
         streams = config.response_body_mode.name in ("STREAMED", "FULL_DUPLEX_STREAMED")
@@ -178,7 +179,7 @@ class Stack:
         return addresses(case.subset)
 
     async def _through_fake(self, case: Case) -> Observation:
-        log, config = self._begin(case), self._configs[case.gateway]
+        log, config = await self._begin(case), self._configs[case.gateway]
         recorder = Recorder()
         entries: list[Entry] = []
         recorder.listen(entries.append)
@@ -203,7 +204,7 @@ class Stack:
         return await self._observation(case, log, client)
 
     async def _through_envoy(self, case: Case) -> Observation:
-        log, request = self._begin(case), case.request
+        log, request = await self._begin(case), case.request
         if case.subset is not None:
             hint = (SUBSET_HEADER.encode(), subset_header_value(self._subset(case)))
             request = dataclasses.replace(request, headers=(*request.headers, hint))
