@@ -71,6 +71,7 @@ def conduct(settings: RunSettings, output: Path, *, waivers: Path | None = None,
         evidence=keeper.writer,
         redactor=redactor,
         stopped=stopped.message if stopped else "",
+        data_plane=settings.data_plane.name,
     )
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)

@@ -50,6 +50,14 @@ Ca = Annotated[
     Path | None,
     typer.Option("--ca", metavar="PEM", help="What must have signed the target's certificate."),
 ]
+DataPlane = Annotated[
+    str,
+    typer.Option(
+        "--data-plane",
+        metavar="fake|envoy[:VARIANT]",
+        help="What carries requests to the target: the suite's own proxy, or a real Envoy (extra `envoy`).",
+    ),
+]
 ProtocolVersions = Annotated[
     list[str] | None,
     typer.Option(
@@ -163,6 +171,8 @@ def command_line(
     tls: str | None,
     ca: Path | None,
     scenarios: list[Path] | None = None,
+    *,
+    data_plane: str = "fake",
 ) -> str:
     """The command that runs the same target again: the flags that name it, as a shell takes them."""
     flags: list[tuple[str, object]] = [
@@ -175,6 +185,7 @@ def command_line(
         ("--tls", tls),
         ("--ca", ca),
         *(("--scenarios", path) for path in scenarios or ()),
+        ("--data-plane", data_plane if data_plane != "fake" else None),
     ]
     words = [word for flag, value in flags if value for word in (flag, str(value))]
     return shlex.join(["epp-conformance", "run", *words])

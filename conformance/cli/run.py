@@ -19,6 +19,7 @@ def run(
     body_mode: options.BodyModes = None,
     tls: options.TlsMode = None,
     ca: options.Ca = None,
+    data_plane: options.DataPlane = "fake",
     protocol_version: options.ProtocolVersions = None,
     scenario: options.Scenarios = None,
     exclude: options.Exclude = None,
@@ -58,18 +59,23 @@ def run(
 
     from conformance.cli.conduct import conduct
     from conformance.cli.show import show
+    from conformance.run.data_plane import chosen
     from conformance.run.session import RunSettings
     from conformance.targets.resolve import protocol_versions
 
+    plane = chosen(data_plane)
     settings = RunSettings(
-        profile=resolved.profile,
+        profile=plane.driven(resolved.profile),
+        data_plane=plane,
         versions=protocol_versions(resolved.profile, protocol_version or ()),
         selection=options.selection(scenario, exclude, requirement, level, section, smoke=smoke, slow=slow),
         seed=seed,
         scenario_paths=tuple(scenarios or ()),
         jobs=jobs,
         values=resolved.values,
-        command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca, scenarios),
+        command=options.command_line(
+            epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca, scenarios, data_plane=data_plane
+        ),
         property_examples=property_examples,
     )
     done = conduct(settings, output, waivers=waivers, quiet=quiet)

@@ -9,17 +9,18 @@ import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from conformance.episode import Gauges, PoolState, ProcessStarted
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.report.redaction import Redactor
 from conformance.run.capture import Capture
+from conformance.run.data_plane import Choice, DataPlane, FakeDataPlane
 from conformance.run.discovery import Channel, FixedEndpoints, WatchedFile
 from conformance.run.engine import LagMeter
 from conformance.run.kubernetes import KubernetesApi
 from conformance.run.limits import Throttle
 from conformance.run.pool import PoolController
-from conformance.run.replies import upstream_for
 from conformance.run.stimuli import Prepared, prepare
 from conformance.run.target import Target
 from conformance.said import decode
@@ -27,12 +28,13 @@ from conformance.scenario.schema import BodyMode, Exchange, Pool
 from conformance.targets.bridge import Bridge, open_bridge
 from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile
-from ext_proc.channel import Channel as Connections
-from ext_proc.http2.errors import ConnectFailed
-from ext_proc.record import Author, Entry, ExchangeOpened, Message, Recorder, StreamEnded
+from ext_proc.record import Author, Entry, Message, Recorder
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
-from fake_proxy.exchange import Outcome, Pace, run_exchange
+from fake_proxy.exchange import Outcome, Pace
+
+if TYPE_CHECKING:
+    from conformance.run.envoy import EnvoyDataPlane
 
 PORT_TRIES = 4
 """How often a target is started, each time on another port, when somebody else was quicker to take its port."""
@@ -59,6 +61,7 @@ class Lane:
         status: Callable[[str], None],
         redactor: Redactor | None = None,
         number: int = 0,
+        data_plane: Choice | None = None,
     ) -> None:
         self.profile = profile
         self.version = version
@@ -74,7 +77,13 @@ class Lane:
         self._episodes = itertools.count(1)
         self._settling = itertools.count(1)
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
-        self.fleet = Fleet(on_scrape=self._scraped)
+        self._fake = FakeDataPlane(lambda: self.target, self.recorder)
+        self._envoy: EnvoyDataPlane | None = None
+        if data_plane is not None and data_plane.variant is not None:
+            from conformance.run.envoy import EnvoyDataPlane
+
+            self._envoy = EnvoyDataPlane(data_plane, profile, lambda: self.target, self.recorder)
+        self.fleet = self._new_fleet()
         self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
         self._bridge: Bridge | None = None
@@ -97,7 +106,7 @@ class Lane:
     async def _enter(self) -> None:
         if in_bridge(self.profile, self.version):
             self._bridge = await self._bridged()
-            self.fleet = Fleet(on_scrape=self._scraped, hosts=self._bridge.pods)
+            self.fleet = self._new_fleet(self._bridge.pods)
         await self.fleet.start()
         values = {**self._values, "workdir": self._folder.name}
         channel = await self._discovery(values)
@@ -115,6 +124,9 @@ class Lane:
         )
         await self.pool.reset(self._first_pool())
         await self.start_target()
+        if self._envoy is not None:
+            self.status("starting Envoy")
+            await self._envoy.start()
 
     async def start_target(self) -> None:
         """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
@@ -147,6 +159,8 @@ class Lane:
             await self._stop()
 
     async def _stop(self) -> None:
+        if self._envoy is not None:
+            await self._envoy.close()
         if hasattr(self, "target"):
             await self.target.stop()
         if self.emulator is not None:
@@ -155,6 +169,11 @@ class Lane:
         if self._bridge is not None:
             await self._bridge.close()
         self._folder.cleanup()
+
+    def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
+        if self._envoy is None:
+            return Fleet(on_scrape=self._scraped, hosts=hosts)
+        return Fleet(on_scrape=self._scraped, hosts=hosts, script=self._envoy.script, on_request=self._envoy.served)
 
     async def _discovery(self, values: dict[str, str]) -> Channel:
         discovery = self.profile.discovery
@@ -254,7 +273,8 @@ class Lane:
         prepared = self.prepared(exchange, 0, mode)
         # A cluster without endpoints of its own dials what the EPP names, and nothing else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
-        return await self.carry_out(prepared, f"settle.{next(self._settling)}", note=note, deadline=deadline)
+        name = f"settle.{next(self._settling)}"
+        return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:
         """The first endpoint that is picked within `subset` now, or None."""
@@ -284,6 +304,7 @@ class Lane:
         note: Mapping[str, object] | None = None,
         fresh_connection: bool = False,
         deadline: float | None = None,
+        through: DataPlane | None = None,
     ) -> Outcome:
         """Run one exchange within the target's limits; everything that happens is in the log."""
         limit = deadline or self.profile.timeouts.answer
@@ -293,43 +314,13 @@ class Lane:
             echo_timeout=min(2.0, limit) + prepared.reply.gap_seconds,
         )
         async with self.throttle:
-            connections: Connections | None = None
-            try:
-                if fresh_connection:
-                    connections = await self.target.fresh_channel()
-                return await run_exchange(
-                    connections or self.target.channel,
-                    prepared.request,
-                    prepared.config,
-                    prepared.stimulus,
-                    upstream_for(prepared.reply, prepared.fail_first),
-                    self.recorder,
-                    exchange_id,
-                    pace=pace,
-                    note={**prepared.note, **(note or {})},
-                )
-            except ConnectFailed as problem:
-                return self._not_connected(exchange_id, prepared, problem)
-            finally:
-                if connections is not None:
-                    await connections.close()
-
-    def _not_connected(self, exchange_id: str, prepared: Prepared, problem: ConnectFailed) -> Outcome:
-        request = prepared.request
-        ended = StreamEnded(exchange=exchange_id, stream="", author=None, how="lost", message=str(problem))
-        self.recorder.emit(ExchangeOpened(exchange=exchange_id, method=request.method, path=request.path))
-        self.recorder.emit(ended)
-        return Outcome(
-            exchange=exchange_id,
-            status=None,
-            body=b"",
-            complete=False,
-            details="connect_failed",
-            attempts=(),
-            aborted=False,
-            expired="",
-            stream=ended,
-        )
+            return await (through or self._envoy or self._fake).carry_out(
+                prepared,
+                exchange_id,
+                note={**prepared.note, **(note or {})},
+                pace=pace,
+                fresh_connection=fresh_connection,
+            )
 
     # -- the log -------------------------------------------------------------------------------------------------------
 

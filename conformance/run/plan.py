@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.catalogue import Catalogue
+from conformance.run.data_plane import Choice
 from conformance.scenario.loader import Instance
 from conformance.scenario.schema import BodyMode, Pod, Pool, Scenario, Step
 from conformance.targets.profile import Profile
@@ -124,6 +125,7 @@ def make_plan(
     selection: Selection,
     *,
     ipv6: bool = True,
+    data_plane: Choice | None = None,
 ) -> Plan:
     """The plan for one version. Raises `UsageError` if the selection leaves nothing of this version."""
     applicable = [one for one in instances if version in _versions(one, catalogue)]
@@ -144,7 +146,7 @@ def make_plan(
         for mode in modes or instance.scenario.modes[:1]:
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
             skip = None if modes else _not_driven(work)
-            skip = skip or _impossible(work, profile, ipv6=ipv6)
+            skip = skip or _impossible(work, profile, ipv6=ipv6) or _beyond(work, data_plane)
             if skip:
                 skips.append(skip)
             elif instance.scenario.isolated or any(_changes(step) for step in instance.scenario.steps):
@@ -220,6 +222,15 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
     if any(step.restart for step in scenario.steps) and not profile.started_by_us:
         return skip(Verdict.SKIPPED, "the suite did not start the target, so it can't restart it")
     return None
+
+
+def _beyond(work: Work, data_plane: Choice | None) -> Skip | None:
+    if data_plane is None or data_plane.variant is None:
+        return None
+    from conformance.run.envoy.limits import beyond
+
+    reason = beyond(work.instance.scenario, data_plane)
+    return None if reason is None else Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)
 
 
 def _only_in_kubernetes(pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
 from fake_modelserver import Reply as ServerReply
+from fake_modelserver.messages import Response
 from fake_proxy.actions import OpenUpstream
 from fake_proxy.scripted import Reply as ScriptedReply
 from fake_proxy.scripted import ScriptedUpstream
@@ -59,6 +60,21 @@ def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
 def model_server_reply(reply: Reply) -> ServerReply | None:
     """What a model server is told to answer; None if it answers by itself."""
     return None if reply == Reply() else _served(reply, _chunks(reply))
+
+
+def response_for(reply: Reply) -> Response | None:
+    """What a pod answers behind a data plane that is not ours; None: what it answers by itself."""
+    if reply == Reply():
+        return None
+    chunks = _chunks(reply)
+    return Response(
+        status=reply.status,
+        headers=_headers(reply),
+        body=chunks[0] if len(chunks) == 1 else b"",
+        chunks=chunks if len(chunks) > 1 else None,
+        trailers=_pairs(reply.trailers or ()),
+        gap=reply.gap_seconds,
+    )
 
 
 def _scripted(reply: Reply, chunks: tuple[bytes, ...]) -> ScriptedReply:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.errors import ConformanceError, IncompleteError
+from conformance.errors import ConformanceError, IncompleteError, UsageError
 from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, Judged
 from conformance.run.conversations import Exploration, explore
+from conformance.run.data_plane import Choice
 from conformance.run.engine import Engine
 from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
 from conformance.run.lane import Lane
@@ -52,6 +53,8 @@ class RunSettings:
     redactor: Redactor = field(default_factory=Redactor)
     command: str = "epp-conformance run"
     """What runs this target again: the beginning of the commands that reproduce a result."""
+    data_plane: Choice = field(default_factory=Choice)
+    """What carries the scenarios to the target; `Choice.driven` must have been applied to the profile."""
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
 
@@ -88,9 +91,22 @@ class Session:
         settings.selection.check(self.instances, self.catalogue)
         ipv6 = has_ipv6_loopback()
         self.plans: Mapping[str, Plan] = {
-            version: make_plan(self.instances, self.catalogue, version, settings.profile, settings.selection, ipv6=ipv6)
+            version: make_plan(
+                self.instances,
+                self.catalogue,
+                version,
+                settings.profile,
+                settings.selection,
+                ipv6=ipv6,
+                data_plane=settings.data_plane,
+            )
             for version in settings.versions
         }
+        if settings.property_examples and settings.data_plane.variant is not None:
+            raise UsageError(
+                f"generated conversations need a data plane that does anything, not {settings.data_plane.name}",
+                hint="leave out --property-examples or --data-plane",
+            )
         self.interrupted = False
         self.stopped: IncompleteError | None = None
         self.anomalies: list[Anomaly] = []
@@ -222,6 +238,7 @@ class Session:
             status=lambda text: self._tell(Status(text=text)),
             number=number,
             redactor=settings.redactor,
+            data_plane=settings.data_plane,
         )
         await lane.__aenter__()
         self._lanes.append(lane)

@@ -26,6 +26,9 @@ _READ = 64 * 1024
 EchoReached = Callable[[int], Awaitable[None]]
 """Waits until that many bytes of request body have come through the gateway; only the model server's side can know."""
 
+Leaving = Callable[[], Awaitable[None]]
+"""Waits until the gateway has got hold of what was sent, before the client goes away in the midst of its request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpResponse:
@@ -51,20 +54,27 @@ class HttpResponse:
 
 
 async def send_request(
-    address: str, request: HttpRequest, *, echo: EchoReached | None = None, timeout: float = 10.0
+    address: str,
+    request: HttpRequest,
+    *,
+    echo: EchoReached | None = None,
+    leaving: Leaving | None = None,
+    gone: Callable[[AbortPoint], None] | None = None,
+    timeout: float = 10.0,
 ) -> HttpResponse:
     """Send `request` to the gateway at `host:port` and read its response, within `timeout` seconds.
 
     The response is read while the request is still being sent, and may end it early. `echo` carries out the waits of
-    chunks with `await_echo`; without it they are no waits. The abort point `destination` can't be seen by a client:
-    `ValueError`. Raises `OSError` if the gateway can't be reached; whatever else it does is in the response.
+    chunks with `await_echo`; without it they are no waits. `gone` is told where the client goes away. The abort point
+    `destination` can't be seen by a client: `ValueError`. Raises `OSError` if the gateway can't be reached; whatever
+    else it does is in the response.
     """
     if request.abort is not None and request.abort.at == "destination":
         raise ValueError("abort at 'destination': a client of a real gateway does not see the choice of an endpoint")
-    response = _Response(request.abort)
+    response = _Response(request.abort, gone)
     exchange = _Http1(address, request, response) if request.http == 1 else _Http2(address, request, response)
     await exchange.connect()
-    sending = asyncio.ensure_future(_send(exchange, request, response, echo))
+    sending = asyncio.ensure_future(_send(exchange, request, response, echo, leaving))
     try:
         async with asyncio.timeout(timeout):
             await response.over.wait()
@@ -83,6 +93,7 @@ class _Response:
     """The response as it comes in, and the end of waiting for it."""
 
     abort: Abort | None
+    gone: Callable[[AbortPoint], None] | None = None
     status: int | None = None
     headers: Headers = ()
     pieces: list[bytes] = field(default_factory=list)
@@ -94,11 +105,16 @@ class _Response:
 
     def reached(self, point: AbortPoint, count: int = 1) -> bool:
         """Note that the exchange is at `point` for the `count`th time; True if the client goes away here."""
-        due = self.abort is not None and self.abort.at == point and self.abort.after == count
-        if due and not self.over.is_set():
+        if self.due(point, count) and not self.over.is_set():
             self.aborted = True
+            if self.gone is not None:
+                self.gone(point)
             self.over.set()
         return self.aborted
+
+    def due(self, point: AbortPoint, count: int = 1) -> bool:
+        """Whether the client goes away at `point`, the `count`th time."""
+        return self.abort is not None and self.abort.at == point and self.abort.after == count
 
     def head(self, status: int, headers: Headers) -> None:
         """The response begins."""
@@ -130,25 +146,36 @@ class _Response:
         )
 
 
-async def _send(exchange: _Http1 | _Http2, request: HttpRequest, response: _Response, echo: EchoReached | None) -> None:
+async def _send(
+    exchange: _Http1 | _Http2,
+    request: HttpRequest,
+    response: _Response,
+    echo: EchoReached | None,
+    leaving: Leaving | None,
+) -> None:
+    async def reached(point: AbortPoint, count: int = 1) -> bool:
+        if leaving is not None and response.due(point, count):
+            await leaving()
+        return response.reached(point, count)
+
     chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
     chunked = request.chunked or (bool(trailers) and request.http == 1)
     bodyless = not chunks and not chunked and not trailers
     exchange.head(_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
-    if response.reached("request-headers"):
+    if await reached("request-headers"):
         return
     sent = 0
     for number, chunk in enumerate(chunks, 1):
         last = number == len(chunks) and not trailers
         await exchange.data(chunk.data, end=last)
         sent += len(chunk.data)
-        if response.reached("request-body", number):
+        if await reached("request-body", number):
             return
         if chunk.await_echo and echo is not None:
             await echo(sent)
     if not bodyless:
         exchange.end(trailers)
-    response.reached("request")
+    await reached("request")
 
 
 def _headers(request: HttpRequest, *, chunked: bool) -> Headers:

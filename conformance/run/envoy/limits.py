@@ -1,0 +1,60 @@
+"""What scenarios ask of a data plane and a real Envoy can't do, or not in the variant that is used."""
+
+from __future__ import annotations
+
+from conformance.run.data_plane import Choice
+from conformance.scenario.schema import Exchange, Scenario
+from fake_proxy.envoy import Routing
+
+LONGEST_HINT = 100
+"""Filler endpoints of a subset hint; what many take as a header, Envoy's header_to_metadata does not."""
+
+FILLERS = 90
+"""Filler headers of a request, besides its own: Envoy takes 100."""
+
+
+def beyond(scenario: Scenario, choice: Choice) -> str | None:
+    """Why a scenario can't run through the real Envoy that is chosen; None if it can, or if the fake is."""
+    if choice.variant is None:
+        return None
+    exchanges = (step.exchange for step in scenario.steps if step.exchange is not None)
+    found = next((why for one in exchanges if (why := _never(one) or _not_in(choice, one))), None)
+    return None if found is None else f"a real Envoy ({choice.name}) {found}"
+
+
+def _never(exchange: Exchange) -> str | None:
+    """What no Envoy does."""
+    reply = exchange.reply
+    reasons = {
+        "sends no such messages": bool(exchange.inject),
+        "sends no metadata of the client's making": bool(exchange.metadata),
+        "always sends a metadata context": exchange.metadata_context == "absent",
+        "always says its body modes": exchange.protocol_config == "absent",
+        "sends header values as raw_value": exchange.header_field == "value",
+        "sends the same metadata on every message": exchange.hint_on != "every",
+        "reports the endpoint that served": exchange.served != "default",
+        "does not tell its client of the pick": exchange.abort == "destination",
+        "takes no subset hint of that size": exchange.hint_filler > LONGEST_HINT,
+        "takes at most 100 headers": exchange.filler_headers > FILLERS,
+        "gets its responses from pods, which answer complete requests": reply.early or reply.source == "never",
+        "reaches every pod of this pool": reply.source == "local-reply",
+    }
+    return next((reason for reason, true in reasons.items() if true), None)
+
+
+def _not_in(choice: Choice, exchange: Exchange) -> str | None:
+    """What this variant does not do."""
+    assert choice.variant is not None
+    config = choice.variant.config
+    hinted = exchange.subset is not None or exchange.subsets or "hint" in exchange.model_fields_set
+    if hinted and not config.forwarding_namespaces:
+        return "forwards no subset hint"
+    if exchange.fail_first and choice.variant.routing is not Routing.OVERRIDE_HOST:
+        return "does not walk a list"
+    if exchange.end == "trailers" and not config.send_request_trailers:
+        return "sends no request trailers"
+    if exchange.reply.trailers and not config.send_response_trailers:
+        return "sends no response trailers"
+    if choice.mode is not None and exchange.mode not in (None, choice.mode):
+        return f"is configured for {choice.mode} bodies"
+    return None
