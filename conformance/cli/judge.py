@@ -30,7 +30,7 @@ def judge(
     json: Annotated[bool, typer.Option("--json", help="Every finding as a line of JSON instead.")] = False,
     no_color: options.NoColor = False,
 ) -> None:
-    """Judge recorded conversations again, offline.
+    """Judge recorded conversations again, offline: of a tap's transcripts both sides, of evidence the one under test.
 
     Exit code 1 if a rule was broken, 3 if something could not be read or judged.
     """
@@ -70,10 +70,11 @@ def judge(
 def _judge(one: Transcript, version: str | None, catalogue: Catalogue) -> Judged:
     from dataclasses import replace
 
-    from conformance.live.judging import judged
+    from conformance.live.judging import BOTH, SCENARIO, judged
 
     context = one.context if version is None else replace(one.context, version=version)
-    return judged(one.episode, context, catalogue)
+    heard_by_a_tap = context.scenario == SCENARIO
+    return judged(one.episode, context, catalogue, roles=BOTH if heard_by_a_tap else ())
 
 
 def _show(one: Transcript, judged: Judged, catalogue: Catalogue, worth: Any, show: Any, *, json: bool) -> None:

@@ -39,7 +39,7 @@ from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.ruling import Nature, Ruling
 from conformance.verdict import Finding, Verdict
 
-__all__ = ["JUDGES", "Rules", "judge", "rulings"]
+__all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
 
 _SECTIONS = (
     ordering,

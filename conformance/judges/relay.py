@@ -210,11 +210,11 @@ class Relay:
         """Whether the client went away."""
         return any(isinstance(entry.event, ClientAborted) for entry in self.entries)
 
-    @cached_property
-    def expired(self) -> int | None:
-        """Where the client gave up waiting, if it did."""
-        waits = (entry.seq for entry in self.entries if isinstance(entry.event, Wait) and entry.event.outcome != "met")
-        return next(waits, None)
+    @property
+    def expired(self) -> bool:
+        """Whether the client gave up waiting for its response."""
+        complete = self.response is not None and self.response[1].complete
+        return not complete and any(isinstance(e.event, Wait) and e.event.outcome == "expired" for e in self.entries)
 
     @cached_property
     def client_destinations(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from conformance.episode import Episode
 from conformance.live.files import TranscriptWriter
 from conformance.live.gathering import Gathered
-from conformance.live.judging import Judged, episode, judged
+from conformance.live.judging import BOTH, Judged, episode, judged
 from conformance.live.process import LENGTH, JudgingSettings
 from conformance.live.wording import Worth, finding_text
 from conformance.requirements.catalogue import Catalogue
@@ -48,7 +48,7 @@ class Bench:
     def __call__(self, gathered: Gathered) -> Judged:
         """Judge one exchange. Never raises."""
         seen = episode(gathered)
-        result = judged(seen, self._settings.context, self._catalogue)
+        result = judged(seen, self._settings.context, self._catalogue, roles=BOTH)
         shown = []
         for finding in result.findings:
             if self._worth(finding):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conformance.episode import Claims, Context, Episode
 from conformance.flow import AWAITED_ANSWER
-from conformance.judges import Rules, judge
+from conformance.judges import Role, Rules, judge
 from conformance.live.gathering import Gathered
 from conformance.said import decode
 from conformance.verdict import Finding, Verdict
@@ -16,6 +16,9 @@ from ext_proc.record import Entry, Message, Wait
 
 SCENARIO = "live"
 """The scenario of a context made for live traffic."""
+
+BOTH: tuple[Role, ...] = ("epp", "data-plane")
+"""The roles that are judged where neither side is ours: what a tap heard."""
 
 TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR)
 """Findings that are shown; of the others there is only a count."""
@@ -59,10 +62,10 @@ def episode(gathered: Gathered) -> Episode:
     return Episode(id=gathered.exchange, entries=entries)
 
 
-def judged(of: Episode, by: Context, rules: Rules) -> Judged:
-    """Judge an episode. Never raises."""
+def judged(of: Episode, by: Context, rules: Rules, *, roles: Sequence[Role] = ()) -> Judged:
+    """Judge an episode by the rules of `roles`, default: of the role that is under test. Never raises."""
     try:
-        findings = judge(of, by, rules)
+        findings = judge(of, by, rules, roles=roles)
     except Exception as problem:  # noqa: BLE001 - a judge that raises is the suite's defect; the traffic goes on
         return Judged(exchange=of.id, problem=f"{type(problem).__name__}: {problem}")
     return Judged(exchange=of.id, findings=telling(findings), counts=_counted(findings))

@@ -45,7 +45,8 @@ def finding_text(finding: Finding, episode: Episode, catalogue: Catalogue, *, no
 def _lines(finding: Finding, episode: Episode, catalogue: Catalogue, note: str) -> Iterator[str]:
     requirement = catalogue.get(finding.requirement) if finding.requirement in catalogue else None
     title = f"  {requirement.title}" if requirement is not None else ""
-    yield f"{mark(finding.verdict)}  {finding.requirement}{title}  ({episode.id})"
+    whose = "data plane, " if requirement is not None and requirement.role == "data-plane" else ""
+    yield f"{mark(finding.verdict)}  {finding.requirement}{title}  ({whose}{episode.id})"
     for position, expected in enumerate(finding.expected):
         yield from _field("expected" if position == 0 else "or", expected)
     if finding.actual:

@@ -59,7 +59,7 @@ def _unasked(relay: Relay) -> Ruling:
     expected = "an ext_proc stream to the EPP for this request"
     if relay.epps_down:
         return moot(EXTP, "the EPP did not listen")
-    if relay.aborted or relay.response is None:
+    if not relay.attempts and (relay.aborted or relay.status is None):
         return moot(EXTP, "the client went away, or was not answered")
     if not relay.attempts and 400 <= (relay.status or 0) < 500:
         actual = f"none; the gateway itself answered {relay.status}"
@@ -165,7 +165,7 @@ def _ends(one: Asked, relay: Relay, ended: dict[str, Said], seen: set[str]) -> I
         lane = one.flow.lane(side)
         if lane.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
             continue
-        hung = relay.expired is not None and mode == DUPLEX and side == REQUEST
+        hung = relay.expired and mode == DUPLEX and side == REQUEST
         if served is not None or hung:
             expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"
             actual = f"the {side} was complete, and the stream ended without either"

@@ -23,16 +23,16 @@ def failure_mode(relay: Relay) -> Iterator[Ruling]:
     why, silent = _why(relay)
     if not why:
         return
-    failed = relay.status is not None and relay.status >= 400
+    passed = relay.attempts or (relay.status is not None and relay.status < 400)
     if relay.gateway.failure_mode == "closed":
-        if relay.attempts or (relay.response is not None and not failed):
+        if passed:
             hint = "The default of InferencePool is FailClose."
             yield relay.fail(FAIL, f"the request fails: {why}, and the gateway fails closed", hint=hint)
         elif relay.response is not None:
             yield held(FAIL)
-    elif relay.attempts:
+    elif passed:
         yield held(FAIL)
-    elif relay.response is not None and not silent:
+    elif relay.response is not None and not silent and not relay.expired:
         hint = "Envoy's failure_mode_allow does not hold for a body in full duplex."
         yield relay.fail(FAIL, f"the request is sent on: {why}, and the gateway fails open", hint=hint)
 

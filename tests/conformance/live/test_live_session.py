@@ -168,6 +168,40 @@ def test_wrong_epps_are_caught_without_any_body() -> None:
     run(main)
 
 
+HINT_KEY = "x-gateway-destination-endpoint-subset"
+WRONG_DATA_PLANES = [
+    (Stimulus(withhold=frozenset({"request_headers"})), "DP-EXTP-01"),
+    (Stimulus(duplicate_end=True), "DP-EXTP-01"),
+    (Stimulus(metadata=subset_hint(ProxyConfig(), A)), "DP-SUB-01"),
+    (Stimulus(metadata={"envoy.lb": {HINT_KEY: [A]}}), "DP-SUB-01"),
+    (Stimulus(served="pod-a"), "DP-SRVD-01"),
+]
+
+
+def test_wrong_data_planes_are_caught_live_and_offline(tmp_path: Path) -> None:
+    """An EPP that answers only what it is asked, so that the data plane alone is at fault."""
+    record = tmp_path / "traffic.ndjson"
+
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, print_each=10, record=record)
+        async with live(picks(A), judging=judging) as (tap, heard):
+            channel = await dial(tap.address)
+            request, upstream = SHAPES["chat"]
+            for stimulus, _ in WRONG_DATA_PLANES:
+                pace = Pace(deadline=1)
+                await run_exchange(channel, request, ProxyConfig(), stimulus, upstream, Recorder(), "x", pace=pace)
+            await channel.close()
+        told = {line for text in heard.shown for line in text.splitlines() if "(data plane, tap-" in line}
+        for number, (_, requirement) in enumerate(WRONG_DATA_PLANES, 1):
+            assert any(requirement in line and f"(data plane, tap-{number})" in line for line in told), number
+
+    run(main)
+    transcripts = [one for one in read(record) if isinstance(one, Transcript)]
+    again = [judged(one.episode, one.context, Catalogue.load(), roles=("data-plane",)) for one in transcripts]
+    assert [one.findings[0].requirement for one in again] == [requirement for _, requirement in WRONG_DATA_PLANES]
+    assert call(["judge", str(record)]) == 1
+
+
 def test_a_subset_that_is_not_kept_to_is_caught() -> None:
     heards: list[Heard] = []
 
