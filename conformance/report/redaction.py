@@ -27,6 +27,7 @@ from google.protobuf.message import Message as Protobuf
 from conformance.episode import Episode
 from conformance.errors import UsageError
 from conformance.report.model import Redaction
+from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile
 from ext_proc.messages import HeaderValue, ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Malformed, Message
@@ -80,16 +81,18 @@ class Redactor:
         self._placeholders = {secret: self._placeholder(secret) for secret in self._secrets}
 
     @classmethod
-    def of(cls, profile: Profile) -> Redactor:
+    def of(cls, profile: AnyProfile) -> Redactor:
         """The secrets of a profile: secret headers, and well-known names among headers, metadata and environment."""
         found = [Secret(kind="header", name=n.lower(), value=v) for n, v in profile.requests.secret_headers.items()]
-        for kind, values in (("header", profile.requests.headers), ("metadata", profile.connect.metadata)):
+        metadata = profile.connect.metadata if isinstance(profile, Profile) else {}
+        for kind, values in (("header", profile.requests.headers), ("metadata", metadata)):
             found += [
                 Secret(kind=kind, name=name.lower(), value=value)
                 for name, value in values.items()
                 if name.lower() in SENSITIVE_HEADERS
             ]
-        environments = (profile.start.env, *(variant.env for variant in profile.start.versions.values()))
+        variants = profile.start.versions.values() if isinstance(profile, Profile) else ()
+        environments = (profile.start.env, *(variant.env for variant in variants))
         found += [
             Secret(kind="env", name=name, value=value)
             for environment in environments

@@ -100,7 +100,9 @@ class _Execution:
 
     async def _some(self, queue: Iterator[int], exchange: Exchange, expect: Expect | None) -> None:
         for index in queue:
-            prepared = self._lane.prepared(exchange, index, self._work.mode)
+            mode = self._work.mode
+            assert mode != "gateway", "scenarios of that role are executed elsewhere"
+            prepared = self._lane.prepared(exchange, index, mode)
             name = self._capture.exchange()
             if expect is not None:
                 self._expectations[name] = self._expectation(expect)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.catalogue import Catalogue
@@ -25,7 +26,8 @@ class Work:
 
     id: str
     instance: Instance
-    mode: BodyMode
+    mode: BodyMode | Literal["gateway"]
+    """`gateway` where the body mode is the business of the gateway under test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +130,10 @@ def make_plan(
     data_plane: Choice | None = None,
 ) -> Plan:
     """The plan for one version. Raises `UsageError` if the selection leaves nothing of this version."""
-    applicable = [one for one in instances if version in _versions(one, catalogue)]
-    chosen = [one for one in applicable if selection.admits(one, catalogue)]
-    if not selection.slow:
-        chosen = [one for one in chosen if not one.scenario.slow or one.id in selection.scenarios]
-    if not chosen:
-        raise UsageError(
-            f"the selection leaves no scenario of version {version}", hint="`epp-conformance list` shows them"
-        )
     skips: list[Skip] = []
     shared: dict[Pool, list[Work]] = {}
     alone: list[Batch] = []
-    for instance in chosen:
+    for instance in selected(instances, catalogue, version, selection):
         modes = _modes(instance.scenario, profile)
         if selection.with_smoke and not selection.names(instance, catalogue):
             modes = modes[:1]
@@ -156,6 +150,21 @@ def make_plan(
     batches = [Batch(pool=pool, work=tuple(work)) for pool, work in shared.items()]
     batches += sorted(alone, key=lambda batch: batch.pool != Pool())
     return Plan(version=version, batches=tuple(batches), skips=tuple(skips), complete=selection.everything)
+
+
+def selected(
+    instances: Iterable[Instance], catalogue: Catalogue, version: str, selection: Selection
+) -> tuple[Instance, ...]:
+    """The instances of a version that the selection takes. Raises `UsageError` if there are none."""
+    applicable = (one for one in instances if version in _versions(one, catalogue))
+    chosen = [one for one in applicable if selection.admits(one, catalogue)]
+    if not selection.slow:
+        chosen = [one for one in chosen if not one.scenario.slow or one.id in selection.scenarios]
+    if not chosen:
+        raise UsageError(
+            f"the selection leaves no scenario of version {version}", hint="`epp-conformance list` shows them"
+        )
+    return tuple(chosen)
 
 
 def _modes(scenario: Scenario, profile: Profile) -> tuple[BodyMode, ...]:

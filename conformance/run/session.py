@@ -24,9 +24,12 @@ from conformance.run.conversations import Exploration, explore
 from conformance.run.data_plane import Choice
 from conformance.run.engine import Engine
 from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
+from conformance.run.gateway.lane import GatewayLane
+from conformance.run.gateway.plan import make_gateway_plan
 from conformance.run.lane import Lane
 from conformance.run.plan import Batch, Plan, Selection, Skip, Work, make_plan
-from conformance.scenario.loader import Instance, load
+from conformance.scenario.loader import load
+from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.profile import Profile
 from conformance.targets.resolve import only_one_at_a_time
 from conformance.verdict import Verdict
@@ -43,7 +46,7 @@ SHARE = 24
 class RunSettings:
     """What to run. `values` fills placeholders of the profile; `jobs` is how many targets run side by side."""
 
-    profile: Profile
+    profile: AnyProfile
     versions: tuple[str, ...] = ("1.0.0",)
     selection: Selection = field(default_factory=Selection)
     seed: int = field(default_factory=lambda: random.randrange(2**32))
@@ -87,11 +90,16 @@ class Session:
     def __init__(self, settings: RunSettings, engine: Engine, handler: Handler = lambda _: None) -> None:
         self.settings = settings
         self.catalogue = Catalogue.load()
-        self.instances: tuple[Instance, ...] = load(self.catalogue, settings.scenario_paths)
+        role = settings.profile.role
+        self.instances = tuple(one for one in load(self.catalogue, settings.scenario_paths) if one.role == role)
         settings.selection.check(self.instances, self.catalogue)
         ipv6 = has_ipv6_loopback()
         self.plans: Mapping[str, Plan] = {
-            version: make_plan(
+            version: make_gateway_plan(
+                self.instances, self.catalogue, version, settings.profile, settings.selection, ipv6=ipv6
+            )
+            if isinstance(settings.profile, GatewayProfile)
+            else make_plan(
                 self.instances,
                 self.catalogue,
                 version,
@@ -102,6 +110,8 @@ class Session:
             )
             for version in settings.versions
         }
+        if settings.property_examples and role != "epp":
+            raise UsageError("generated conversations are for EPPs", hint="leave out --property-examples")
         if settings.property_examples and settings.data_plane.variant is not None:
             raise UsageError(
                 f"generated conversations need a data plane that does anything, not {settings.data_plane.name}",
@@ -115,7 +125,7 @@ class Session:
         self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
         self._engine = engine
         self._handler = handler
-        self._lanes: list[Lane] = []
+        self._lanes: list[Lane | GatewayLane] = []
         self._version: str | None = None
         self._image: str | None = None
         self._began = time.monotonic()
@@ -141,7 +151,8 @@ class Session:
         """Try generated conversations in each version, if the settings ask for any. A failure is one result more."""
         for plan in self.plans.values():
             if self.settings.property_examples and self.stopped is None:
-                self._explore(plan)
+                assert isinstance(self.settings.profile, Profile), "refused before anything was started"
+                self._explore(plan, self.settings.profile)
 
     def ensure(self, work_id: str) -> ScenarioResult:
         """The result of one piece of work, running the batch that holds it if that has not happened yet.
@@ -215,22 +226,42 @@ class Session:
             return
         await self._work(plan, lane, batches)
 
-    async def _work(self, plan: Plan, lane: Lane, batches: Iterator[Batch]) -> None:
+    async def _work(self, plan: Plan, lane: Lane | GatewayLane, batches: Iterator[Batch]) -> None:
         for batch in batches:
             await self._batch(plan, lane, batch)
 
-    async def _batch(self, plan: Plan, lane: Lane, batch: Batch) -> None:
-        runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce(lane.version))
-        async for judged in runner.run(batch):
+    async def _batch(self, plan: Plan, lane: Lane | GatewayLane, batch: Batch) -> None:
+        reproduce = self._reproduce(lane.version)
+        if isinstance(lane, GatewayLane):
+            results = lane.run(batch, self.catalogue, self._anomaly, reproduce)
+        else:
+            results = BatchRunner(lane, self.catalogue, self._anomaly, reproduce).run(batch)
+        async for judged in results:
             self._record(plan.version, judged)
 
     def _allowed(self, wanted: int) -> int:
         return 1 if only_one_at_a_time(self.settings.profile) else wanted
 
-    async def _lane(self, version: str, number: int) -> Lane:
+    async def _lane(self, version: str, number: int) -> Lane | GatewayLane:
+        settings = self.settings
+        if not isinstance(settings.profile, GatewayProfile):
+            return await self._epp_lane(settings.profile, version, number)
+        lane = GatewayLane(
+            settings.profile,
+            version,
+            dict(settings.values),
+            seed=settings.seed,
+            lag=self._engine.lag,
+            status=lambda text: self._tell(Status(text=text)),
+            redactor=settings.redactor,
+        )
+        self._lanes.append(await lane.__aenter__())
+        return lane
+
+    async def _epp_lane(self, profile: Profile, version: str, number: int) -> Lane:
         settings = self.settings
         lane = Lane(
-            settings.profile,
+            profile,
             version,
             dict(settings.values),
             seed=settings.seed + number,
@@ -247,19 +278,19 @@ class Session:
 
     async def _close_lanes(self) -> None:
         lanes, self._lanes = self._lanes, []
-        if any(lane.pool.reads_no_metrics for lane in lanes):
+        if any(isinstance(lane, Lane) and lane.pool.reads_no_metrics for lane in lanes):
             text = "it reads no metrics; `discovery.scrapes: false` in its profile says so and saves the waiting"
             self._anomaly(Anomaly(code="scrapes", text=text))
         await asyncio.gather(*(lane.close() for lane in lanes))
 
     # -- generated conversations ---------------------------------------------------------------------------------------
 
-    def _explore(self, plan: Plan) -> None:
+    def _explore(self, plan: Plan, profile: Profile) -> None:
         rows = self._version_outcome(plan).requirements
         known = [row.requirement.id for row in rows if row.verdict is Verdict.FAIL]
         self._tell(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
-            lane = self._engine.call(self._lane(plan.version, 0))
+            lane = self._engine.call(self._epp_lane(profile, plan.version, 0))
             runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce(lane.version))
             exploration = explore(
                 lambda instance, mode: self._engine.call(
@@ -267,7 +298,7 @@ class Session:
                 ),
                 self.catalogue,
                 plan.version,
-                self.settings.profile.body_modes,
+                profile.body_modes,
                 examples=self.settings.property_examples,
                 seed=self.settings.seed,
                 known=known,
@@ -315,6 +346,7 @@ class Session:
             self.catalogue,
             plan.version,
             tuple(results.values()),
+            role=self.settings.profile.role,
             claimed=plan.version in self.settings.profile.protocol_versions,
             complete=plan.complete and not self.interrupted,
         )

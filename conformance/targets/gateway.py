@@ -66,6 +66,13 @@ class Backend(FileModel):
         (), description="the pool's endpoints, where model servers are bound; default: chosen, as {endpoints}"
     )
 
+    @field_validator("epp")
+    @classmethod
+    def _address(cls, epp: str | None) -> str | None:
+        if epp is not None and parse_endpoint(epp).canonical is None:
+            raise ValueError(f"{epp!r} is no address to listen on: give ip:port, IPv6 as [::1]:port")
+        return epp
+
     @field_validator("endpoints")
     @classmethod
     def _canonical(cls, endpoints: tuple[str, ...]) -> tuple[str, ...]:

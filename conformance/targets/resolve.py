@@ -13,15 +13,17 @@ from typing import Any
 import pydantic
 
 from conformance.endpoints import parse as parse_endpoint
-from conformance.errors import UnknownNameError, UsageError, nearest
+from conformance.errors import UnknownNameError, UsageError, did_you_mean, nearest
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
-from conformance.strict_yaml import load
+from conformance.strict_yaml import FileError, load, parse
+from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls
 
 REFERENCE = "reference"
 KINDS = ("reference", "HOST:PORT", "cmd:COMMAND", "image:IMAGE")
+ROLES = ("epp", "data-plane")
 BODY_MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered", "streamed", "none")
 
 
@@ -65,7 +67,7 @@ def resolve(epp: str | None = None, profile: str | None = None, overrides: Overr
     return Resolved(profile=found, values=values)
 
 
-def protocol_versions(profile: Profile, wanted: Sequence[str] = ()) -> tuple[str, ...]:
+def protocol_versions(profile: AnyProfile, wanted: Sequence[str] = ()) -> tuple[str, ...]:
     """The versions to judge, oldest first. `wanted` may hold `all`: every version that the target can be started for.
 
     Nothing wanted: 1.0.0 if the profile claims it, else the newest that it claims. Raises `UnknownNameError`.
@@ -74,7 +76,7 @@ def protocol_versions(profile: Profile, wanted: Sequence[str] = ()) -> tuple[str
         if version != "all" and version not in VERSIONS:
             raise UnknownNameError("protocol version", version, (*VERSIONS, "all"))
     if "all" in wanted:
-        variants = profile.start.versions
+        variants = profile.start.versions if isinstance(profile, Profile) else {}
         return tuple(v for v in VERSIONS if not variants or v in variants or v in profile.protocol_versions)
     if not wanted:
         claimed = [version for version in VERSIONS if version in profile.protocol_versions]
@@ -82,8 +84,10 @@ def protocol_versions(profile: Profile, wanted: Sequence[str] = ()) -> tuple[str
     return tuple(version for version in VERSIONS if version in wanted)
 
 
-def only_one_at_a_time(profile: Profile) -> str | None:
+def only_one_at_a_time(profile: AnyProfile) -> str | None:
     """Why two runs of this target can't stand side by side on one machine; None if they can."""
+    if isinstance(profile, GatewayProfile):
+        return "its pods and EPPs change their conduct from one scenario to the next"
     if not profile.started_by_us:
         return "the target runs already and is shared, so that only one process may change its pool"
     if profile.discovery.fixed is not None:
@@ -105,19 +109,30 @@ def shipped() -> Mapping[str, Traversable]:
 
 
 def load_profile(name: str) -> Profile:
+    """The profile of an endpoint picker, as `load_any` finds it. Raises `UsageError` if it is a gateway's."""
+    profile = load_any(name)
+    if isinstance(profile, GatewayProfile):
+        raise UsageError(
+            f"{name} is the profile of a gateway, not of an endpoint picker",
+            hint="`run --role data-plane`, `certify --role data-plane` and `profile check` take it",
+        )
+    return profile
+
+
+def load_any(name: str) -> AnyProfile:
     """The shipped profile of that name, or the one in the file `name`, whose relative paths are beside that file.
 
-    Raises `UnknownNameError` if there is neither, `FileError` for a file that is wrong.
+    Its key `role` says whose it is. Raises `UnknownNameError` if there is neither, `FileError` if it is wrong.
     """
     known = shipped()
     if name in known:
-        return load(known[name], Profile, name=f"{name} (shipped)")
+        return _of_its_role(known[name], f"{name} (shipped)")
     path = Path(name)
     if not path.exists() and "/" not in name and not name.endswith((".yaml", ".yml")):
         raise UnknownNameError("profile", name, known, hint=_profile_hint(name, known))
     if path.is_dir():
         raise UsageError(f"{name} is a folder", hint="name the profile's file in it")
-    return _beside(load(path, Profile), path.parent)
+    return _beside(_of_its_role(path, name), path.parent)
 
 
 def json_schema() -> dict[str, Any]:
@@ -131,12 +146,26 @@ def _profile_hint(name: str, known: Mapping[str, Traversable]) -> str:
     return f"did you mean {best!r}?" if best else f"a file, or one of: {', '.join(known)}"
 
 
-def _beside(profile: Profile, folder: Path) -> Profile:
+def _of_its_role(source: Traversable, name: str) -> AnyProfile:
+    try:
+        document = parse(source, name=name)
+    except FileError:
+        return load(source, Profile, name=name)  # tells what else is wrong with it
+    role = document.data.get("role", "epp") if isinstance(document.data, Mapping) else "epp"
+    if role not in ROLES:
+        raise FileError([document.problem(("role",), f"{role!r} is no role", did_you_mean(str(role), ROLES))])
+    return document.validate(GatewayProfile) if role == "data-plane" else document.validate(Profile)
+
+
+def _beside(profile: AnyProfile, folder: Path) -> AnyProfile:
     """The profile with its relative paths read from the folder of its file."""
 
     def place(path: str | None) -> str | None:
         return path if path is None else str((folder / path).absolute())
 
+    if isinstance(profile, GatewayProfile):
+        own = profile.start.model_copy(update={"workdir": place(profile.start.workdir)})
+        return profile.model_copy(update={"start": own})
     tls = profile.tls.model_copy(update={name: place(getattr(profile.tls, name)) for name in ("ca", "cert", "key")})
     start = profile.start.model_copy(update={"workdir": place(profile.start.workdir)})
     return profile.model_copy(update={"tls": tls, "start": start})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from conformance.endpoints import parse as parse_endpoint
 from conformance.episode import EppConduct
 from conformance.errors import UsageError
 from conformance.run.gateway.pods import EXCHANGE
@@ -144,10 +143,3 @@ def _failing(said: EppScript) -> Script:
 def _immediate(said: LocalReply) -> Immediate:
     headers = tuple(SetHeader(name=name.lower(), value=value.encode()) for name, value in said.headers)
     return Immediate(code=said.code, body=said.body.encode(), headers=headers)
-
-
-def expected_at(address: str) -> str:
-    """The `host:port` of `--epp-listen`, checked. Raises `UsageError`."""
-    if parse_endpoint(address).canonical is None:
-        raise UsageError(f"--epp-listen {address!r} is no ip:port", hint="for example --epp-listen 127.0.0.1:9002")
-    return address
