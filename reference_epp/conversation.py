@@ -47,9 +47,6 @@ LOG = logging.getLogger(__name__)
 
 BAD_REQUEST = 400
 
-PATIENCE = 0.1
-"""Seconds to wait for a body when the data plane has not said in which mode it sends it: half of what Envoy waits."""
-
 
 class BodyMode(IntEnum):
     """How the data plane sends a body (`ProcessingMode.BodySendMode`)."""
@@ -94,6 +91,9 @@ class Epp:
     metadata_namespace: str = METADATA_NAMESPACE
     subset_namespace: str = SUBSET_NAMESPACE
     habit: Habit = field(default_factory=Habit)
+    patience: float = 0.1
+    """Seconds to wait for a body when the data plane has not said in which mode it sends it: half of what Envoy waits
+    for an answer."""
 
 
 class Conversation:
@@ -139,7 +139,7 @@ class Conversation:
 
     @property
     def impatient(self) -> bool:
-        """True if `patience_is_over` is to be called when nothing arrives for `PATIENCE` seconds."""
+        """True if `patience_is_over` is to be called when nothing arrives for `Epp.patience` seconds."""
         return self.held and self.request_mode is None
 
     def patience_is_over(self) -> list[Action]:

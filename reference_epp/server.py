@@ -82,6 +82,7 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         objectives=settings.objectives,
         metadata_namespace=settings.metadata_namespace,
         subset_namespace=settings.subset_namespace,
+        patience=settings.patience,
     )
     host, port = settings.listen
     health = parts.health(pool)

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from ext_proc.messages import ProcessingRequest
-from reference_epp.conversation import PATIENCE, Action, Close, Conversation, Epp
+from reference_epp.conversation import Action, Close, Conversation, Epp
 from reference_epp.names import EXT_PROC_SERVICE
 
 LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Service:
         if not conversation.impatient:
             return await context.read()
         reading = asyncio.ensure_future(context.read())
-        await asyncio.wait({reading}, timeout=PATIENCE)
+        await asyncio.wait({reading}, timeout=self.epp.patience)
         await asyncio.wait({reading}, timeout=GRACE)
         if not reading.done():
             for action in conversation.patience_is_over():

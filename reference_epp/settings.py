@@ -26,6 +26,7 @@ class Settings:
     objectives: Mapping[str, int] = field(default_factory=dict)
     scrape_interval: float = 0.05
     staleness: float = 2.0
+    patience: float = 0.1
     queue_threshold: int = 5
     kv_threshold: float = 0.8
     max_endpoints: int = 2
@@ -69,6 +70,7 @@ def parse(arguments: Sequence[str] | None = None) -> Settings | Listing:
         objectives=dict(options.objective),
         scrape_interval=options.scrape_interval,
         staleness=options.staleness,
+        patience=options.patience,
         queue_threshold=options.queue_threshold,
         kv_threshold=options.kv_threshold,
         max_endpoints=options.max_endpoints,
@@ -135,6 +137,8 @@ def _parser() -> argparse.ArgumentParser:
         help="an InferenceObjective, repeatable; below zero is sheddable")  # fmt: skip
     add("--scrape-interval", type=seconds, default=0.05, help="(default 50ms)")
     add("--staleness", type=seconds, default=2.0, help="age at which gauges say nothing any more (default 2s)")
+    add("--patience", type=seconds, default=0.1,
+        help="how long to wait for a body if the data plane does not say its body modes (default 100ms)")  # fmt: skip
     add("--queue-threshold", type=_positive, default=5, help="more waiting requests are heavy load (default 5)")
     add("--kv-threshold", type=_share, default=0.8, help="more KV cache in use is heavy load (default 0.8)")
     add("--max-endpoints", type=_positive, default=2, metavar="N",
