@@ -82,9 +82,13 @@ class ProxyConfig:
     num_retries: int = 3
     retriable_statuses: tuple[int, ...] = (503,)
 
+    refused_with: int | None = None
+    """HTTP status with which a filter before ext_proc (Envoy's fault filter) answers each request: of the request the
+    EPP sees nothing, and of the reply everything."""
+
     protocol_config: ProtocolConfigForm = ProtocolConfigForm.MODES
-    header_value_field: Literal["raw_value", "value"] = "raw_value"
-    """`value` is what Envoy before 1.27 sent."""
+    header_value_field: Literal["raw_value", "value", "both"] = "raw_value"
+    """`value` is what Envoy before 1.27 sent; no data plane is known to fill both."""
     request_attributes: tuple[str, ...] = ()
     response_attributes: tuple[str, ...] = ()
 

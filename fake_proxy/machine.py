@@ -57,6 +57,7 @@ class Machine:
         http: Literal[1, 2] = 1,
     ) -> None:
         self._config = config
+        self._refused_with = config.refused_with
         self.buffer_limit = config.buffer_of(http)
         """Bytes of a body that may be held back."""
         self._stimulus = stimulus or Stimulus()
@@ -97,17 +98,22 @@ class Machine:
     def request_headers(self, headers: HeaderList, end: bool) -> list[Action]:
         """The request begins: all headers as the filter sees them, pseudo-headers included."""
         self._facts.request = list(headers)
-        self._request.headers(headers, end)
+        if self._refused_with is None:
+            self._request.headers(headers, end)
+        else:
+            self._local_reply(self._refused_with, b"fault filter abort", "fault_filter_abort")
         return self._actions()
 
     def request_data(self, data: bytes, end: bool) -> list[Action]:
         """Request body, as read from the client."""
-        self._request.data(data, end)
+        if self._refused_with is None:
+            self._request.data(data, end)
         return self._actions()
 
     def request_trailers(self, trailers: HeaderList) -> list[Action]:
         """The request ends with trailers."""
-        self._request.trailers(trailers)
+        if self._refused_with is None:
+            self._request.trailers(trailers)
         return self._actions()
 
     def client_gone(self) -> list[Action]:

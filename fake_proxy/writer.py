@@ -24,7 +24,7 @@ from fake_proxy.config import ProtocolConfigForm, ProxyConfig
 from fake_proxy.metadata import DynamicMetadata, varint
 from fake_proxy.stimulus import Stimulus
 
-HeaderField: TypeAlias = Literal["raw_value", "value"]
+HeaderField: TypeAlias = Literal["raw_value", "value", "both"]
 
 
 def headers_part(side: Side, headers: HeaderList, end: bool, field: HeaderField) -> bytes:
@@ -55,7 +55,14 @@ def _header_map(headers: HeaderList, field: HeaderField) -> HeaderMap:
     if field == "raw_value":
         return header_map(headers)
     return HeaderMap(
-        headers=[HeaderValue(key=name.decode(), value=value.decode("utf-8", "replace")) for name, value in headers]
+        headers=[
+            HeaderValue(
+                key=name.decode(),
+                value=value.decode("utf-8", "replace"),
+                raw_value=value if field == "both" else b"",
+            )
+            for name, value in headers
+        ]
     )
 
 
@@ -106,7 +113,7 @@ class MessageWriter:
     def _injected(self, after: str) -> list[SendMessage]:
         due = [injection for injection in self._injections if injection.after == after]
         self._injections = [injection for injection in self._injections if injection.after != after]
-        return [SendMessage("injected", injection.raw) for injection in due]
+        return [SendMessage("injected", injection.raw, injection.layer) for injection in due]
 
 
 def _protocol_config(config: ProxyConfig) -> bytes:

@@ -47,6 +47,7 @@ from envoy_data_plane.envoy.extensions.filters.http.ext_proc.v3 import (
     ProcessingModeBodySendMode,
     ProcessingModeHeaderSendMode,
 )
+from envoy_data_plane.envoy.extensions.filters.http.fault.v3 import FaultAbort, HttpFault
 from envoy_data_plane.envoy.extensions.filters.http.header_to_metadata.v3 import (
     Config as HeaderToMetadata,
 )
@@ -61,7 +62,7 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v
     HttpConnectionManager,
     HttpFilter,
 )
-from envoy_data_plane.envoy.type.v3 import HttpStatus, StatusCode
+from envoy_data_plane.envoy.type.v3 import FractionalPercent, HttpStatus, StatusCode
 from envoy_data_plane.google.protobuf import Any as AnyMessage
 from envoy_data_plane.google.protobuf import Struct, Value
 
@@ -123,6 +124,7 @@ def _listener(name: str, settings: EnvoySettings, access_log: Path | None) -> Li
         route_config=_routes(name, settings),
         http_filters=[
             _filter("request", _request_headers(settings)),
+            *([_filter("refusal", _refusal(config.refused_with))] if config.refused_with is not None else []),
             _filter("envoy.filters.http.ext_proc", _ext_proc(name, settings)),
             # responses pass the filters from the last to the first: before ext_proc, therefore after it in the list
             *([_filter("served", _served(config))] if settings.served_by_header else []),
@@ -241,7 +243,11 @@ def _access_log(path: Path) -> AccessLog:
     return AccessLog(name="envoy.access_loggers.file", typed_config=AnyMessage.pack(log))
 
 
-def _filter(name: str, config: HeaderToMetadata | ExternalProcessor | Router) -> HttpFilter:
+def _refusal(status: int) -> HttpFault:
+    return HttpFault(abort=FaultAbort(http_status=status, percentage=FractionalPercent(numerator=100)))
+
+
+def _filter(name: str, config: HeaderToMetadata | ExternalProcessor | HttpFault | Router) -> HttpFilter:
     return HttpFilter(name=name, typed_config=AnyMessage.pack(config))
 
 

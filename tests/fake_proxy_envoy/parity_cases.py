@@ -230,6 +230,10 @@ def _retries() -> Iterator[Case]:
                     request=REQUESTS[kind],
                     replies={"b": _JSON},
                 )
+        for kind in ("get", "head", "post", "trailers", "empty"):
+            yield Case(
+                id=f"refused/{mode}/{kind}", gateway=f"{mode}-refused", request=REQUESTS[kind], replies={"b": _JSON}
+            )
 
 
 def _configurations() -> Iterator[Case]:

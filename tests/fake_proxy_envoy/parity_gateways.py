@@ -39,18 +39,19 @@ def _config(mode: str) -> ProxyConfig:
 
 
 def _all() -> dict[str, Gateway]:
-    found = {}
+    found, replace = {}, dataclasses.replace
     for mode in MODES:
         config = _config(mode)
-        hasty = dataclasses.replace(config, message_timeout=_HASTY)
-        lenient = dataclasses.replace(hasty, failure_mode_allow=True)
+        hasty = replace(config, message_timeout=_HASTY)
+        lenient = replace(hasty, failure_mode_allow=True)
         found[mode] = Gateway(config)
         found[f"{mode}-one"] = Gateway(config, pool=("b",))  # where the pick may not count: one place to fall back to
         found[f"{mode}-hasty"] = Gateway(hasty, pool=("b",))
         found[f"{mode}-open"] = Gateway(lenient, pool=("b",))
+        found[f"{mode}-refused"] = Gateway(replace(config, refused_with=403))
         found[f"{mode}-down"] = Gateway(config, pool=("b",), down=True)
         found[f"{mode}-down-open"] = Gateway(lenient, pool=("b",), down=True)
-    fds, streamed, replace = _config("fds"), _config("streamed"), dataclasses.replace
+    fds, streamed = _config("fds"), _config("streamed")
     found["headers-only"] = Gateway(
         replace(fds.with_modes(BodyMode.NONE), send_request_trailers=False, send_response_trailers=False)
     )
