@@ -104,9 +104,10 @@ class ProcessStream:
     def write_raw(self, data: bytes) -> None:
         """Write HTTP/2 bytes as they are to the stream's connection, which then takes no other stream.
 
-        `stream_id` says which frames are for this stream. Not recorded.
+        `stream_id` says which frames are for this stream. Recorded as `Malformed`.
         """
         if self._transport is not None:
+            self._emit(self._on_purpose(data))
             self._transport.write_raw(data)
 
     @property
@@ -229,12 +230,14 @@ class ProcessStream:
         if is_message:
             self._emit(Message(exchange=names[0], stream=names[1], author=author, raw=data))
         elif data:
-            self._emit(
-                Malformed(exchange=names[0], stream=names[1], author=author, raw=data, reason="sent so on purpose")
-            )
+            self._emit(self._on_purpose(data))
         if end:
             self._emit(HalfClosed(exchange=names[0], stream=names[1], author=author))
         self._transport.send(self._stream, grpc.frame(data) if is_message else data, end=end)
+
+    def _on_purpose(self, data: bytes) -> Malformed:
+        reason = "sent so on purpose"
+        return Malformed(exchange=self._exchange, stream=self.name, author=Author.DATA_PLANE, raw=data, reason=reason)
 
     def _received(self, event: Message | Malformed) -> None:
         self._emit(event)

@@ -10,6 +10,9 @@ HeaderList: TypeAlias = list[tuple[bytes, bytes]]
 
 Side: TypeAlias = Literal["request", "response"]
 
+Layer: TypeAlias = Literal["message", "grpc", "http2"]
+"""What bytes are sent as: a message, bytes of the stream without gRPC's prefix, or bytes of the connection."""
+
 
 class Closing(StrEnum):
     """Why the data plane is done with the ext_proc stream; Envoy's frames differ (see `exchange`).
@@ -28,6 +31,7 @@ class SendMessage(NamedTuple):
 
     kind: str
     raw: bytes
+    layer: Layer = "message"
 
 
 class CloseStream(NamedTuple):

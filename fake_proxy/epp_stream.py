@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.inbox import Received
 from ext_proc.record import Message, Recorder, StreamEnded, Wait, header
 from ext_proc.stream import ProcessStream
-from fake_proxy.actions import Closing
+from fake_proxy.actions import Closing, Layer
 from fake_proxy.config import Ending, ProxyConfig
 
 _UNKNOWN, _INTERNAL, _UNAVAILABLE = 2, 13, 14
@@ -45,7 +45,7 @@ class EppStream:
         self._expires = expires
         self._stream: ProcessStream | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._unsent: list[bytes] = []
+        self._unsent: list[tuple[bytes, Layer]] = []
         self._closing: Closing | None = None
         self._activity = asyncio.Event()
         self._lost: StreamEnded | None = None
@@ -55,9 +55,9 @@ class EppStream:
         """How the stream ended; None if there is none, or it goes on."""
         return self._stream.ended if self._stream is not None else self._lost
 
-    def send(self, raw: bytes) -> None:
-        """Send one message; the first opens the stream."""
-        self._unsent.append(raw)
+    def send(self, raw: bytes, layer: Layer = "message") -> None:
+        """Send one message, or bytes that are none; the first opens the stream."""
+        self._unsent.append((raw, layer))
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._open())
         elif self._stream is not None and len(self._unsent) == 1:
@@ -66,8 +66,8 @@ class EppStream:
     def flush(self) -> None:
         """The turn is over: what was sent in it leaves."""
         if self._stream is not None:
-            for raw in self._unsent:
-                self._stream.send(raw)
+            for raw, layer in self._unsent:
+                _SENDERS[layer](self._stream, raw)
             self._unsent.clear()
 
     async def opened(self) -> None:
@@ -143,6 +143,13 @@ class EppStream:
                 self._closed(*_grpc_status(event))
             case _:
                 self._closed(_INTERNAL, "malformed")
+
+
+_SENDERS: Mapping[Layer, Callable[[ProcessStream, bytes], None]] = {
+    "message": ProcessStream.send,
+    "grpc": ProcessStream.send_data,
+    "http2": ProcessStream.write_raw,
+}
 
 
 def _grpc_status(ended: StreamEnded) -> tuple[int, str]:

@@ -320,9 +320,9 @@ class Exchange:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case SendMessage(_, raw):
+            case SendMessage(_, raw, layer):
                 self._progress = self._loop.time()
-                self._stream.send(raw)
+                self._stream.send(raw, layer)
             case StartTimer(side, seconds):
                 self._stop_timer(side)
                 self._timers[side] = self._loop.call_later(seconds, self._fire)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Literal
 
 from ext_proc.messages import Value
+from fake_proxy.actions import Layer
 from fake_proxy.config import ProxyConfig
 
 
@@ -24,10 +25,14 @@ class Served(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """Off-contract: message bytes `raw`, sent right after the first message of kind `after` (`open`: before all)."""
+    """Off-contract: bytes `raw`, sent right after the first message of kind `after` (`open`: before all).
+
+    Of `layer` `http2` they are frames; the connection is then spoilt for other streams.
+    """
 
     after: str
     raw: bytes
+    layer: Layer = "message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
