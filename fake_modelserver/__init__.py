@@ -6,7 +6,7 @@ and `Reply` what it answers to one request. Everything runs on the caller's even
 
 from __future__ import annotations
 
-from fake_modelserver.addresses import Address, Addresses, has_ipv6_loopback, has_loopback_block
+from fake_modelserver.addresses import Address, Addresses, bind, has_ipv6_loopback, has_loopback_block
 from fake_modelserver.errors import (
     AddressTakenError,
     AddressUnavailableError,
@@ -45,6 +45,7 @@ __all__ = [
     "ScrapeStarted",
     "Served",
     "UnknownPodError",
+    "bind",
     "has_ipv6_loopback",
     "has_loopback_block",
 ]

@@ -52,6 +52,7 @@ class AddressUnavailableError(FleetError):
         )
         self.address = address
         self.port = port
+        self.reason = reason
 
 
 class PodExistsError(FleetError):

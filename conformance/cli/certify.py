@@ -42,7 +42,7 @@ def certify(
     A run that is filtered or incomplete, and a profile that does not say whose the target is, are refused. A violation
     is not: a report may say non-conformant.
     """
-    from conformance.cli.console import err, without_colour
+    from conformance.cli.console import without_colour
 
     if no_color:
         without_colour()
@@ -53,8 +53,6 @@ def certify(
         return
     resolved = options.resolve_target(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca)
     _has_owner(resolved.profile.implementation)
-    if not quiet:
-        err().print(f"epp-conformance: certifying {epp or profile or 'reference'}")
 
     from conformance.cli.conduct import conduct
     from conformance.cli.show import show
@@ -71,7 +69,8 @@ def certify(
         command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca),
         property_examples=property_examples,
     )
-    done = conduct(settings, output, quiet=quiet)
+    title = f"certifying {epp or profile or 'reference'}, seed {settings.seed}"
+    done = conduct(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):
         _write(done.report, submission, mode)

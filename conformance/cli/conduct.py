@@ -15,6 +15,7 @@ from conformance.report.model import Report, Waiver
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.events import RunEvent, RunFinished
+from conformance.run.fixed import check_bindable
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.waivers import Applied, apply, exit_code_after, load_waivers
@@ -36,19 +37,24 @@ class Conducted:
         return self.paths[0].with_name(EVIDENCE)
 
 
-def conduct(settings: RunSettings, output: Path, *, waivers: Path | None = None, quiet: bool = False) -> Conducted:
+def conduct(
+    settings: RunSettings, output: Path, *, title: str, waivers: Path | None = None, quiet: bool = False
+) -> Conducted:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    `waivers` is a file of failures that shall not fail the run. A target that can't be reached or passes no gate, and
-    Ctrl-C, still give a report. Raises `UsageError` before anything is started, and whatever is a defect of the suite.
+    `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
+    reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before anything is started, and
+    whatever is a defect of the suite.
     """
     catalogue = Catalogue.load()
     waived = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
+    if settings.profile.discovery.fixed is not None:
+        check_bindable(settings.profile.discovery.fixed.endpoints)
     make_folder(output)
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
-    with EvidenceKeeper(output / EVIDENCE) as keeper, progress(quiet=quiet) as shown:
+    with EvidenceKeeper(output / EVIDENCE) as keeper, progress(title, quiet=quiet) as shown:
 
         def handler(event: RunEvent) -> None:
             nonlocal outcome

@@ -28,11 +28,11 @@ _STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.ERROR: "bold
 _WORDS = {Verdict.NOT_APPLICABLE: "not applicable", Verdict.PASS: "passed", Verdict.FAIL: "failed"}
 
 
-def progress(*, quiet: bool) -> Progress:
-    """The progress that suits where it is shown."""
+def progress(title: str, *, quiet: bool) -> Progress:
+    """The progress that suits where it is shown, under `title`; nothing is shown before the first version starts."""
     if quiet:
         return Progress()
-    return LiveProgress() if is_live() else PlainProgress()
+    return LiveProgress(title) if is_live() else PlainProgress(title)
 
 
 class Progress:
@@ -53,18 +53,22 @@ class Progress:
 class PlainProgress(Progress):
     """Lines for logs: what is waited for at the start, each tenth, each failure by its id."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
         self._console = err()
+        self._title = title
         self._began = time.monotonic()
         self._done = self._total = self._next = 0
         self._version = ""
         self._counts: Counter[Verdict] = Counter()
         self._last_status = ""
+        self._notes: set[str] = set()
 
     def __call__(self, event: RunEvent) -> None:
         """Print what the event is worth."""
         match event:
             case VersionStarted(version=version, total=total):
+                if not self._version:
+                    self._print(f"epp-conformance: {self._title}")
                 self._version, self._total, self._done = version, total, 0
                 self._next = max(1, round(total * STEP))
                 self._counts.clear()
@@ -80,7 +84,8 @@ class PlainProgress(Progress):
                 if self._done >= self._next or self._done == self._total:
                     self._next = self._done + max(1, round(self._total * STEP))
                     self._print(f"  {self._done}/{self._total} {counted(self._counts)} ({self._elapsed})")
-            case AnomalySeen(anomaly=anomaly):
+            case AnomalySeen(anomaly=anomaly) if anomaly.text not in self._notes:
+                self._notes.add(anomaly.text)
                 self._print(f"  note: {anomaly.text}")
 
     @property
@@ -94,8 +99,9 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """One line per section with its counts, the time elapsed, and what is waited for now."""
 
-    def __init__(self) -> None:
+    def __init__(self, title: str) -> None:
         self._console = err()
+        self._title = title
         self._began = time.monotonic()
         self._version = ""
         self._total = self._done = 0
@@ -120,6 +126,8 @@ class LiveProgress(Progress):
         """Take the event into what is drawn next."""
         match event:
             case VersionStarted(version=version, total=total):
+                if not self._version and self._live is not None:
+                    self._live.console.print(f"epp-conformance: {self._title}")
                 self._version, self._total, self._done = version, total, 0
                 self._sections = {}
             case Status(text=text):

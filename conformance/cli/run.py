@@ -48,14 +48,12 @@ def run(
 
     epp-conformance run --profile gie-epp-1.5 --binary ./epp
     """
-    from conformance.cli.console import err, without_colour
+    from conformance.cli.console import without_colour
 
     if no_color:
         without_colour()
     seed = random.randrange(2**32) if seed is None else seed
     resolved = options.resolve_target(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca)
-    if not quiet:
-        err().print(f"epp-conformance: target {epp or profile or 'reference'}, seed {seed}")
 
     from conformance.cli.conduct import conduct
     from conformance.cli.show import show
@@ -78,6 +76,7 @@ def run(
         ),
         property_examples=property_examples,
     )
-    done = conduct(settings, output, waivers=waivers, quiet=quiet)
+    title = f"target {epp or profile or 'reference'}, seed {seed}"
+    done = conduct(settings, output, title=title, waivers=waivers, quiet=quiet)
     show(done)
     raise typer.Exit(0 if exit_zero else done.code)

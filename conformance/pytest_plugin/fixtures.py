@@ -16,6 +16,7 @@ from conformance.errors import ConformanceError, UsageError
 from conformance.flow import follow
 from conformance.judges import judge
 from conformance.pytest_plugin.suite import Suite
+from conformance.run.fixed import fixed_pool
 from conformance.run.lane import Lane
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange, Load, Pod, PodState, Pool, PoolStep
@@ -141,9 +142,11 @@ class PoolView:
 
     def reset(self, pods: Sequence[Mapping[str, Any]] | None = None, *, ports: int = 1) -> None:
         """Make exactly this pool; default: three idle pods `a`, `b` and `c` (or those that the target knows)."""
-        if pods is None and (fixed := self._stage.lane.profile.discovery.fixed) is not None:
-            pods = [{"name": chr(ord("a") + number)} for number in range(len(fixed.endpoints))]
-        pool = Pool(ports=ports) if pods is None else _made(Pool, {"pods": list(pods), "ports": ports})
+        fixed = self._stage.lane.profile.discovery.fixed
+        if pods is None and fixed is not None:
+            pool = fixed_pool(len(fixed.endpoints))
+        else:
+            pool = Pool(ports=ports) if pods is None else _made(Pool, {"pods": list(pods), "ports": ports})
         self._stage.call(self._stage.lane.pool.reset(pool))
 
     def add(self, name: str, **state: Any) -> None:

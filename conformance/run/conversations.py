@@ -6,6 +6,7 @@ Needs hypothesis (the extra `property`).
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from conformance.outcome import ScenarioResult
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import Judged
 from conformance.scenario.loader import Instance
+from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import BodyMode, Scenario
 from conformance.strict_yaml import dump
 from conformance.verdict import Verdict
@@ -64,6 +66,15 @@ class Exploration:
         return dump({"section": SECTION, "scenarios": [content]})
 
 
+def check_hypothesis() -> None:
+    """Raises `UsageError` without hypothesis, which generates the conversations."""
+    if importlib.util.find_spec("hypothesis") is None:
+        raise UsageError(
+            "--property-examples needs hypothesis, which is not installed",
+            hint="pip install 'epp-conformance[property]'",
+        )
+
+
 def explore(
     run: Callable[[Instance, BodyMode], Judged],
     catalogue: Catalogue,
@@ -72,19 +83,14 @@ def explore(
     *,
     examples: int,
     seed: int,
+    pods: Collection[str],
     known: Collection[str] = (),
 ) -> Exploration:
-    """Try `examples` conversations. `run` runs one alone; `known` are requirements that are known to fail.
+    """Try `examples` conversations. `run` runs one alone, in a pool of `pods`; `known` are requirements that fail.
 
-    The same seed gives the same conversations. Raises `UsageError` without hypothesis.
+    The same seed gives the same conversations.
     """
-    try:
-        import hypothesis
-    except ImportError:
-        raise UsageError(
-            "conversations are generated with hypothesis, which is not installed",
-            hint="pip install 'epp-conformance[property]'",
-        ) from None
+    import hypothesis
 
     universal = tuple(one.id for one in catalogue.for_version(version) if one.universal and one.testable)
     tried = itertools.count(1)
@@ -100,7 +106,7 @@ def explore(
         phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
         print_blob=False,
     )
-    @hypothesis.given(_exchanges(modes, version))
+    @hypothesis.given(_exchanges(modes, version, pods))
     def try_one(drawn: tuple[BodyMode, dict[str, Any]]) -> None:
         nonlocal count
         count = next(tried)
@@ -130,7 +136,7 @@ def _scenario(number: int, exchange: dict[str, Any], requirements: tuple[str, ..
     return Scenario.model_validate(content)
 
 
-def _exchanges(modes: tuple[BodyMode, ...], version: str) -> Any:
+def _exchanges(modes: tuple[BodyMode, ...], version: str, pods: Collection[str]) -> Any:
     """A strategy for (body mode, fields of an `Exchange`). Defaults are left out, so that shorter is simpler."""
     from hypothesis import strategies as st
 
@@ -181,5 +187,7 @@ def _exchanges(modes: tuple[BodyMode, ...], version: str) -> Any:
         "ending": st.sampled_from(["envoy", "half-close", "drain"]),
     }
     if version != "0.2.0":
-        optional["subset"] = st.sampled_from([[], ["{a}"], ["{b}"], ["{b}", "{c}"], ["{nobody}"], ["{nobody}", "{a}"]])
+        subsets: tuple[tuple[str, ...], ...] = ((), ("a",), ("b",), ("b", "c"), (NOBODY,), (NOBODY, "a"))
+        possible = [names for names in subsets if {*names} <= {*pods, NOBODY}]
+        optional["subset"] = st.sampled_from([[f"{{{name}}}" for name in names] for names in possible])
     return st.tuples(st.sampled_from(modes), st.fixed_dictionaries({}, optional=optional))

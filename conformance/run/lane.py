@@ -18,6 +18,7 @@ from conformance.run.capture import Capture
 from conformance.run.data_plane import Choice, DataPlane, FakeDataPlane
 from conformance.run.discovery import Channel, FixedEndpoints, WatchedFile
 from conformance.run.engine import LagMeter
+from conformance.run.fixed import fixed_pool
 from conformance.run.kubernetes import KubernetesApi
 from conformance.run.limits import Throttle
 from conformance.run.pool import PoolController
@@ -208,12 +209,7 @@ class Lane:
 
     def _first_pool(self) -> Pool:
         fixed = self.profile.discovery.fixed
-        if fixed is None:
-            return Pool()
-        names = "abcdefghijklmnopqrstuvwxyz"
-        if len(fixed.endpoints) > len(names):
-            raise UsageError(f"at most {len(names)} fixed endpoints", hint="name some of them only")
-        return Pool.model_validate({"pods": [{"name": names[i]} for i in range(len(fixed.endpoints))]})
+        return Pool() if fixed is None else fixed_pool(len(fixed.endpoints))
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 

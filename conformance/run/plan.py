@@ -14,6 +14,7 @@ from typing import Literal
 from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane import Choice
+from conformance.run.fixed import fitted
 from conformance.scenario.loader import Instance
 from conformance.scenario.schema import BodyMode, Pod, Pool, Scenario, Step
 from conformance.targets.profile import Profile
@@ -141,12 +142,19 @@ def make_plan(
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
             skip = None if modes else _not_driven(work)
             skip = skip or _impossible(work, profile, ipv6=ipv6) or _beyond(work, data_plane)
+            pool = instance.scenario.pool
+            if skip is None and profile.discovery.fixed is not None:
+                fit = fitted(instance.scenario, len(profile.discovery.fixed.endpoints))
+                if isinstance(fit, Pool):
+                    pool = fit
+                else:
+                    skip = Skip(work=work, verdict=Verdict.SKIPPED, reason=fit)
             if skip:
                 skips.append(skip)
             elif instance.scenario.isolated or any(_changes(step) for step in instance.scenario.steps):
-                alone.append(Batch(pool=instance.scenario.pool, work=(work,)))
+                alone.append(Batch(pool=pool, work=(work,)))
             else:
-                shared.setdefault(instance.scenario.pool, []).append(work)
+                shared.setdefault(pool, []).append(work)
     batches = [Batch(pool=pool, work=tuple(work)) for pool, work in shared.items()]
     batches += sorted(alone, key=lambda batch: batch.pool != Pool())
     return Plan(version=version, batches=tuple(batches), skips=tuple(skips), complete=selection.everything)
@@ -226,8 +234,6 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
             return skip(Verdict.NOT_APPLICABLE, "only meaningful for a target that watches the Kubernetes API")
         if any(_only_in_kubernetes(pod) for pod in pods):
             return skip(Verdict.NOT_APPLICABLE, "other namespaces and labels exist only in Kubernetes")
-    if discovery.fixed is not None:
-        return _not_with_fixed_endpoints(work, len(discovery.fixed.endpoints))
     if any(step.restart for step in scenario.steps) and not profile.started_by_us:
         return skip(Verdict.SKIPPED, "the suite did not start the target, so it can't restart it")
     return None
@@ -244,21 +250,3 @@ def _beyond(work: Work, data_plane: Choice | None) -> Skip | None:
 
 def _only_in_kubernetes(pod: Pod) -> bool:
     return pod.namespace == "other" or pod.shares_name_with is not None or pod.active_ports is not None
-
-
-def _not_with_fixed_endpoints(work: Work, count: int) -> Skip | None:
-    scenario = work.instance.scenario
-    pool = scenario.pool
-    ordinary = all(_may_be_picked(pod) and pod.family == "ipv4" for pod in pool.pods)
-    changes = any(step.pool or step.restart for step in scenario.steps)
-    if ordinary and pool.pods and pool.ports == 1 and not changes:
-        if len(pool.pods) == count:  # with more, the target rightly picks endpoints that the scenario does not have
-            return None
-        reason = f"needs {len(pool.pods)} endpoints, the target knows {count}"
-    else:
-        reason = "needs a pool that the suite can change; this target's endpoints are fixed"
-    return Skip(work=work, verdict=Verdict.SKIPPED, reason=reason)
-
-
-def _may_be_picked(pod: Pod) -> bool:
-    return pod.ready is not False and pod.selected is not False and not pod.terminating

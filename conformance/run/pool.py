@@ -14,6 +14,7 @@ from conformance.episode import Gauges as GaugesSet
 from conformance.episode import PodFact, PoolState
 from conformance.errors import UsageError
 from conformance.run.discovery import Channel
+from conformance.run.fixed import cant_bind
 from conformance.run.members import Member
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Load, Pod, PodState, Pool, PoolStep
@@ -216,9 +217,7 @@ class PoolController:
         try:
             server = await self._fleet.add(spec)
         except FleetError as problem:
-            raise UsageError(
-                str(problem), hint="the suite serves a fake model server there; free the address"
-            ) from problem
+            raise cant_bind(problem) from problem
         server.metrics_fault = _fault(pod)
         return dataclasses.replace(member, endpoints=server.endpoints)
 

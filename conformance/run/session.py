@@ -20,7 +20,7 @@ from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutc
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, Judged
-from conformance.run.conversations import Exploration, explore
+from conformance.run.conversations import Exploration, check_hypothesis, explore
 from conformance.run.data_plane import Choice
 from conformance.run.engine import Engine
 from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
@@ -93,6 +93,8 @@ class Session:
         role = settings.profile.role
         self.instances = tuple(one for one in load(self.catalogue, settings.scenario_paths) if one.role == role)
         settings.selection.check(self.instances, self.catalogue)
+        if settings.property_examples:
+            check_hypothesis()
         ipv6 = has_ipv6_loopback()
         self.plans: Mapping[str, Plan] = {
             version: make_gateway_plan(
@@ -301,6 +303,7 @@ class Session:
                 profile.body_modes,
                 examples=self.settings.property_examples,
                 seed=self.settings.seed,
+                pods=[fact.name for fact in lane.pool.facts],
                 known=known,
             )
         except IncompleteError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import random
 from collections.abc import Mapping
@@ -251,7 +252,9 @@ def _hint(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> tuple
     """The subset hint in a tuple of one (it may be null), or None if there is none."""
     if exchange.subset is not None:
         address, _, port = endpoints[references.NOBODY][0].rpartition(":")
-        filler = [f"{address}:{(int(port) + 1 + number) % 60_000 + 1000}" for number in range(exchange.hint_filler)]
+        ports = (f"{address}:{(int(port) + number) % 60_000 + 1000}" for number in itertools.count(1))
+        taken = {one for own in endpoints.values() for one in own}  # where pods share one address
+        filler = list(itertools.islice((one for one in ports if one not in taken), exchange.hint_filler))
         return ([*filler[::2], *exchange.subset, *filler[1::2]],)
     return (exchange.hint,) if "hint" in exchange.model_fields_set else None
 
