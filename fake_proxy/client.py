@@ -198,7 +198,10 @@ def arrivals(request: HttpRequest) -> Iterator[Arrival]:
 
 def _header_list(request: HttpRequest, *, announce: bool) -> HeaderList:
     """The headers as Envoy's connection manager hands them to its filters."""
-    plain = [(name, value) for name, value in _lower(request.headers) if name not in _REMOVED]
+    sent = _lower(request.headers)
+    nominated = (name.strip() for key, value in sent if key == b"connection" for name in value.lower().split(b","))
+    removed = _REMOVED.union(nominated)
+    plain = [(name, value) for name, value in sent if name not in removed]
     body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
     if announce and body and all(name != b"content-length" for name, _ in plain):
         plain.append((b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))

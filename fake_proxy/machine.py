@@ -33,7 +33,7 @@ from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
 from fake_proxy.direction import Direction
 from fake_proxy.gate import Sink
-from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put
+from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put, remove
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.router import Failure, Router
@@ -58,6 +58,7 @@ class Machine:
     ) -> None:
         self._config = config
         self._refused_with = config.refused_with
+        self._http = http
         self.buffer_limit = config.buffer_of(http)
         """Bytes of a body that may be held back."""
         self._stimulus = stimulus or Stimulus()
@@ -169,6 +170,8 @@ class Machine:
             if self._config.original_destination:
                 self._report_served()
             headers = joined(headers, RESPONSE)
+            if self._http == 1:
+                remove(headers, b"keep-alive")  # from an HTTP/2 client's response it goes behind the filters
             if self._router.sent:
                 put(headers, b"x-envoy-upstream-service-time", b"%d" % service_ms)
             if end:

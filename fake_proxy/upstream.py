@@ -17,6 +17,13 @@ from fake_proxy.header_map import get
 from fake_proxy.router import Failure
 
 _READ = 64 * 1024
+_VERSION = b"HTTP/1."
+_BODYLESS = frozenset({b"GET", b"HEAD", b"DELETE", b"CONNECT", b"TRACE"})
+"""Methods whose requests need not say that they have no body."""
+
+
+class _HungUpError(Exception):
+    """The connection ended where a response should begin."""
 
 
 class UpstreamEvents(Protocol):
@@ -125,7 +132,7 @@ class _HttpAttempt:
             self._left = int(length)
         elif opening.end and not opening.body and opening.trailers is None:
             self._left = 0
-            if method in (b"POST", b"PUT", b"PATCH"):
+            if method not in _BODYLESS:
                 headers.append((b"content-length", b"0"))
         else:
             headers.append((b"transfer-encoding", b"chunked"))
@@ -159,7 +166,7 @@ class _HttpAttempt:
         self._writer.write(b"".join(self._queued))
         try:
             await self._read(reader)
-        except OSError:
+        except _HungUpError:
             await self._events.failed(attempt, "reset")
         except h11.RemoteProtocolError:
             await self._events.failed(attempt, "protocol-error")
@@ -169,31 +176,54 @@ class _HttpAttempt:
                 await self._writer.wait_closed()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Read the response. As in Envoy, body is passed on when all that was read at once turned out to be right.
+
+        Raises `_HungUpError` if the connection ended before a response, `h11.RemoteProtocolError` for what is none.
+        """
         attempt, events = self._opening.attempt, self._events
         chunk = bytearray()
-        ended = False
-        while not ended:
+        pieces: list[bytes] = []
+        while True:
             match self._h11.next_event():
                 case h11.NEED_DATA:
-                    got = await reader.read(_READ)
-                    if not got and self._h11.their_state is h11.SEND_RESPONSE and not self._h11.trailing_data[0]:
-                        raise ConnectionResetError  # between two messages, an end breaks no rule of HTTP
-                    self._h11.receive_data(got)
+                    await self._pass(pieces)
+                    self._h11.receive_data(await self._receive(reader))
                 case h11.Response(status_code=status, headers=headers):
                     ended = self._bodyless(status, dict(headers))
                     await events.headers(attempt, [(b":status", b"%d" % status), *headers], ended)
+                    if ended:
+                        return
                 case h11.Data(data=data, chunk_end=chunk_end):
                     chunk += data
                     if chunk_end or not self._chunked:
-                        piece = bytes(chunk)
+                        pieces.append(bytes(chunk))
                         chunk.clear()
-                        await events.data(attempt, piece, False)
                 case h11.EndOfMessage(headers=trailers):
-                    ended = True
+                    await self._pass(pieces)
                     if trailers:
                         await events.trailers(attempt, list(trailers))
                     else:
                         await events.data(attempt, b"", True)
+                    return
+
+    async def _receive(self, reader: asyncio.StreamReader) -> bytes:
+        """More of the response; empty at the end of the connection, however it ended."""
+        try:
+            data = await reader.read(_READ)
+        except OSError:
+            data = b""
+        if self._h11.their_state is h11.SEND_RESPONSE:
+            head = self._h11.trailing_data[0] + data
+            if not head:
+                raise _HungUpError
+            if not head.startswith(_VERSION[: len(head)]):
+                raise h11.RemoteProtocolError("this is not HTTP/1")
+        return data
+
+    async def _pass(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            await self._events.data(self._opening.attempt, piece, False)
+        pieces.clear()
 
     _chunked = False
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 from collections.abc import Iterator
 
 from parity_behaviours import FOUND
 from parity_gateways import MODES
+from parity_model_server import Raw
 from parity_stack import Case
 
 from fake_proxy.client import Abort, Chunk, HttpRequest
@@ -37,9 +39,32 @@ REQUESTS = {
     "doubled-headers": HttpRequest(body=_PROMPT, headers=((b"x-a", b"1"), (b"x-a", b"2"), (b"x-b", b""))),
     "high-bytes": HttpRequest(body=_PROMPT, headers=((b"x-a", b"caf\xc3\xa9 \xff"),)),
     "client-picks": HttpRequest(body=_PROMPT, headers=((b"x-gateway-destination-endpoint", b"127.0.0.1:1"),)),
-    "expect": HttpRequest(body=_PROMPT, headers=((b"connection", b"keep-alive"), (b"te", b"trailers"))),
+    "known-headers": HttpRequest(
+        body=_PROMPT,
+        headers=(
+            (b"accept", b"a/b"),
+            (b"cookie", b"a=1"),
+            (b"Accept", b"c/d"),
+            (b"cookie", b"b=2"),
+            (b"via", b"1"),
+            (b"x-forwarded-proto", b"https"),
+            (b"x-envoy-max-retries", b"1"),
+            (b"x-envoy-peer-metadata", b"1"),
+            (b"x-forwarded-for", b"10.0.0.1"),
+            (b"user-agent", b"a"),
+            (b"user-agent", b"b"),
+        ),
+    ),
+    "get-with-body": HttpRequest(method="GET", body=_PROMPT, headers=_HEADERS),
+    "options": HttpRequest(method="OPTIONS", headers=((b"origin", b"a"), (b"access-control-request-method", b"POST"))),
+    "connection": HttpRequest(
+        body=_PROMPT, headers=((b"connection", b"keep-alive, x-a"), (b"x-a", b"1"), (b"keep-alive", b"1"))
+    ),
+    "expect": HttpRequest(body=_PROMPT, headers=((b"expect", b"100-continue"),)),
+    "te": HttpRequest(body=_PROMPT, headers=((b"te", b"gzip, trailers"), (b"proxy-connection", b"close"))),
+    "te-only": HttpRequest(body=_PROMPT, headers=((b"te", b"gzip"),)),
 }
-_HTTP1_ONLY = {"expect"}
+_HTTP1_ONLY = {"connection", "expect", "te", "te-only"}
 
 PACED = {
     "paced": HttpRequest(
@@ -68,6 +93,39 @@ REPLIES = {
     "404": json_reply({"error": "no such model"}, status=404),
     "500": Reply(status=500, body=(b"oops",)),
     "doubled-headers": Reply(headers=((b"set-cookie", b"a=1"), (b"Set-Cookie", b"b=2")), body=(b"x",)),
+    "gzip": Reply(headers=((b"content-encoding", b"gzip"), (b"vary", b"a")), body=(gzip.compress(b"x" * 99, mtime=0),)),
+    "known-headers": Reply(
+        headers=(
+            (b"vary", b"a"),
+            (b"cache-control", b"no-store"),
+            (b"Vary", b"b"),
+            (b"x-envoy-upstream-service-time", b"7"),
+            (b"server", b"vllm"),
+            (b"date", b"now"),
+            (b"keep-alive", b"1"),
+            (b"x-envoy-thing", b"1"),
+            (b"via", b"1"),
+        ),
+        body=(b"x",),
+    ),
+    "empty-chunked": Reply(body=(b"", b"")),
+    "503-with-body": json_reply({"error": "busy"}, status=503),
+    "continue": Raw(raw=b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", end="stays"),
+    "early-hints": Raw(
+        raw=b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", end="stays"
+    ),
+    "until-closed": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nsome text"),
+    "http-1.0": Raw(raw=b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+    "connection-close": Raw(raw=b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"),
+    "closes": Raw(),
+    "resets": Raw(end="resets"),
+    "no-http": Raw(raw=b"SSH-2.0-OpenSSH_9.2\r\n", end="stays"),
+    "half-a-head": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-le"),
+    "bad-length": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-length: two\r\n\r\nok"),
+    "two-lengths": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nok"),
+    "resets-in-body": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", end="resets"),
+    "closes-in-body": Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok"),
+    "bad-chunk": Raw(raw=b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nzz\r\n", end="stays"),
     "reset": Reply(fail="reset"),
     "reset-after-head": Reply(body=(b"one", b"two"), reset_after=0),
     "reset-after-one": Reply(body=(b"one", b"two"), reset_after=1),
@@ -129,7 +187,7 @@ def _replies() -> Iterator[Case]:
             for http in (1, 2):
                 yield Case(
                     id=f"reply/{name}/{mode}/http{http}",
-                    gateway=f"{mode}-one" if reply.fail else mode,
+                    gateway=f"{mode}-one" if reply.fail or isinstance(reply, Raw) or reply.status == 503 else mode,
                     request=dataclasses.replace(REQUESTS["post"], http=http),
                     replies={"b": reply},
                     merged=name in ("large", "big"),

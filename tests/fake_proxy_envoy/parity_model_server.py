@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import h11
 
@@ -14,6 +16,14 @@ from fake_proxy.scripted import Reply
 
 Paced = Callable[[int], Awaitable[None]]
 """Waits until that many bytes of response body have arrived where the case says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw(Reply):
+    """Bytes in place of a response, and how the connection ends after them: not at all, with FIN, or with RST."""
+
+    raw: bytes = b""
+    end: Literal["stays", "closes", "resets"] = "closes"
 
 
 @dataclass
@@ -123,6 +133,8 @@ class ModelServers:
                 await reader.read()  # nothing that was on its way, then the end
                 return False
             await self._body(got, parser, reader)
+            if isinstance(reply, Raw):
+                return await self._raw(reply, writer)
             if reply.fail == "reset":
                 writer.transport.abort()
                 return False
@@ -178,6 +190,15 @@ class ModelServers:
             writer.write(b"0\r\n" + trailers + b"\r\n")
         await writer.drain()
         return True
+
+    async def _raw(self, reply: Raw, writer: asyncio.StreamWriter) -> bool:
+        writer.write(reply.raw)
+        await writer.drain()
+        if reply.end == "resets":
+            await self._arrived(1)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        return reply.end == "stays"
 
     async def _arrived(self, through: int) -> None:
         if self.paced is not None:
