@@ -45,7 +45,7 @@ PRECEDENCE = (
 
 def worst(verdicts: Iterable[Verdict], default: Verdict = Verdict.UNTESTED) -> Verdict:
     """The verdict that decides among several; `default` if there is none."""
-    return min(verdicts, key=PRECEDENCE.index, default=default)
+    return min(set(verdicts), key=PRECEDENCE.index, default=default)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,12 +263,9 @@ def to_json(entry: Entry) -> dict[str, Any]:
 
     Bytes become `{"b64": …}` unless they are printable ASCII; fields at their default are left out.
     """
-    body: dict[str, Any] = {"seq": entry.seq, "t": entry.t, "kind": entry.event.kind}
-    for field in dataclasses.fields(entry.event):
-        value = getattr(entry.event, field.name)
-        if _is_default(field, value):
-            continue
-        body[field.name] = _plain(value)
+    event = entry.event
+    body: dict[str, Any] = {"seq": entry.seq, "t": entry.t, "kind": event.kind}
+    body.update(_written(event))
     return body
 
 
@@ -293,31 +290,53 @@ def _hints(cls: type[Event]) -> dict[str, Any]:
     return _HINTS[cls]
 
 
-def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
-    if field.default is not dataclasses.MISSING:
-        return bool(value == field.default)
-    return field.default_factory is not dataclasses.MISSING and bool(value == field.default_factory())
+_REQUIRED = object()
+"""The default of a field that has none: equal to nothing else."""
+
+
+_DEFAULTS: dict[type[Any], tuple[tuple[str, Any], ...]] = {}
+
+
+def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a dataclass with their defaults."""
+    if cls in _DEFAULTS:
+        return _DEFAULTS[cls]
+    found = []
+    for field in dataclasses.fields(cls):
+        default = field.default
+        if default is dataclasses.MISSING:
+            default = _REQUIRED if field.default_factory is dataclasses.MISSING else field.default_factory()
+        found.append((field.name, default))
+    return _DEFAULTS.setdefault(cls, tuple(found))
+
+
+def _written(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are not at their default, as JSON has them."""
+    written = {}
+    for name, default in _defaults(type(value)):
+        item = getattr(value, name)
+        if item is not default and item != default:
+            written[name] = _plain(item)
+    return written
+
+
+_AS_THEY_ARE = frozenset({str, int, bool, float, types.NoneType})
 
 
 def _plain(value: Any) -> Any:
-    match value:
-        case bytes():
-            text = value.decode("ascii", "replace")
-            return text if text.isprintable() and "\ufffd" not in text else {"b64": base64.b64encode(value).decode()}
-        case StrEnum():
-            return value.value
-        case Mapping():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case tuple() | list():
-            return [_plain(item) for item in value]
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {
-                f.name: _plain(getattr(value, f.name))
-                for f in dataclasses.fields(value)
-                if not _is_default(f, getattr(value, f.name))
-            }
-        case _:
-            return value
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is bytes:
+        text = value.decode("ascii") if value.isascii() else ""
+        return text if text.isprintable() and len(text) == len(value) else {"b64": base64.b64encode(value).decode()}
+    if kind is tuple or kind is list:
+        return [_plain(item) for item in value]
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return _written(value) if dataclasses.is_dataclass(kind) else value
 
 
 def _rich(value: Any, hint: Any) -> Any:

@@ -14,7 +14,7 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +22,14 @@ from types import TracebackType
 from conformance.episode import Context, Episode, from_json, to_json
 from conformance.errors import UsageError
 from conformance.report.model import EvidenceFile, EvidenceRef
+from ext_proc import record
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 MAX_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
 """Bounds of what a reader unpacks: evidence may come from strangers."""
+
+PIECE = 128 * 1024
+"""Characters of a line that are packed at a time, or the next entry if it is longer."""
 
 
 class EvidenceError(UsageError):
@@ -40,7 +44,7 @@ class EvidenceWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("wb")
-        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=6)
+        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=3)
         self._whole = hashlib.sha256()
         self._bytes = 0
         self._episodes = 0
@@ -52,12 +56,14 @@ class EvidenceWriter:
         Results are told apart by version and id, as ids of episodes need not be unique in a run. A result's later
         episode (a rerun) replaces the reference to its earlier one; both stay in the file.
         """
-        line = json.dumps(to_json(episode, context), separators=(",", ":")).encode()
-        self._gzip.write(line + b"\n")
-        self._whole.update(line + b"\n")
-        self._bytes += len(line) + 1
+        digest = hashlib.sha256()
+        for piece in _pieces(episode, context):
+            self._gzip.write(piece)
+            self._whole.update(piece)
+            self._bytes += len(piece)
+            digest.update(piece.removesuffix(b"\n"))
         self._episodes += 1
-        reference = EvidenceRef(episode=episode.id, sha256=hashlib.sha256(line).hexdigest())
+        reference = EvidenceRef(episode=episode.id, sha256=digest.hexdigest())
         self._references[context.version, result] = reference
         return reference
 
@@ -83,6 +89,22 @@ class EvidenceWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _pieces(episode: Episode, context: Context) -> Iterator[bytes]:
+    """The line of an episode in pieces, as a whole is large: `to_json` of it, with its entries put in one by one."""
+    empty = to_json(Episode(id=episode.id, entries=()), context)
+    waiting, size = [_dumps(empty).removesuffix("]}")], 0
+    for number, entry in enumerate(episode.entries):
+        waiting.append(("," if number else "") + _dumps(record.to_json(entry)))
+        size += len(waiting[-1])
+        if size > PIECE:
+            yield "".join(waiting).encode()
+            waiting, size = [], 0
+    yield "".join([*waiting, "]}\n"]).encode()
+
+
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +142,11 @@ def read_evidence(path: Path) -> Iterator[EvidenceLine]:
         raise EvidenceError(f"{path}: {reason} (after {number} episodes)") from problem
 
 
-def episodes(path: Path, wanted: set[str]) -> Iterator[tuple[str, Episode]]:
-    """The episodes whose lines have the digests `wanted`, each with its digest."""
-    for line in read_evidence(path):
-        if (sha256 := line.sha256) in wanted:
+def episodes(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Episode]]:
+    """The episodes whose lines have the digests `wanted`, each with its digest. Reads no further than the last."""
+    missing = set(wanted)
+    lines = read_evidence(path)
+    while missing and (line := next(lines, None)) is not None:
+        if (sha256 := line.sha256) in missing:
+            missing.discard(sha256)
             yield sha256, line.read()[0]
