@@ -8,19 +8,19 @@ A view of the log, with facts only; what they amount to is in `conformance.flow`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from conformance.episode import Episode
-from conformance.said import Said, decode
+from conformance.said import DATA_PLANE, Said, decode
 from ext_proc.messages import ProcessingMode
 from ext_proc.record import (
-    Author,
     ClientAborted,
     ClientResponse,
     Entry,
+    Event,
     ExchangeOpened,
     Malformed,
     Message,
@@ -34,6 +34,8 @@ from ext_proc.record import (
 NONE, BUFFERED, STREAMED, DUPLEX = "NONE", "BUFFERED", "STREAMED", "FULL_DUPLEX_STREAMED"
 BUFFERED_MODES = frozenset({BUFFERED, "BUFFERED_PARTIAL"})
 MODES = frozenset({NONE, STREAMED, DUPLEX}) | BUFFERED_MODES
+
+E = TypeVar("E", bound=Event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,66 +53,83 @@ class Conversation:
     refused: int = 0
 
     @cached_property
+    def _sorted(self) -> Mapping[type[Event], Sequence[Entry]]:
+        """The entries by the kind of their events."""
+        found: dict[type[Event], list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(type(entry.event), []).append(entry)
+        return found
+
+    def _of(self, kind: type[E]) -> tuple[tuple[Entry, E], ...]:
+        return tuple((entry, cast("E", entry.event)) for entry in self._sorted.get(kind, ()))
+
+    @cached_property
     def opened(self) -> ExchangeOpened | None:
         """The client's request as the data plane got it; None where no HTTP side was observed."""
-        return next((e.event for e in self.entries if isinstance(e.event, ExchangeOpened)), None)
+        found = self._of(ExchangeOpened)
+        return found[0][1] if found else None
 
     @property
-    def note(self) -> dict[str, Any]:
+    def note(self) -> Mapping[str, Any]:
         """What the stimulus wanted a reader to know."""
-        return dict(self.opened.note) if self.opened else {}
+        return self.opened.note if self.opened else {}
 
     @cached_property
     def said(self) -> tuple[Said, ...]:
         """Every message of the stream, both authors, in order."""
-        return tuple(decode(entry, entry.event) for entry in self.entries if isinstance(entry.event, Message))
+        return tuple([decode(entry, message) for entry, message in self._of(Message)])
 
     @cached_property
+    def asked(self) -> tuple[Said, ...]:
+        """Every message of the data plane, in order."""
+        return tuple([said for said in self.said if said.author is DATA_PLANE])
+
+    @property
     def first(self) -> Said | None:
         """The data plane's first message."""
-        return next((said for said in self.said if said.author is Author.DATA_PLANE), None)
+        return self.asked[0] if self.asked else None
 
     @cached_property
     def malformed(self) -> tuple[tuple[Entry, Malformed], ...]:
         """Bytes on the stream that were no gRPC message."""
-        return tuple((entry, entry.event) for entry in self.entries if isinstance(entry.event, Malformed))
+        return self._of(Malformed)
 
-    @cached_property
+    @property
     def end(self) -> tuple[Entry, StreamEnded] | None:
         """How the stream ended; None if the record does not say."""
-        found = [(entry, entry.event) for entry in self.entries if isinstance(entry.event, StreamEnded)]
+        found = self._of(StreamEnded)
         return found[-1] if found else None
 
     @cached_property
     def waits(self) -> tuple[tuple[Entry, Wait], ...]:
         """The waits with a name, in order."""
-        return tuple((entry, entry.event) for entry in self.entries if isinstance(entry.event, Wait))
+        return self._of(Wait)
 
     @property
     def expired(self) -> tuple[tuple[Entry, Wait], ...]:
         """The waits that nobody ended."""
         return tuple((entry, wait) for entry, wait in self.waits if wait.outcome == "expired")
 
-    @cached_property
+    @property
     def aborted(self) -> tuple[Entry, ClientAborted] | None:
         """Where the client went away on purpose, if it did."""
-        found = ((entry, entry.event) for entry in self.entries if isinstance(entry.event, ClientAborted))
-        return next(found, None)
+        found = self._of(ClientAborted)
+        return found[0] if found else None
 
-    @cached_property
+    @property
     def upstream_requests(self) -> tuple[UpstreamRequest, ...]:
         """What model servers were sent, attempt by attempt."""
-        return tuple(entry.event for entry in self.entries if isinstance(entry.event, UpstreamRequest))
+        return tuple(event for _, event in self._of(UpstreamRequest))
 
-    @cached_property
+    @property
     def upstream_responses(self) -> tuple[UpstreamResponse, ...]:
         """How the attempts ended."""
-        return tuple(entry.event for entry in self.entries if isinstance(entry.event, UpstreamResponse))
+        return tuple(event for _, event in self._of(UpstreamResponse))
 
-    @cached_property
+    @property
     def client_response(self) -> tuple[Entry, ClientResponse] | None:
         """What the HTTP client got."""
-        found = [(entry, entry.event) for entry in self.entries if isinstance(entry.event, ClientResponse)]
+        found = self._of(ClientResponse)
         return found[-1] if found else None
 
     @property
@@ -140,7 +159,7 @@ class Conversation:
     @cached_property
     def observed_only(self) -> bool:
         """Whether the data plane asked for no answers (observability mode)."""
-        return any(said.request is not None and said.request.observability_mode for said in self.said)
+        return any(said.request is not None and said.request.observability_mode for said in self.asked)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -156,18 +175,17 @@ def conversations(episode: Episode) -> tuple[Conversation, ...]:
 
 
 def _of_exchange(name: str, entries: Sequence[Entry]) -> Iterator[Conversation]:
-    streams = [entry.event for entry in entries if isinstance(entry.event, StreamOpened)]
-    if not streams and not any(isinstance(entry.event, ExchangeOpened | Message) for entry in entries):
+    kinds = {type(entry.event) for entry in entries}
+    if not kinds & {StreamOpened, ExchangeOpened, Message}:
         return  # a label of something else, such as a health probe
+    streams = [entry.event for entry in entries if isinstance(entry.event, StreamOpened)]
     refused = {e.event.stream for e in entries if isinstance(e.event, StreamEnded) and e.event.how == "refused"}
-    kept = [stream for stream in streams if stream.stream not in refused]
-    names: list[str | None] = [*(stream.stream for stream in kept)] or [*_unopened(entries, refused)]
-    for stream in names or [None]:
-        own = tuple(e for e in entries if getattr(e.event, "stream", stream) == stream)
-        if not own:
-            continue
-        connection = next((one.connection for one in kept if one.stream == stream), None)
+    kept = {stream.stream: stream.connection for stream in streams if stream.stream not in refused}
+    names: list[str | None] = [*kept] or [*_unopened(entries, refused)] or [None]
+    for stream in names:
+        own = tuple([e for e in entries if getattr(e.event, "stream", stream) == stream])
         if own:
+            connection = kept.get(stream) if stream is not None else None
             yield Conversation(exchange=name, entries=own, stream=stream, connection=connection, refused=len(refused))
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from conformance.conversation import MODES, Conversation
 from conformance.lane import Lane, streams_end
 from conformance.order import Offence, body_mutation, mistaken, objection, offence
-from conformance.said import REQUEST, RESPONSE, Said, decode
+from conformance.said import DATA_PLANE, REQUEST, RESPONSE, Said
 from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
 
 AWAITED_ANSWER = "answer to "
@@ -88,11 +88,11 @@ def follow(conversation: Conversation) -> Flow:
         if conversation.refused:
             flow.stop = Stop(kind=StopKind.REFUSED, entry=None, what=f"refused {conversation.refused} times")
         return flow
-    said = {one.entry.seq: one for one in conversation.said}
+    said = iter(conversation.said)
     for entry in conversation.entries:
         match entry.event:
             case Message():
-                _take(flow, said.get(entry.seq) or decode(entry, entry.event))
+                _take(flow, next(said))
             case Malformed(author=Author.EPP, reason=reason):
                 flow.offence = offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
             case ClientAborted():
@@ -117,7 +117,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
             kind, what = StopKind.CLOSED, "the EPP closed the stream with status OK"
         case "status":
             kind, what = StopKind.STATUS, f"the EPP ended the stream with gRPC status {end.status} {end.message!r}"
-        case "reset" if end.author is not Author.DATA_PLANE:
+        case "reset" if end.author is not DATA_PLANE:
             kind, what = StopKind.RESET, f"the EPP reset the stream with HTTP/2 code {end.code}"
         case "lost":
             kind, what = StopKind.LOST, f"the connection broke {end.message}".rstrip()
@@ -132,7 +132,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
 
 
 def _take(flow: Flow, said: Said) -> None:
-    if said.author is Author.DATA_PLANE:
+    if said.author is DATA_PLANE:
         _asked(flow, said)
         return
     if said.problem:

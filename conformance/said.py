@@ -6,20 +6,23 @@ does not know is `opaque`, never "empty"; one of which the record kept only a pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Protobuf
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from ext_proc.headers import value_of
 from ext_proc.messages import CommonResponse, HeaderMutation, ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Message
 
 REQUEST, RESPONSE = "request", "response"
+DATA_PLANE, EPP = Author.DATA_PLANE, Author.EPP
 
 _MEMBERS: dict[Author, dict[int, str]] = {
-    Author.DATA_PLANE: {f.number: f.name for f in ProcessingRequest.DESCRIPTOR.oneofs_by_name["request"].fields},
-    Author.EPP: {f.number: f.name for f in ProcessingResponse.DESCRIPTOR.oneofs_by_name["response"].fields},
+    DATA_PLANE: {f.number: f.name for f in ProcessingRequest.DESCRIPTOR.oneofs_by_name["request"].fields},
+    EPP: {f.number: f.name for f in ProcessingResponse.DESCRIPTOR.oneofs_by_name["response"].fields},
 }
 
 _PLACES: dict[str | None, tuple[str | None, str | None]] = {
@@ -27,10 +30,12 @@ _PLACES: dict[str | None, tuple[str | None, str | None]] = {
 }
 _NOWHERE: tuple[str | None, str | None] = (None, None)
 
+HeaderList = list[tuple[str, bytes]]
+"""Names in lower case, in order. Never changed in place."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A message with its place in the log.
+
+class Said(NamedTuple):
+    """A message with its place in the log. (A named tuple, as there are many and judging is to be fast.)
 
     `what` is the member of the oneof (`request_headers`, `immediate_response`, …), None if none is set or it can't be
     told. `request` or `response` is the decoded message, by author; both are None if it can't be decoded (`problem`
@@ -42,69 +47,30 @@ class Said:
     author: Author
     size: int
     what: str | None = None
+    side: str | None = None
+    """`request` or `response`, whichever direction of HTTP it is about; None for everything else."""
+    part: str | None = None
+    """`headers`, `body` or `trailers`; None for everything else."""
     request: ProcessingRequest | None = None
     response: ProcessingResponse | None = None
     problem: str = ""
     partial: bool = False
     opaque: bool = False
+    ends: bool = False
+    """Whether the data plane says with it that its direction is complete: an end of stream, or trailers."""
+    headers: HeaderList | None = None
+    """The headers that the data plane sent in it."""
+    body: bytes = b""
+    """The bytes of body that the data plane sent in it."""
+    common: CommonResponse | None = None
+    """The `CommonResponse` of an answer to headers or a body."""
+    header_mutation: HeaderMutation | None = None
+    """What the answer wants changed in headers or trailers (of the ImmediateResponse: set in it), if anything."""
 
     @property
     def seq(self) -> int:
         """Its place in the log."""
         return self.entry.seq
-
-    @property
-    def side(self) -> str | None:
-        """`request` or `response`, whichever direction of HTTP it is about; None for everything else."""
-        return _PLACES.get(self.what, _NOWHERE)[0]
-
-    @property
-    def part(self) -> str | None:
-        """`headers`, `body` or `trailers`; None for everything else."""
-        return _PLACES.get(self.what, _NOWHERE)[1]
-
-    @property
-    def ends(self) -> bool:
-        """Whether the data plane says with it that its direction is complete: an end of stream, or trailers."""
-        match self.request, self.part:
-            case None, _:
-                return False
-            case message, "headers":
-                return bool(getattr(message, self.what or "").end_of_stream)
-            case message, "body":
-                body = getattr(message, self.what or "")
-                return bool(body.end_of_stream or body.end_of_stream_without_message)
-            case _:
-                return self.part == "trailers"
-
-    @property
-    def body(self) -> bytes:
-        """The bytes of body that the data plane sent in it."""
-        if self.request is None or self.what is None or self.part != "body":
-            return b""
-        return bytes(getattr(self.request, self.what).body)
-
-    @property
-    def common(self) -> CommonResponse | None:
-        """The `CommonResponse` of an answer to headers or a body."""
-        if self.response is None or self.what is None or self.part not in ("headers", "body"):
-            return None
-        common: CommonResponse = getattr(self.response, self.what).response
-        return common
-
-    @property
-    def header_mutation(self) -> HeaderMutation | None:
-        """What the answer wants changed in headers or trailers (of the ImmediateResponse: set in it), if anything."""
-        if self.response is None or self.what is None:
-            return None
-        if self.what == "immediate_response":
-            immediate = self.response.immediate_response
-            return immediate.headers if immediate.HasField("headers") else None
-        if self.part == "trailers":
-            trailers = getattr(self.response, self.what)
-            return trailers.header_mutation if trailers.HasField("header_mutation") else None
-        common = self.common
-        return common.header_mutation if common is not None and common.HasField("header_mutation") else None
 
     @property
     def only_timeout(self) -> bool:
@@ -114,47 +80,112 @@ class Said:
 
 def decode(entry: Entry, event: Message) -> Said:
     """What `event` says. Never raises: bytes that are no message give a `Said` with a `problem`."""
-    size = event.size if event.size is not None else len(event.raw)
     if event.truncated:
-        return _partial(entry, event, size)
+        return _partial(entry, event)
     try:
-        if event.author is Author.DATA_PLANE:
+        if event.author is DATA_PLANE:
             request = ProcessingRequest.FromString(event.raw)
             asked: str | None = request.WhichOneof("request")
-            opaque = asked is None and has_unknown(request)
-            return Said(entry=entry, author=event.author, size=size, what=asked, request=request, opaque=opaque)
+            return _asked(entry, len(event.raw), request, asked, opaque=asked is None and has_unknown(request))
         response = ProcessingResponse.FromString(event.raw)
         answered: str | None = response.WhichOneof("response")
         opaque = answered == "streamed_immediate_response" or (answered is None and has_unknown(response))
-        return Said(entry=entry, author=event.author, size=size, what=answered, response=response, opaque=opaque)
+        return _answered(entry, len(event.raw), response, answered, opaque=opaque)
     except DecodeError as problem:
         reason = str(problem).rpartition(": ")[2] or "it can't be decoded"
-        return Said(entry=entry, author=event.author, size=size, problem=reason)
+        return Said(entry=entry, author=event.author, size=len(event.raw), problem=reason)
 
 
-def _partial(entry: Entry, event: Message, size: int) -> Said:
+def _asked(
+    entry: Entry,
+    size: int,
+    request: ProcessingRequest,
+    what: str | None,
+    *,
+    opaque: bool = False,
+    partial: bool = False,
+) -> Said:
+    side, part = _PLACES.get(what, _NOWHERE)
+    headers: HeaderList | None = None
+    body, ends = b"", part == "trailers"
+    if part == "headers" and what is not None:
+        message = getattr(request, what)
+        headers = [(one.key.lower(), value_of(one)) for one in message.headers.headers]
+        ends = message.end_of_stream
+    elif part == "body" and what is not None:
+        message = getattr(request, what)
+        body = message.body
+        ends = message.end_of_stream or message.end_of_stream_without_message
+    return Said(
+        entry=entry,
+        author=DATA_PLANE,
+        size=size,
+        what=what,
+        side=side,
+        part=part,
+        request=request,
+        partial=partial,
+        opaque=opaque,
+        ends=ends,
+        headers=headers,
+        body=body,
+    )
+
+
+def _answered(
+    entry: Entry,
+    size: int,
+    response: ProcessingResponse,
+    what: str | None,
+    *,
+    opaque: bool = False,
+    partial: bool = False,
+) -> Said:
+    side, part = _PLACES.get(what, _NOWHERE)
+    common: CommonResponse | None = None
+    holder: Any = None
+    if what == "immediate_response":
+        holder, field = response.immediate_response, "headers"
+    elif part is not None and what is not None:
+        holder, field = getattr(response, what), "header_mutation"
+        if part != "trailers":
+            holder = common = holder.response
+    return Said(
+        entry=entry,
+        author=EPP,
+        size=size,
+        what=what,
+        side=side,
+        part=part,
+        response=response,
+        partial=partial,
+        opaque=opaque,
+        common=common,
+        header_mutation=getattr(holder, field) if holder is not None and holder.HasField(field) else None,
+    )
+
+
+def _partial(entry: Entry, event: Message) -> Said:
     """What a message that was not kept whole says: all that is left of it, or at least what it was about."""
-    request, response = None, None
-    what: str | None = None
-    try:
-        if event.author is Author.DATA_PLANE:
+    size = event.size if event.size is not None else len(event.raw)
+    with contextlib.suppress(DecodeError):
+        if event.author is DATA_PLANE:
             request = ProcessingRequest.FromString(event.raw)
-            what = request.WhichOneof("request")
+            if (asked := request.WhichOneof("request")) is not None:
+                return _asked(entry, size, request, asked, partial=True)
         else:
             response = ProcessingResponse.FromString(event.raw)
-            what = response.WhichOneof("response")
-    except DecodeError:
-        pass
-    if what is None:
-        request = response = None
-        what = _first_member(event.raw, _MEMBERS[event.author])
+            if (answered := response.WhichOneof("response")) is not None:
+                return _answered(entry, size, response, answered, partial=True)
+    what = _first_member(event.raw, _MEMBERS[event.author])
+    side, part = _PLACES.get(what, _NOWHERE)
     return Said(
         entry=entry,
         author=event.author,
         size=size,
         what=what,
-        request=request,
-        response=response,
+        side=side,
+        part=part,
         partial=True,
         opaque=what is None,
     )

@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from conformance.conversation import BUFFERED_MODES, Conversation
 from conformance.flow import Flow
 from conformance.lane import Lane
-from conformance.said import REQUEST, Said
+from conformance.said import REQUEST, HeaderList, Said
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderMutation, HeaderValueOption, Struct, Value
 
 DESTINATION = "x-gateway-destination-endpoint"
 FALLBACK = "x-gateway-destination-endpoint-fallback"
-
-HeaderList = list[tuple[str, bytes]]
-"""Names in lower case, in order."""
 
 _PROTECTED = frozenset({":method", ":scheme", ":authority", "host"})
 
@@ -35,11 +33,7 @@ def protected(name: str) -> bool:
 
 def sent_headers(lane: Lane) -> HeaderList | None:
     """The headers that the data plane sent in this direction; None if they were not observed."""
-    message = lane.headers.request if lane.headers is not None else None
-    if message is None or lane.headers is None or lane.headers.what is None:
-        return None
-    headers = getattr(message, lane.headers.what).headers.headers
-    return [(one.key.lower(), value_of(one)) for one in headers]
+    return lane.headers.headers if lane.headers is not None else None
 
 
 def counting(lane: Lane) -> tuple[Said, ...]:
@@ -53,12 +47,12 @@ def header_list(lane: Lane, *, append: bool = False) -> HeaderList | None:
 
     `append`: read an entry without append flags as the API's default says, which is not what Envoy does.
     """
-    headers = sent_headers(lane)
-    if headers is None or any(said.partial for said in counting(lane)):
+    headers, answers = sent_headers(lane), counting(lane)
+    if headers is None or any(said.partial for said in answers):
         return None
-    for said in counting(lane):
-        if (mutation := said.header_mutation) is not None:
-            headers = apply(mutation, headers, append=append)
+    for said in answers:
+        if said.header_mutation is not None:
+            headers = apply(said.header_mutation, headers, append=append)
     return headers
 
 
@@ -98,17 +92,12 @@ def _mode(option: HeaderValueOption, append: bool) -> str:
             return "overwrite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One place where an answer sets the destination header."""
+class Setting(NamedTuple):
+    """One place where an answer sets the destination header. `value` is that of whichever field holds it."""
 
     said: Said
     option: HeaderValueOption
-
-    @property
-    def value(self) -> str:
-        """The value, whichever field holds it."""
-        return value_of(self.option.header).decode("utf-8", "backslashreplace")
+    value: str
 
     @property
     def conditional(self) -> bool:
@@ -116,8 +105,7 @@ class Setting:
         return _mode(self.option, False) != "overwrite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """One place where an answer has the destination in `dynamic_metadata`.
 
     `namespace` is None for the top level. `value` is None if it is not a string; `kind` is what it is.
@@ -143,23 +131,27 @@ class Steering:
         return self.flow.request.release
 
     @cached_property
+    def _counting(self) -> tuple[Said, ...]:
+        return counting(self.flow.request)
+
+    @cached_property
     def observed(self) -> bool:
         """False if a message that may carry the destination was not kept whole."""
-        return not any(said.partial for said in counting(self.flow.request))
+        return not any(said.partial for said in self._counting)
 
     # -- the header ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """Every destination header set where it counts, in order."""
-        return tuple(found for said in counting(self.flow.request) for found in _settings(said))
+        return tuple([found for said in self._counting for found in _settings(said)])
 
     @cached_property
     def late_settings(self) -> tuple[Setting, ...]:
         """Every destination header set on a request-phase answer where it does not count."""
-        counted = {said.seq for said in counting(self.flow.request)}
-        others = (said for said in self.flow.answers if said.side == REQUEST and said.seq not in counted)
-        return tuple(found for said in others for found in _settings(said))
+        counted = {said.seq for said in self._counting}
+        others = [said for said in self.flow.answers if said.side == REQUEST and said.seq not in counted]
+        return tuple([found for said in others for found in _settings(said)])
 
     @cached_property
     def client_values(self) -> tuple[str, ...]:
@@ -174,12 +166,13 @@ class Steering:
         Append flags are left to ENV-12: the value is what the EPP meant to set.
         """
         value: str | None = None
-        for said in counting(self.flow.request):
+        for said in self._counting:
             mutation = said.header_mutation
-            if mutation is not None and DESTINATION in {name.lower() for name in mutation.remove_headers}:
+            if mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]:
                 value = None
-            for setting in _settings(said):
-                value = setting.value
+            for setting in self.settings:
+                if setting.said is said:
+                    value = setting.value
         return value or None
 
     # -- the metadata --------------------------------------------------------------------------------------------------
@@ -236,7 +229,8 @@ def _settings(said: Said) -> Iterator[Setting]:
     mutation = said.header_mutation
     for option in mutation.set_headers if mutation is not None else ():
         if option.header.key.lower() == DESTINATION:
-            yield Setting(said=said, option=option)
+            value = value_of(option.header).decode("utf-8", "backslashreplace")
+            yield Setting(said=said, option=option, value=value)
 
 
 def _entries(said: Said, key: str) -> Iterator[Entry]:
