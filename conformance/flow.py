@@ -54,6 +54,8 @@ class Flow:
     immediate: Said | None = None
     offence: Offence | None = None
     stop: Stop | None = None
+    garbled: bool = False
+    """The data plane itself said what is no message: then the EPP may end the stream in any way."""
 
     def lane(self, side: str) -> Lane:
         """The lane of `request` or `response`."""
@@ -95,6 +97,8 @@ def follow(conversation: Conversation) -> Flow:
                 _take(flow, next(said))
             case Malformed(author=Author.EPP, reason=reason):
                 flow.offence = offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
+            case Malformed():
+                flow.garbled = True
             case ClientAborted():
                 flow.stop = Stop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
             case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
@@ -128,11 +132,13 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
             actual = f"an HTTP answer that is not gRPC ({headers.decode('latin-1') or end.message})"
             flow.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
             return
+    kind = StopKind.CANCELLED if flow.garbled else kind
     flow.stop = Stop(kind=kind, entry=entry, what=what, status=end.status)
 
 
 def _take(flow: Flow, said: Said) -> None:
     if said.author is DATA_PLANE:
+        flow.garbled = flow.garbled or bool(said.problem)
         _asked(flow, said)
         return
     if said.problem:

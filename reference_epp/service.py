@@ -67,6 +67,10 @@ class Service:
                 await self.send(context, action)
         return await reading
 
+    def parse(self, raw: bytes) -> ProcessingRequest:
+        """The message in `raw`. Raises `DecodeError`, with which gRPC ends the stream."""
+        return ProcessingRequest.FromString(raw)
+
     async def send(self, context: grpc.aio.ServicerContext, answer: Action) -> None:
         """Write one answer."""
         await context.write(answer)
@@ -83,7 +87,7 @@ class Service:
             EXT_PROC_SERVICE,
             {
                 "Process": grpc.stream_stream_rpc_method_handler(
-                    self.process, ProcessingRequest.FromString, lambda answer: answer.SerializeToString()
+                    self.process, self.parse, lambda answer: answer.SerializeToString()
                 )
             },
         )

@@ -21,6 +21,11 @@ MANY_CHUNKS = 8
 LARGE_BODY = 64 * 1024
 
 
+def garbled(case: Case) -> bool:
+    """Bytes of the data plane that are no message."""
+    return case.flow.garbled
+
+
 def odd_hint(case: Case) -> bool:
     """A subset hint of the wrong type."""
     return case.hint.kind == "wrong-type"
@@ -116,6 +121,7 @@ def odd_body(case: Case) -> bool:
 Row = tuple[str, Callable[[Case], bool]]
 
 STIMULI: tuple[Row, ...] = (
+    ("ENV-27", garbled),
     ("EPP-SUB-10", odd_hint),
     ("EPP-SUB-11", odd_items),
     ("ENV-19", odd_protocol_config),

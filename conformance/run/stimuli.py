@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.run.malformed import MALFORMED
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
 from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Reply
@@ -213,6 +214,7 @@ def _config(exchange: Exchange, mode: ScenarioMode, profile: Profile, pool: tupl
         pool=pool,
         protocol_config=forms.get(exchange.protocol_config, ProtocolConfigForm.MODES),
         header_value_field=exchange.header_field,
+        refused_with=exchange.reply.status if exchange.reply.source == "refused" else None,
         ending=ending,
         message_timeout=2 * profile.timeouts.answer,  # the exchange's own deadline comes first, and is recorded
     )
@@ -238,6 +240,10 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
                 append += request.SerializeToString()
             case "unknown-message":
                 inject.append(Injection(after="request_headers", raw=UNKNOWN_FIELD))
+            case "duplicate-end":
+                pass
+            case spoilt:
+                inject.append(MALFORMED[spoilt])
     return Stimulus(
         metadata=metadata,
         metadata_on="none" if exchange.metadata_context == "absent" else exchange.hint_on,
@@ -270,6 +276,8 @@ def _served(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> Any
             return nobody
         case "other":
             return next((own[-1] for name, own in endpoints.items() if name != references.NOBODY), nobody)
+        case "ipv6":
+            return "[::1]:8000"
         case "number":
             return to_value(8000)
         case "list":

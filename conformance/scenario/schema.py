@@ -99,9 +99,10 @@ class BodySpec(FileModel):
 class Reply(FileModel):
     """What the model server answers; ordinary JSON with usage unless said otherwise."""
 
-    source: Literal["model-server", "scripted", "local-reply", "never"] = Field(
+    source: Literal["model-server", "scripted", "local-reply", "refused", "never"] = Field(
         "model-server",
-        description="the picked pod over HTTP; a script; the data plane itself, as no endpoint is reached; none",
+        description="the picked pod over HTTP; a script; the data plane itself, as no endpoint is reached; the data "
+        "plane itself, before the target was asked; none",
     )
     status: int = Field(200, ge=100, le=999)
     headers: tuple[tuple[str, str], ...] = ()
@@ -120,7 +121,22 @@ class Reply(FileModel):
 
 
 Abort = Literal["request-headers", "request-body", "destination", "response"]
-Inject = Literal["duplicate-end", "unknown-field", "unknown-message", "typed-metadata", "attributes"]
+Inject = Literal[
+    "duplicate-end",
+    "unknown-field",
+    "unknown-message",
+    "typed-metadata",
+    "attributes",
+    "malformed-message",
+    "malformed-grpc",
+    "http2-unknown-frame",
+    "http2-data-on-connection",
+    "http2-short-settings",
+    "http2-zero-window",
+    "http2-bad-headers",
+    "http2-garbage",
+]
+"""Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
 
 class ClientRequest(FileModel):
@@ -159,9 +175,9 @@ class Exchange(ClientRequest):
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
     metadata_context: Literal["default", "absent"] = "default"
     protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = "default"
-    header_field: Literal["raw_value", "value"] = "raw_value"
+    header_field: Literal["raw_value", "value", "both"] = "raw_value"
     inject: tuple[Inject, ...] = ()
-    served: Literal["default", "absent", "unknown", "other", "number", "list", "empty"] = "default"
+    served: Literal["default", "absent", "unknown", "other", "ipv6", "number", "list", "empty"] = "default"
     ending: Literal["envoy", "half-close", "drain", "rotate"] = Field(
         "rotate", description="rotate: the first is drained, then half-close and Envoy's reset in turn"
     )

@@ -44,6 +44,29 @@ class EarlyResponseIsAnError(Conversation):
         return [Close(INTERNAL, "no request yet")] if self.decision is None else super().on_response_headers(headers)
 
 
+@fault(
+    "response-first-is-fatal",
+    breaks="ENV-23",
+    why="A response to a request that the EPP never saw ends the process: there is nothing to look it up in.",
+    also=DEAD,
+)
+class ResponseFirstIsFatal(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        if not self.headers:
+            os._exit(70)
+        return super().on_response_headers(headers)
+
+
+@fault(
+    "first-message-taken-for-a-request",
+    breaks="ENV-01",
+    why="The first message of a stream is answered as a request, also when it is a response.",
+)
+class FirstMessageTakenForARequest(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return super().on_response_headers(headers) if self.headers else [answers.headers_answer("request")[0]]
+
+
 # -- passing through
 
 

@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
+from ext_proc.messages import ProcessingRequest
 from reference_epp.answers import Direction
 from reference_epp.conversation import Action, Close, Conversation
-from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault
+from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault, part_of
 from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.subset import Subset
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest
+    from ext_proc.messages import HttpBody, HttpHeaders
 
 FAILED_PRECONDITION = 9
 
@@ -167,6 +169,58 @@ class NestedJsonIsFatal(Conversation):
         if b"[" * 32 in body:
             os._exit(70)
         return super().read_model(body)
+
+
+@fault(
+    "malformed-message-is-fatal",
+    breaks="ENV-27",
+    why="The process ends when a message is none.",
+)
+class MalformedMessageIsFatal(Service):
+    def parse(self, raw: bytes) -> ProcessingRequest:
+        try:
+            return super().parse(raw)
+        except DecodeError:
+            os._exit(70)
+
+
+class DeafToUnknown(Conversation):
+    """Hears nothing any more after a message of no known kind."""
+
+    deaf = False
+
+    def receive(self, message: ProcessingRequest) -> list[Action]:
+        self.deaf = self.deaf or message.WhichOneof("request") is None
+        return [] if self.deaf else super().receive(message)
+
+
+@fault(
+    "malformed-message-unanswered",
+    breaks="ENV-27",
+    why="A stream on which a message is none is neither answered nor ended: who reads it has left, the stream stays.",
+    also=SILENT | {"ENV-26": "nor is one with a message of an unknown kind"},
+)
+class MalformedMessageUnanswered(Service):
+    def parse(self, raw: bytes) -> ProcessingRequest:
+        try:
+            return super().parse(raw)
+        except DecodeError:
+            return ProcessingRequest()
+
+
+@part_of("malformed-message-unanswered")
+class StreamStays(DeafToUnknown):
+    pass
+
+
+@fault(
+    "unknown-message-unanswered",
+    breaks="ENV-26",
+    why="After a message of an unknown kind nothing on the stream is answered any more.",
+    also=SILENT,
+)
+class UnknownMessageUnanswered(DeafToUnknown):
+    pass
 
 
 # -- streaming mode

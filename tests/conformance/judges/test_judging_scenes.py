@@ -8,9 +8,11 @@ from conformance.episode import Expectation, HarnessTrouble, Unmet
 from conformance.judges import JUDGES
 from conformance.scripted import BODY, Script, echo, headers_answer, immediate
 from conformance.verdict import Verdict
+from ext_proc.record import Author, Malformed
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}
+PROXY = Author.DATA_PLANE
 EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 
@@ -105,6 +107,44 @@ class TestStreaming:
     def test_a_content_type_in_the_old_field(self, ask):
         verdicts = ask(self.script("expired", value_field="value"), "next")
         assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-STRM-02"})
+
+
+class TestWhatIsNoMessage:
+    """The data plane says what is none: the EPP may end the stream, and no more than that."""
+
+    @staticmethod
+    def garbled(frames=False):
+        one = Script(pool=POOL).exchange().request_headers()
+        if frames:
+            return one.emit(
+                Malformed(exchange=one.name, stream=one.stream, author=PROXY, raw=b"?", reason="on purpose")
+            )
+        return one.raw(b"\x12\xff\x01\x0a", PROXY)
+
+    @pytest.mark.parametrize("frames", [False, True])
+    @pytest.mark.parametrize("end", [("closed", 13), ("closed", 0), ("reset", Author.EPP), ("lost",)])
+    def test_ending_the_stream_is_right(self, ask, frames, end):
+        how, *arguments = end
+        one = self.garbled(frames)
+        getattr(one, how)(*arguments)
+        assert ask(one.script).blamed == set()
+
+    @pytest.mark.parametrize("stimulus", ["contract", "off-contract"])
+    def test_a_stream_that_stays_is_a_hang(self, ask, stimulus):
+        one = self.garbled().hang("answer to request_headers")
+        assert ask(one.script, stimulus=stimulus, requirements=("ENV-27",)).failed == {"ENV-27"}
+
+    def test_a_process_that_ends_is_dead(self, ask):
+        one = self.garbled().lost()
+        assert ask(one.script.crashed(), stimulus="off-contract", requirements=("ENV-27",)).failed == {"ENV-27"}
+
+    def test_answering_all_the_same_is_right(self, ask):
+        one = self.garbled().body(BODY, end=True).answers(headers_answer(A), *echo(BODY)).drained()
+        assert ask(one.script, requirements=("ENV-27",))["ENV-27"] is Verdict.PASS
+
+    def test_without_it_the_end_is_an_answer_missing(self, ask):
+        one = Script(pool=POOL).exchange().request(BODY).closed(13)
+        assert ask(one.script).blamed == {"ENV-16"}
 
 
 class TestWeighing:
