@@ -8,6 +8,7 @@ with nothing at all is EPP-DEST-01; EPP-DEST-07 if it has no body or an odd one.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -218,7 +219,10 @@ def _value_holds(case: Case, found: EndpointList) -> Iterator[Ruling]:
         yield held("EPP-DEST-06")
         if all(case.demand.allows(pick) for pick in found.endpoints) and case.demand.allowed < case.demand.pool:
             yield from _fresh(case)
-    yield noted("EPP-DEST-09", f"{len(found.items)} endpoint{'s' if len(found.items) > 1 else ''} in a value")
+    if len(found.items) > 1:
+        yield dataclasses.replace(held("EPP-DEST-09"), actual=f"{len(found.items)} endpoints in a value")
+    else:
+        yield noted("EPP-DEST-09", "1 endpoint in a value")
     if not (found.text.isascii() and found.text.isprintable()):
         yield noted("EPP-DEST-11", f"the value is {found.text!r}", exchange=case.exchange)
 

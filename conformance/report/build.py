@@ -13,6 +13,7 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
+from conformance.ai_gateway import assess
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.report.evidence import EvidenceWriter
 from conformance.report.model import (
@@ -132,7 +133,12 @@ def version_row(catalogue: Catalogue, version: VersionOutcome) -> VersionRow:
         blockers=version.blockers,
         scenario_verdicts=_counted(result.verdict for result in version.results),
         requirement_verdicts=_counted(row.verdict for row in version.requirements),
+        envoy_ai_gateway=assess(catalogue, version.version, version.results) if _of_an_epp(version) else None,
     )
+
+
+def _of_an_epp(version: VersionOutcome) -> bool:
+    return all(row.requirement.role == "epp" for row in version.requirements)
 
 
 def _counted(verdicts: Any) -> dict[Verdict, int]:

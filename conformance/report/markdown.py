@@ -20,7 +20,7 @@ def summary(report: Report) -> str:
     lines = [f"## {_title(report)}: {mark(report.result)}", ""]
     if report.stopped:
         lines += [f"The run stopped early: {_text(report.stopped)}", ""]
-    lines += _versions(report)
+    lines += [*_versions(report), *_ai_gateway(report)]
     failed = concerns(report)
     if failed:
         lines += [f"### {plural(len(failed), 'failure')}", ""]
@@ -60,6 +60,7 @@ def readme(report: Report, files: Sequence[str]) -> str:
         f"| run | {report.started_at}, seed {report.environment.seed} |",
         "",
         *_versions(report),
+        *_ai_gateway(report),
         "Reports:",
         "",
         *(f"- [`{_text(name)}`]({_url(name)})" for name in files),
@@ -88,6 +89,18 @@ def _versions(report: Report) -> list[str]:
         claimed = "" if row.claimed else " (not claimed)"
         blockers = ", ".join(row.blockers) or "none"
         lines.append(f"| {row.version}{claimed} | **{mark(row.result)}** | {kinds} | {counts} | {blockers} |")
+    return [*lines, ""]
+
+
+def _ai_gateway(report: Report) -> list[str]:
+    """With which configurations of Envoy AI Gateway the target would work: of the headline version."""
+    headline = report.headline()
+    found = headline.envoy_ai_gateway if headline is not None else None
+    if found is None:
+        return []
+    rows = [("routing", one) for one in found.routing] + [("request body", one) for one in found.body_modes]
+    lines = ["| Envoy AI Gateway | | would work | why |", "|---|---|---|---|"]
+    lines += [f"| {what} | {one.way} | {one.works} | {_cell(one.why)} |" for what, one in rows]
     return [*lines, ""]
 
 
@@ -127,7 +140,11 @@ def _reproduce(report: Report) -> list[str]:
 def _topology(around: Topology | GatewayTopology) -> list[str]:
     if isinstance(around, GatewayTopology):
         return [f"| its pools | {around.pools} |", f"| TLS to their EPPs | {', '.join(around.tls)} |"]
-    return [f"| discovery | {around.discovery} |", f"| body modes | {', '.join(around.body_modes)} |"]
+    return [
+        f"| discovery | {around.discovery} |",
+        f"| body modes | {', '.join(around.body_modes)} |",
+        f"| data plane | {around.data_plane} |",
+    ]
 
 
 def _footer(report: Report) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import Field
 
+from conformance.ai_gateway import AiGateway
 from conformance.episode import Claims, Gateway
 from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.canonical import ReportError, digest, read_document
@@ -339,6 +340,9 @@ class VersionRow(Block):
     blockers: tuple[str, ...]
     scenario_verdicts: dict[Verdict, int]
     requirement_verdicts: dict[Verdict, int]
+    envoy_ai_gateway: AiGateway | None = Field(
+        None, description="with which configurations of Envoy AI Gateway the endpoint picker would work"
+    )
 
 
 class Waiver(Block):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from conformance.errors import UsageError
 from conformance.report.markdown import readme
-from conformance.report.model import Report, seal
+from conformance.report.model import Report, Topology, seal
 from conformance.verdict import Result
 
 BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "develop", "trunk", "nightly", "snapshot"})
@@ -57,6 +57,9 @@ def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
     for what, value in (("implementation.project", who.project), ("implementation.version", who.version)):
         if value and not _file_name(value):
             found.append(f"{what} {value!r} gives no file name")
+    around = report.environment.topology
+    if isinstance(around, Topology) and around.data_plane != "fake":
+        found.append(f"it was made through {around.data_plane}, which can't carry out every scenario")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", mode):
         found.append(f"mode {mode!r} is not a name of lower-case letters, digits and dashes")
     if report.stopped:

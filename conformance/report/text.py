@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CONVERSATION_LINES = 14
 """How much of a conversation fits on a screen beside the rest."""
 
-VERSION_LINES = 5
+VERSION_LINES = 4
 DETAILS = 6
 
 
@@ -123,6 +123,8 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
     _one_line(block, "scenarios", f"{_counts(scenarios)} ({took}{extra})")
     if headline is not None:
         _one_line(block, "requirements", _counts(Counter(headline.requirement_verdicts)))
+    if headline is not None and headline.envoy_ai_gateway is not None:
+        _one_line(block, "AI Gateway", headline.envoy_ai_gateway.line())
     if report.waivers:
         waived = sum(len(one.matched) for one in report.waivers)
         wrong = [f"; {one.problem}" for one in report.waivers if one.problem]
