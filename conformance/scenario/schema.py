@@ -338,6 +338,8 @@ Need = Literal[
     "subset-hint",
     "fail-open",
     "fail-closed",
+    "reads-header",
+    "reads-metadata",
 ]
 
 

@@ -48,6 +48,8 @@ def _impossible(work: Work, profile: GatewayProfile, *, ipv6: bool) -> Skip | No
         "two-pools": (len(profile.backends) < 2, "the gateway has one pool"),
         "subset-hint": (not takes_a_subset, "the profile says no `subsetHeader`, which makes it send a subset hint"),
         "fail-open": (claims.failure_mode != "open", "the profile says that the gateway fails closed"),
+        "reads-header": (claims.follows == "metadata", "the profile says that the gateway follows the metadata"),
+        "reads-metadata": (claims.follows == "header", "the profile says that the gateway follows the header"),
         "fail-closed": (claims.failure_mode != "closed", "the profile says that the gateway fails open"),
     }
     for need in work.instance.scenario.needs:
