@@ -9,12 +9,16 @@ from typing import Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.naming import Named
 
 
 def certify(
     epp: options.Epp = None,
     profile: options.ProfileName = None,
     binary: options.Binary = None,
+    role: options.Role = None,
+    gateway: options.Gateway = None,
+    epp_listen: options.EppListen = None,
     endpoints: options.Endpoints = None,
     endpoints_file: options.EndpointsFile = None,
     body_mode: options.BodyModes = None,
@@ -51,7 +55,20 @@ def certify(
 
         _write(read(from_report)[0], submission, mode)
         return
-    resolved = options.resolve_target(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca)
+    named = Named(
+        role=role,
+        epp=epp,
+        gateway=gateway,
+        profile=profile,
+        binary=binary,
+        epp_listen=epp_listen,
+        endpoints=endpoints,
+        endpoints_file=endpoints_file,
+        body_mode=body_mode,
+        tls=tls,
+        ca=ca,
+    )
+    resolved = named.resolve()
     _has_owner(resolved.profile.implementation)
 
     from conformance.cli.conduct import conduct
@@ -66,10 +83,10 @@ def certify(
         seed=random.randrange(2**32) if seed is None else seed,
         jobs=jobs,
         values=resolved.values,
-        command=options.command_line(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca),
-        property_examples=property_examples,
+        command=named.command_line(),
+        property_examples=property_examples if resolved.profile.role == "epp" else 0,
     )
-    title = f"certifying {epp or profile or 'reference'}, seed {settings.seed}"
+    title = f"certifying {named.title}, seed {settings.seed}"
     done = conduct(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):

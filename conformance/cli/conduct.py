@@ -18,6 +18,7 @@ from conformance.run.events import RunEvent, RunFinished
 from conformance.run.fixed import check_bindable
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
+from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.waivers import Applied, apply, exit_code_after, load_waivers
 
 
@@ -48,8 +49,7 @@ def conduct(
     """
     catalogue = Catalogue.load()
     waived = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
-    if settings.profile.discovery.fixed is not None:
-        check_bindable(settings.profile.discovery.fixed.endpoints)
+    check_bindable(_known_endpoints(settings.profile))
     make_folder(output)
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
@@ -82,6 +82,13 @@ def conduct(
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return Conducted(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
+
+
+def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:
+    """The endpoints that the target knows, and at which the suite must serve."""
+    if isinstance(profile, GatewayProfile):
+        return tuple(endpoint for backend in profile.backends for endpoint in backend.endpoints)
+    return profile.discovery.fixed.endpoints if profile.discovery.fixed is not None else ()
 
 
 def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:

@@ -19,13 +19,23 @@ def doctor(
 ) -> None:
     """Check the machine, and the target if one is named; say what to fix."""
     from conformance.cli import examine
+    from conformance.cli.naming import Named
     from conformance.run.engine import Engine
     from conformance.targets.resolve import protocol_versions
 
     well = examine.show(examine.machine())
     if epp is None and profile is None:
         raise typer.Exit(0 if well else 3)
-    resolved = options.resolve_target(epp, profile, binary, endpoints, endpoints_file, body_mode, tls, ca)
+    resolved = Named(
+        epp=epp,
+        profile=profile,
+        binary=binary,
+        endpoints=endpoints,
+        endpoints_file=endpoints_file,
+        body_mode=body_mode,
+        tls=tls,
+        ca=ca,
+    ).resolve()
     with Engine() as engine:
         answers = examine.target(resolved, protocol_versions(resolved.profile)[-1], engine)
     ready = examine.show(answers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from conformance.run.engine import Engine
     from conformance.run.lane import Lane
     from conformance.targets.resolve import Resolved
+    from conformance.targets.resolve_gateway import ResolvedGateway
 
 HEALTH_NAMES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
 WATCH_TIME = 1.0
@@ -118,11 +119,17 @@ def _extra(distribution: str, extra: str, what: str) -> Answer:
 # -- a target ----------------------------------------------------------------------------------------------------------
 
 
-def target(resolved: Resolved, protocol_version: str, engine: Engine) -> list[Answer]:
+def target(resolved: Resolved | ResolvedGateway, protocol_version: str, engine: Engine) -> list[Answer]:
     """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does.
 
     Raises `UsageError` if it can't be started as it was asked for.
     """
+    from conformance.targets.resolve import Resolved
+
+    if not isinstance(resolved, Resolved):
+        from conformance.cli.examine_gateway import gateway
+
+        return gateway(resolved, protocol_version, engine)
     return engine.call(_target(resolved, protocol_version, engine))
 
 

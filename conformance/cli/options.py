@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +10,29 @@ import typer
 
 if TYPE_CHECKING:
     from conformance.run.plan import Selection
-    from conformance.targets.resolve import Resolved
 
+
+class RoleName(StrEnum):
+    """Which side of the protocol is tested."""
+
+    EPP = "epp"
+    DATA_PLANE = "data-plane"
+
+
+Role = Annotated[
+    RoleName | None,
+    typer.Option("--role", help="Which side is tested: an endpoint picker (default), or a gateway."),
+]
+Gateway = Annotated[
+    str | None,
+    typer.Option("--gateway", metavar="URL", help="A gateway that runs already: role data-plane."),
+]
+EppListen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--epp-listen", metavar="IP:PORT", help="Where the gateway expects its EPP. Repeatable, for a second pool."
+    ),
+]
 Epp = Annotated[
     str | None,
     typer.Option("--epp", metavar="TARGET", help="reference (default), HOST:PORT, 'cmd:COMMAND' or image:IMAGE."),
@@ -44,7 +65,11 @@ BodyModes = Annotated[
 ]
 TlsMode = Annotated[
     str | None,
-    typer.Option("--tls", metavar="MODE", help="plaintext, unverified (any certificate) or verified."),
+    typer.Option(
+        "--tls",
+        metavar="MODE",
+        help="plaintext, unverified (any certificate) or verified; of a gateway to its EPP: plaintext or self-signed.",
+    ),
 ]
 Ca = Annotated[
     Path | None,
@@ -111,30 +136,6 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only fa
 DEFAULT_OUTPUT = Path("conformance-report")
 
 
-def resolve_target(
-    epp: str | None,
-    profile: str | None,
-    binary: str | None,
-    endpoints: list[str] | None,
-    endpoints_file: Path | None,
-    body_mode: list[str] | None,
-    tls: str | None,
-    ca: Path | None,
-) -> Resolved:
-    """The target that the flags name."""
-    from conformance.targets.resolve import Overrides, resolve
-
-    overrides = Overrides(
-        binary=binary,
-        endpoints=tuple(endpoints or ()),
-        endpoints_file=endpoints_file,
-        body_modes=tuple(body_mode or ()),
-        tls=tls,
-        ca=ca,
-    )
-    return resolve(epp, profile, overrides)
-
-
 def selection(
     scenario: list[str] | None = None,
     exclude: list[str] | None = None,
@@ -159,33 +160,3 @@ def selection(
         smoke=smoke,
         slow=slow,
     )
-
-
-def command_line(
-    epp: str | None,
-    profile: str | None,
-    binary: str | None,
-    endpoints: list[str] | None,
-    endpoints_file: Path | None,
-    body_mode: list[str] | None,
-    tls: str | None,
-    ca: Path | None,
-    scenarios: list[Path] | None = None,
-    *,
-    data_plane: str = "fake",
-) -> str:
-    """The command that runs the same target again: the flags that name it, as a shell takes them."""
-    flags: list[tuple[str, object]] = [
-        ("--epp", epp),
-        ("--profile", profile),
-        ("--binary", binary),
-        ("--endpoints", ",".join(endpoints or ())),
-        ("--endpoints-file", endpoints_file),
-        *(("--body-mode", mode) for mode in body_mode or ()),
-        ("--tls", tls),
-        ("--ca", ca),
-        *(("--scenarios", path) for path in scenarios or ()),
-        ("--data-plane", data_plane if data_plane != "fake" else None),
-    ]
-    words = [word for flag, value in flags if value for word in (flag, str(value))]
-    return shlex.join(["epp-conformance", "run", *words])

@@ -101,14 +101,28 @@ def check(
     body_mode: options.BodyModes = None,
     tls: options.TlsMode = None,
     ca: options.Ca = None,
+    gateway: options.Gateway = None,
+    epp_listen: options.EppListen = None,
     protocol_version: Annotated[str | None, typer.Option("--protocol-version", metavar="VERSION")] = None,
 ) -> None:
     """Start the target, wait until it is ready, send one request, and explain what failed (exit 4)."""
     from conformance.cli import examine
+    from conformance.cli.naming import Named
     from conformance.run.engine import Engine
     from conformance.targets.resolve import protocol_versions
 
-    resolved = options.resolve_target(epp, name, binary, endpoints, endpoints_file, body_mode, tls, ca)
+    resolved = Named(
+        epp=epp,
+        gateway=gateway,
+        profile=name,
+        binary=binary,
+        epp_listen=epp_listen,
+        endpoints=endpoints,
+        endpoints_file=endpoints_file,
+        body_mode=body_mode,
+        tls=tls,
+        ca=ca,
+    ).resolve()
     versions = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())
     typer.echo(f"the profile {name or resolved.profile.name} is well-formed; starting the target", err=True)
     with Engine() as engine:
@@ -120,15 +134,15 @@ def check(
 def list_() -> None:
     """List the profiles that come with the suite."""
     from conformance.cli.console import print_table
-    from conformance.targets.resolve import load_profile, shipped
+    from conformance.targets.resolve import load_any, shipped
 
     rows = []
     for name in shipped():
-        one = load_profile(name)
+        one = load_any(name)
         owner = one.implementation
         needs = "--binary PATH" if "{binary}" in (one.start.command or ()) else ""
-        rows.append([name, f"{owner.organization}/{owner.project} {owner.version}".strip(), needs])
-    print_table(["NAME", "IMPLEMENTATION", "NEEDS"], rows)
+        rows.append([name, one.role, f"{owner.organization}/{owner.project} {owner.version}".strip(), needs])
+    print_table(["NAME", "ROLE", "IMPLEMENTATION", "NEEDS"], rows)
 
 
 @profile.command()
@@ -144,12 +158,16 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped pro
 
 
 @profile.command()
-def schema() -> None:
+def schema(
+    role: Annotated[options.RoleName, typer.Option("--role", help="Of endpoint pickers, or of gateways.")] = (
+        options.RoleName.EPP
+    ),
+) -> None:
     """Print the JSON Schema of profiles, for editors."""
     from conformance.cli.console import print_json
     from conformance.targets.resolve import json_schema
 
-    print_json(json_schema())
+    print_json(json_schema(role.value))
 
 
 def _interactive() -> bool:

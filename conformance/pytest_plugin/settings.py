@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.cli.options import command_line, resolve_target, selection
+from conformance.cli.naming import Named
+from conformance.cli.options import selection
 from conformance.run.session import RunSettings
 from conformance.targets.resolve import protocol_versions
 
@@ -17,18 +18,19 @@ if TYPE_CHECKING:
 def run_settings(config: pytest.Config, *, seed: int | None = None) -> RunSettings:
     """What the options say; `seed` is the controller's, in a worker. Raises `UsageError`."""
     option = config.getoption
-    named = (
-        option("epp"),
-        option("epp_profile"),
-        option("epp_binary"),
-        option("epp_endpoints"),
-        _path(option("epp_endpoints_file")),
-        option("epp_body_mode"),
-        option("epp_tls"),
-        _path(option("epp_ca")),
-    )
-    resolved = resolve_target(*named)
     scenario_paths = [Path(path) for path in option("epp_scenarios") or ()]
+    named = Named(
+        epp=option("epp"),
+        profile=option("epp_profile"),
+        binary=option("epp_binary"),
+        endpoints=option("epp_endpoints"),
+        endpoints_file=_path(option("epp_endpoints_file")),
+        body_mode=option("epp_body_mode"),
+        tls=option("epp_tls"),
+        ca=_path(option("epp_ca")),
+        scenarios=scenario_paths,
+    )
+    resolved = named.resolve()
     if seed is None:
         given = option("epp_seed")
         seed = random.randrange(2**32) if given is None else given
@@ -47,7 +49,7 @@ def run_settings(config: pytest.Config, *, seed: int | None = None) -> RunSettin
         seed=seed,
         scenario_paths=tuple(scenario_paths),
         values=resolved.values,
-        command=command_line(*named, scenario_paths),
+        command=named.command_line(),
     )
 
 

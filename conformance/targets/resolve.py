@@ -135,9 +135,9 @@ def load_any(name: str) -> AnyProfile:
     return _beside(_of_its_role(path, name), path.parent)
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of profile files."""
-    schema = Profile.model_json_schema(by_alias=True)
+def json_schema(role: str = "epp") -> dict[str, Any]:
+    """The JSON Schema of profile files, of endpoint pickers or of gateways."""
+    schema = (GatewayProfile if role == "data-plane" else Profile).model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EPP conformance profile"}
 
 

@@ -1,0 +1,62 @@
+"""What `profile check` and `doctor` find out about a gateway: it starts, asks the EPP, follows it, and reports."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from conformance.cli.examine import Answer
+from conformance.errors import ConformanceError, UsageError
+
+if TYPE_CHECKING:
+    from conformance.run.engine import Engine
+    from conformance.run.gateway.lane import GatewayLane
+    from conformance.targets.resolve_gateway import ResolvedGateway
+
+
+def gateway(resolved: ResolvedGateway, protocol_version: str, engine: Engine) -> list[Answer]:
+    """Start the gateway (if it is ours), and look at what becomes of its first request.
+
+    Raises `UsageError` if it can't be started as it was asked for.
+    """
+    return engine.call(_gateway(resolved, protocol_version, engine))
+
+
+async def _gateway(resolved: ResolvedGateway, protocol_version: str, engine: Engine) -> list[Answer]:
+    from conformance.run.gateway.lane import GatewayLane
+
+    began = time.monotonic()
+    profile = resolved.profile
+    lane = GatewayLane(profile, protocol_version, dict(resolved.values), seed=0, lag=engine.lag, status=lambda _: None)
+    try:
+        async with lane:
+            started = "started" if profile.started_by_us else "reached"
+            text = f"{started} at {lane.target.address}, ready after {time.monotonic() - began:.1f} s"
+            return [Answer(name="gateway", state="good", text=text), *await _conversation(lane, protocol_version)]
+    except UsageError:  # the same mistake is the same error in `run`
+        raise
+    except ConformanceError as problem:
+        return [Answer(name="gateway", state="bad", text=problem.message, hint=problem.hint)]
+
+
+async def _conversation(lane: GatewayLane, version: str) -> list[Answer]:
+    """What one more request shows, and which rules it breaks already."""
+    from conformance.conversation import conversations
+    from conformance.episode import Context
+    from conformance.judges import judge
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.scenario.schema import EppScript, Request
+    from conformance.verdict import Verdict
+
+    with lane.capture() as capture:
+        await lane.exchange(Request(epp=EppScript(pick=("{b}",))), capture.exchange(), lane.send)
+        episode = capture.episode()
+    modes = [(one.request_mode, one.response_mode) for one in conversations(episode) if one.first is not None]
+    text = f"request bodies {modes[0][0]}, response bodies {modes[0][1]}"
+    answers = [Answer(name="ext_proc", state="good", text=text)]
+    context = Context(version=version, scenario="check", role="data-plane", gateway=lane.claims)
+    for finding in judge(episode, context, Catalogue.load()):
+        if finding.verdict is Verdict.FAIL:
+            text = f"expected {' or '.join(finding.expected)}; {finding.actual}"
+            answers.append(Answer(name=finding.requirement, state="bad", text=text, hint=finding.hint))
+    return answers
