@@ -9,9 +9,10 @@ from pathlib import Path
 from conformance.cli.progress import progress
 from conformance.errors import IncompleteError
 from conformance.outcome import RunOutcome
+from conformance.report.blocks import Waiver
 from conformance.report.build import build
 from conformance.report.folder import EVIDENCE, EvidenceKeeper, make_folder, write_all
-from conformance.report.model import Report, Waiver
+from conformance.report.model import Report
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.events import RunEvent, RunFinished

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from conformance.episode import Episode
 from conformance.report.marks import mark
-from conformance.report.transcript import printable, transcript
+from conformance.report.messages import printable
+from conformance.report.transcript import transcript
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding
 

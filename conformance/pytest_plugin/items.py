@@ -11,7 +11,7 @@ import pytest
 from conformance.errors import IncompleteError
 from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.failures import Concern, Occurrence, concern
-from conformance.report.model import FindingRow, RequirementRow, ScenarioRow
+from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.requirements.catalogue import Requirement
 from conformance.run.session import SHARE
 from conformance.verdict import Verdict

@@ -15,26 +15,23 @@ from typing import Any
 
 from conformance.ai_gateway import assess
 from conformance.outcome import RunOutcome, VersionOutcome
-from conformance.report.evidence import EvidenceWriter
-from conformance.report.model import (
+from conformance.report.blocks import (
     AnomalyRow,
     CatalogueBlock,
     Environment,
     GatewayTopology,
     ImplementationBlock,
     Platform,
-    Report,
-    RequirementRow,
-    ScenarioRow,
     Specification,
     Subject,
     Suite,
     Topology,
-    VersionRow,
     Waiver,
-    seal,
 )
+from conformance.report.evidence import EvidenceWriter
+from conformance.report.model import Report, seal
 from conformance.report.redaction import Redactor
+from conformance.report.rows import RequirementRow, ScenarioRow, VersionRow
 from conformance.requirements.catalogue import Catalogue
 from conformance.targets.gateway import AnyProfile, GatewayProfile, GatewayStart
 from conformance.verdict import Result, Verdict

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.report.marks import mark
-from conformance.report.model import Report, RequirementRow, ScenarioRow
+from conformance.report.model import Report
+from conformance.report.rows import RequirementRow, ScenarioRow
 from conformance.verdict import Verdict
 
 _RANK: Mapping[Verdict, int] = {

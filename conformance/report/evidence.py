@@ -21,7 +21,7 @@ from types import TracebackType
 
 from conformance.episode import Context, Episode, from_json, to_json
 from conformance.errors import UsageError
-from conformance.report.model import EvidenceFile, EvidenceRef
+from conformance.report.blocks import EvidenceFile, EvidenceRef
 from ext_proc import record
 
 MAX_LINE_BYTES = 256 * 1024 * 1024

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conformance.report.model import FindingRow, Report, RequirementRow, ScenarioRow
+from conformance.report.model import Report
+from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.verdict import PRECEDENCE, Verdict
 
 UNSETTLED = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)

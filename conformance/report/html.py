@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from conformance.report.evidence import episodes
 from conformance.report.failures import UNSETTLED, Concern, Occurrence, concerns
 from conformance.report.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
-from conformance.report.model import Report, RequirementRow, ScenarioRow
+from conformance.report.model import Report
+from conformance.report.rows import RequirementRow, ScenarioRow
 from conformance.report.transcript import Line, transcript
 from conformance.report.verify import PROVES
 from conformance.verdict import Verdict

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from conformance.report.failures import concern
 from conformance.report.marks import MEANING
-from conformance.report.model import Report, RequirementRow, ScenarioRow
+from conformance.report.model import Report
+from conformance.report.rows import RequirementRow, ScenarioRow
 from conformance.verdict import Verdict
 
 OUTCOME = {

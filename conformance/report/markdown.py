@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conformance.report.blocks import GatewayTopology, Topology
 from conformance.report.failures import UNSETTLED, Concern, concerns
 from conformance.report.marks import SUBJECT, WORD, mark, plural
-from conformance.report.model import GatewayTopology, Report, Topology
+from conformance.report.model import Report
 from conformance.report.verify import PROVES
 from conformance.requirements.schema import VERSIONS
 from conformance.verdict import KINDS, Verdict

@@ -26,7 +26,7 @@ from google.protobuf.message import Message as Protobuf
 
 from conformance.episode import Episode
 from conformance.errors import UsageError
-from conformance.report.model import Redaction
+from conformance.report.blocks import Redaction
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile
 from ext_proc.messages import HeaderValue, ProcessingRequest, ProcessingResponse

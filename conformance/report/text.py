@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from conformance.report.failures import Occurrence
 from conformance.report.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
-from conformance.report.model import Report, RequirementRow, VersionRow
-from conformance.report.transcript import Line, printable, transcript
+from conformance.report.messages import printable
+from conformance.report.model import Report
+from conformance.report.rows import RequirementRow, VersionRow
+from conformance.report.transcript import Line, transcript
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:

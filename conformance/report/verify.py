@@ -20,7 +20,8 @@ from conformance.outcome import VersionOutcome, scenario_verdict, version_outcom
 from conformance.report.build import overall, specification, suite, version_row
 from conformance.report.canonical import ReportError, digest, read_document
 from conformance.report.evidence import EvidenceError, EvidenceLine, read_evidence
-from conformance.report.model import FindingRow, Report, RequirementRow, ScenarioRow, parse_report, said
+from conformance.report.model import Report, parse_report
+from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow, said
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding, Verdict
 

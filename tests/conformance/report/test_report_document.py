@@ -14,7 +14,8 @@ from conformance.outcome import RunOutcome, ScenarioResult, scenario_verdict, ve
 from conformance.report.build import build, overall, subject_of
 from conformance.report.canonical import ReportError, canonical, digest, read_document
 from conformance.report.failures import concerns
-from conformance.report.model import ScenarioRow, read_report, report_schema
+from conformance.report.model import read_report, report_schema
+from conformance.report.rows import ScenarioRow
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Result, Verdict, worst
