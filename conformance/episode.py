@@ -171,27 +171,36 @@ class Expectation:
 class Claims:
     """What a vendor says of the target (profile key `claims`), as far as a rule depends on it."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = FileModel.model_config
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     sheds: bool | None = None
+    """It drops sheddable requests when its pool is saturated. Then it must do so with 429."""
     queues: bool = False
+    """It may keep a request waiting, up to a time to live."""
     fallback_lists: bool | None = None
+    """It gives several endpoints, in the order in which they shall be tried."""
     body_rewrites: tuple[str, ...] = ()
     """JSON paths (`model`, `stream_options.include_usage`) that the target may change in a request body."""
     response_rewrites: tuple[str, ...] = ()
-    response_headers: bool = True
+    """JSON paths that it may change in a response body."""
     several_ports: bool = True
     """False for a target of a time when pools had one port only."""
     health: bool | None = None
+    """It answers gRPC health checks. For the reader of the report: what it does is observed."""
     reporter: bool | None = None
+    """It reports attributes of requests (Request Attribute Reporter)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One InferencePool behind a gateway: the name of its scripted EPP (`StreamOpened.epp`), and its endpoints."""
+    """One InferencePool behind a gateway."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     epp: str
+    """The name of its scripted EPP (`StreamOpened.epp`)."""
     endpoints: tuple[str, ...]
+    """Its endpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +210,7 @@ class Gateway:
     Nothing here excuses a MUST: it tells how the gateway was configured, so that no more is asked of it than that.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = FileModel.model_config
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     follows: Literal["header", "metadata", "either"] = "either"
     """Where it reads the destination, when the two differ or one is missing."""

@@ -24,17 +24,17 @@ from conformance.verdict import Result, Verdict
 class Waiver(FileModel):
     """One known failure. `pattern` is a scenario id, a glob of them, or a requirement id."""
 
-    pattern: str = Field(min_length=1)
-    reason: str = Field(min_length=1)
+    pattern: str = Field(min_length=1, description="a scenario id, a glob of them, or a requirement id")
+    reason: str = Field(min_length=1, description="why the failure is accepted")
     link: str = Field(min_length=1, description="where the failure is tracked")
-    owner: str = Field(min_length=1)
-    expires: dt.date
+    owner: str = Field(min_length=1, description="who answers for it")
+    expires: dt.date = Field(description="the last day on which it holds, as 2026-12-31")
 
 
 class WaiverFile(FileModel):
     """A file of waivers."""
 
-    waivers: tuple[Waiver, ...]
+    waivers: tuple[Waiver, ...] = Field(description="the waivers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from conformance.ai_gateway import AiGateway
 from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.blocks import Block, EvidenceRef, Specification, Text
 from conformance.requirements.schema import Effect, Kind, Level, Role
@@ -202,4 +203,7 @@ class VersionRow(Block):
     scenario_verdicts: dict[Verdict, int] = Field(description="how many scenarios had which verdict")
     requirement_verdicts: dict[Verdict, int] = Field(
         description="how many requirements of the target's role had which verdict"
+    )
+    envoy_ai_gateway: AiGateway | None = Field(
+        None, description="with which configurations of Envoy AI Gateway the endpoint picker would work"
     )

@@ -48,17 +48,17 @@ class Load(FileModel):
 class PodState(Load):
     """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
 
-    ready: bool | None = None
+    ready: bool | None = Field(None, description="passes its readiness probe; default: yes")
     selected: bool | None = Field(None, description="carries the label that the pool selects")
-    terminating: bool | None = None
+    terminating: bool | None = Field(None, description="is being deleted, and still answers")
     namespace: Literal["pool", "other"] | None = Field(None, description="the pool's namespace, or another")
 
 
 class Pod(PodState):
     """A pod: a fake model server on an address of its own."""
 
-    name: Name
-    family: Literal["ipv4", "ipv6"] = "ipv4"
+    name: Name = Field(description="what the scenario calls it")
+    family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")
     address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
     shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
     backend: Literal["first", "second"] = Field("first", description="the pool it is in, where a gateway has two")
@@ -71,7 +71,7 @@ STANDARD_PODS = (Pod(name="a"), Pod(name="b"), Pod(name="c"))
 class Pool(FileModel):
     """The pool that a scenario starts from: three idle, ready pods on one port, unless said otherwise."""
 
-    pods: tuple[Pod, ...] = STANDARD_PODS
+    pods: tuple[Pod, ...] = Field(STANDARD_PODS, description="its pods; default: a, b and c, idle and ready")
     ports: int = Field(1, ge=1, le=8, description="how many target ports the pool has")
 
     @model_validator(mode="after")
@@ -104,17 +104,17 @@ class Reply(FileModel):
         description="the picked pod over HTTP; a script; the data plane itself, as no endpoint is reached; the data "
         "plane itself, before the target was asked; none",
     )
-    status: int = Field(200, ge=100, le=999)
-    headers: tuple[tuple[str, str], ...] = ()
-    kind: Literal["json", "sse", "text", "binary", "none"] = "json"
+    status: int = Field(200, ge=100, le=999, description="the HTTP status")
+    headers: tuple[tuple[str, str], ...] = Field((), description="further headers, as [name, value]")
+    kind: Literal["json", "sse", "text", "binary", "none"] = Field("json", description="what the body is")
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
     base64: str | None = Field(None, description="these bytes as the body")
     size: int | None = Field(None, gt=0, description="a generated body of so many bytes")
     events: int = Field(5, ge=0, description="how many SSE events")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
-    gzip: bool = False
-    trailers: tuple[tuple[str, str], ...] | None = None
+    gzip: bool = Field(False, description="the body is compressed")
+    trailers: tuple[tuple[str, str], ...] | None = Field(None, description="trailers after the body, as [name, value]")
     early: bool = Field(False, description="the response begins before the request body is complete")
     lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
     gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
@@ -142,23 +142,26 @@ Inject = Literal[
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""
 
-    method: str = "POST"
+    method: str = Field("POST", description="the HTTP method")
     path: str | None = Field(None, description="default: the profile's path")
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
     model: str = Field("known", description="`known`, `unknown`, or a name")
     prompt: str = Field("fresh", description="`fresh`: never used before; or the text")
     sheddable: bool = Field(False, description="marked as the profile says that sheddable requests are")
-    body: Literal["default", "none", "empty"] | BodySpec = "default"
+    body: Literal["default", "none", "empty"] | BodySpec = Field(
+        "default",
+        description="the ordinary JSON request (for GET and HEAD: none), no body, one of no bytes, or another",
+    )
     chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
-    trailers: tuple[tuple[str, str], ...] = ()
-    content_length: bool = True
+    trailers: tuple[tuple[str, str], ...] = Field((), description="trailers after the body, as [name, value]")
+    content_length: bool = Field(True, description="the length is said beforehand; else the body is chunked")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
-    reply: Reply = Reply.model_construct()
-    abort: Abort | None = None
-    repeat: int = Field(1, ge=1, le=1000)
+    reply: Reply = Field(Reply.model_construct(), description="what the model server answers")
+    abort: Abort | None = Field(None, description="where the client goes away")
+    repeat: int = Field(1, ge=1, le=1000, description="how often it is sent")
     concurrent: int = Field(1, ge=1, le=1000, description="so many of the repeats at a time")
 
 
@@ -173,24 +176,31 @@ class Exchange(ClientRequest):
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
-    metadata_context: Literal["default", "absent"] = "default"
-    protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = "default"
-    header_field: Literal["raw_value", "value", "both"] = "raw_value"
-    inject: tuple[Inject, ...] = ()
-    served: Literal["default", "absent", "unknown", "other", "ipv6", "number", "list", "empty"] = "default"
+    metadata_context: Literal["default", "absent"] = Field("default", description="whether messages carry any metadata")
+    protocol_config: Literal["default", "absent", "waiting", "not-waiting"] = Field(
+        "default",
+        description="protocol_config of the first message: the body modes, none, or that and send_body_without_waiting",
+    )
+    header_field: Literal["raw_value", "value", "both"] = Field(
+        "raw_value", description="the field that holds header values"
+    )
+    inject: tuple[Inject, ...] = Field((), description="what messages hold beyond the ordinary")
+    served: Literal["default", "absent", "unknown", "other", "ipv6", "number", "list", "empty"] = Field(
+        "default", description="the endpoint reported with the response headers: the real one, none, or something odd"
+    )
     ending: Literal["envoy", "half-close", "drain", "rotate"] = Field(
         "rotate", description="rotate: the first is drained, then half-close and Envoy's reset in turn"
     )
-    connection: Literal["shared", "fresh"] = "shared"
+    connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
 
 
 class LocalReply(FileModel):
     """An answer that the EPP gives to the client itself (ImmediateResponse)."""
 
-    code: int = Field(503, ge=200, le=599)
-    body: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
+    code: int = Field(503, ge=200, le=599, description="its HTTP status")
+    body: str = Field("", description="its body")
+    headers: tuple[tuple[str, str], ...] = Field((), description="its headers, as [name, value]")
 
 
 class EppScript(FileModel):
@@ -202,7 +212,7 @@ class EppScript(FileModel):
         "headers", description="on the request's headers, or when all of it has come (full duplex)"
     )
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
-    immediate: LocalReply | None = None
+    immediate: LocalReply | None = Field(None, description="it answers the client itself")
     fails: Literal["silent", "reset", "close", "error"] | None = Field(
         None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"
     )
@@ -219,7 +229,7 @@ class EppScript(FileModel):
 class Request(ClientRequest):
     """One HTTP request to the gateway under test, or several alike, and what its EPPs do for it."""
 
-    epp: EppScript = EppScript.model_construct()
+    epp: EppScript = Field(EppScript.model_construct(), description="what the EPP does for it")
     second_epp: EppScript = Field(EppScript.model_construct(), description="the EPP of the second pool")
     connection: Literal["shared", "fresh"] = Field("fresh", description="shared: the repeats use one connection")
 
@@ -238,25 +248,27 @@ Conduct = Literal["serves", "refuses", "resets", "503"]
 class PoolStep(FileModel):
     """A change of the pool, which settles before the next step (unless `settle` is false)."""
 
-    add: tuple[Pod, ...] = ()
-    remove: tuple[Name, ...] = ()
-    set: dict[Name, PodState] = {}
-    ports: int | None = Field(None, ge=1, le=8)
+    add: tuple[Pod, ...] = Field((), description="pods that come")
+    remove: tuple[Name, ...] = Field((), description="pods that go")
+    set: dict[Name, PodState] = Field({}, description="pods that change, by name")
+    ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
-    settle: bool = True
+    settle: bool = Field(True, description="whether the target is given time to follow before the next step")
     convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 
 class HealthStep(FileModel):
     """One gRPC health check; the answer is judged by the health rules and by `expect`."""
 
-    service: str
+    service: str = Field(description="the service asked about; empty: the whole server")
 
 
 class KubernetesStep(FileModel):
     """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
 
-    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"]
+    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"] = Field(
+        description="what is wrong with the API"
+    )
 
 
 class Expect(FileModel):
@@ -265,8 +277,10 @@ class Expect(FileModel):
     answer: tuple[str, ...] | str | None = Field(
         None, description="any of: endpoint, an HTTP status, 4xx, 5xx, grpc-error, any"
     )
-    within: tuple[str, ...] | None = None
-    absent: tuple[str, ...] = ()
+    within: tuple[str, ...] | None = Field(
+        None, description="an endpoint is given, and all that are given are among these"
+    )
+    absent: tuple[str, ...] = Field((), description="none of these is given")
     status: tuple[int, ...] | int | None = Field(None, description="what the HTTP client gets")
     health: tuple[str, ...] | str | None = Field(None, description="statuses of the health check, or not-found")
     served_by: tuple[str, ...] | None = Field(
@@ -285,18 +299,18 @@ class Step(FileModel):
     gateway.
     """
 
-    exchange: Exchange | None = None
-    pool: PoolStep | None = None
-    gauges: dict[Name, Load] | None = None
-    health: HealthStep | None = None
-    kubernetes: KubernetesStep | None = None
-    restart: Literal["target"] | None = None
-    request: Request | None = None
+    exchange: Exchange | None = Field(None, description="send a request through the data plane")
+    pool: PoolStep | None = Field(None, description="change the pool")
+    gauges: dict[Name, Load] | None = Field(None, description="change what the pods' metrics show, by pod")
+    health: HealthStep | None = Field(None, description="ask for its health")
+    kubernetes: KubernetesStep | None = Field(None, description="trouble the Kubernetes API")
+    restart: Literal["target"] | None = Field(None, description="restart the target")
+    request: Request | None = Field(None, description="send a request to the gateway")
     pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
     epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(
         None, description="which scripted EPPs listen from here on"
     )
-    expect: Expect | None = None
+    expect: Expect | None = Field(None, description="what must come back")
 
     @property
     def action(self) -> str:
@@ -347,27 +361,34 @@ class Scenario(FileModel):
     """A stimulus with expectations, naming the requirements that it exercises."""
 
     id: str = Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", description="area.situation-and-expectation")
-    aliases: tuple[str, ...] = ()
-    title: str
-    requirements: tuple[str, ...] = Field(min_length=1)
+    aliases: tuple[str, ...] = Field((), description="ids that it had before")
+    title: str = Field(description="what must hold, in a sentence")
+    requirements: tuple[str, ...] = Field(
+        min_length=1, description="the requirements that it exercises; it fails on these only"
+    )
     versions: tuple[str, ...] | None = Field(None, description="default: all versions that have the requirements")
-    stimulus: Literal["contract", "off-contract"] = "contract"
-    provisional: bool = False
+    stimulus: Literal["contract", "off-contract"] = Field(
+        "contract",
+        description="off-contract: the suite breaks the protocol, and only crash, hang, mix-up and membership count",
+    )
+    provisional: bool = Field(False, description="runs and is reported, and does not count yet")
     isolated: bool = Field(False, description="runs alone")
     smoke: bool = Field(False, description="part of the smoke set")
     slow: bool = Field(False, description="runs only when asked for, and in `certify`")
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...] = Field((), description="what the target must have or claim; otherwise it does not apply")
     modes: tuple[BodyMode, ...] = Field(
         (), description="request body modes in which it makes sense; default: all driven"
     )
-    pool: Pool = Pool.model_construct()
-    matrix: dict[str, tuple[Any, ...]] = {}
-    steps: tuple[Step, ...] = Field(min_length=1)
+    pool: Pool = Field(Pool.model_construct(), description="the pool that it starts from")
+    matrix: dict[str, tuple[Any, ...]] = Field(
+        {}, description="variables and their values: one instance for each combination"
+    )
+    steps: tuple[Step, ...] = Field(min_length=1, description="what is done, in order")
 
 
 class ScenarioFile(FileModel):
     """One file: the scenarios of one section of the protocol."""
 
-    section: str
+    section: str = Field(description="the section of the protocol that they are about")
     role: Role = Field("epp", description="whom its scenarios test: an EPP, or a gateway (data-plane)")
-    scenarios: tuple[Scenario, ...]
+    scenarios: tuple[Scenario, ...] = Field(description="the scenarios")

@@ -21,11 +21,11 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 class Implementation(FileModel):
     """Who made the target, in the words of upstream's conformance reports."""
 
-    organization: str = ""
-    project: str = ""
-    url: str = ""
-    version: str = ""
-    contact: tuple[str, ...] = ()
+    organization: str = Field("", description="the organization behind it")
+    project: str = Field("", description="what it is called; default: the name of the program or image")
+    url: str = Field("", description="where it is found")
+    version: str = Field("", description="its version")
+    contact: tuple[str, ...] = Field((), description="whom to ask about its reports")
 
 
 class Start(FileModel):
@@ -34,7 +34,7 @@ class Start(FileModel):
     command: tuple[str, ...] | None = Field(None, description="program and arguments, no shell")
     image: str | None = Field(None, description="container image, best by digest")
     args: tuple[str, ...] = Field((), description="further arguments, of the command or of the image")
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field({}, description="environment variables, added to the suite's own")
     workdir: str | None = Field(
         None, description="folder in which it is started; for an image it is seen at the same place in the container"
     )
@@ -54,16 +54,16 @@ class Start(FileModel):
 class Variant(FileModel):
     """What is different when the target is started for one protocol version."""
 
-    command: tuple[str, ...] | None = None
-    image: str | None = None
-    args: tuple[str, ...] | None = None
-    env: dict[str, str] = {}
+    command: tuple[str, ...] | None = Field(None, description="another command")
+    image: str | None = Field(None, description="another image")
+    args: tuple[str, ...] | None = Field(None, description="other further arguments")
+    env: dict[str, str] = Field({}, description="further environment variables")
 
 
 class Ready(FileModel):
     """When the target is ready. `answer`: a stream gets any legal answer; `health`: a health service is SERVING."""
 
-    rule: Literal["answer", "health"] = "answer"
+    rule: Literal["answer", "health"] = Field("answer", description="what makes it ready")
     service: str = Field("", description="the health service asked, for the rule `health`")
     health_address: str | None = Field(None, description="host:port of the health service, if it is not the target's")
 
@@ -71,10 +71,12 @@ class Ready(FileModel):
 class Tls(FileModel):
     """How the target is spoken to. `unverified` accepts any certificate, as gateways do by default."""
 
-    mode: Literal["plaintext", "unverified", "verified"] = "plaintext"
+    mode: Literal["plaintext", "unverified", "verified"] = Field(
+        "plaintext", description="no TLS, TLS with any certificate, or with one that is verified"
+    )
     ca: str | None = Field(None, description="PEM file that must have signed the target's certificate")
     cert: str | None = Field(None, description="PEM file of our own certificate, for mutual TLS")
-    key: str | None = None
+    key: str | None = Field(None, description="PEM file of its private key")
     server_name: str | None = Field(None, description="SNI, and the name to verify")
 
     @model_validator(mode="after")
@@ -91,29 +93,33 @@ class Connect(FileModel):
 
     authority: str | None = Field(None, description=":authority of the gRPC calls; default: the address")
     metadata: dict[str, str] = Field({}, description="gRPC metadata (headers) of every call")
-    connections: int = Field(2, ge=1, le=16)
+    connections: int = Field(2, ge=1, le=16, description="how many connections streams are spread over")
 
 
 class File(FileModel):
     """A file that the target watches. `template` is rendered with Jinja2: `endpoints` (list of ip:port), `pods`."""
 
     path: str = Field("{workdir}/endpoints", description="where the file is written")
-    template: str = "{% for endpoint in endpoints %}{{ endpoint }}\n{% endfor %}"
+    template: str = Field(
+        "{% for endpoint in endpoints %}{{ endpoint }}\n{% endfor %}", description="the content of the file"
+    )
     reread: Seconds = Field(0.25, description="the target reads the file at least this often")
 
 
 class Fixed(FileModel):
     """Endpoints that the target knows already; fake model servers are bound there."""
 
-    endpoints: tuple[str, ...] = Field(min_length=1)
+    endpoints: tuple[str, ...] = Field(min_length=1, description="the endpoints, as ip:port")
 
 
 class Kubernetes(FileModel):
     """The objects that the target looks for in the Kubernetes API."""
 
-    namespace: str = "default"
-    pool: str = "pool"
-    group: Literal["inference.networking.k8s.io", "inference.networking.x-k8s.io"] = "inference.networking.k8s.io"
+    namespace: str = Field("default", description="the namespace of the pool and its pods")
+    pool: str = Field("pool", description="the name of the InferencePool")
+    group: Literal["inference.networking.k8s.io", "inference.networking.x-k8s.io"] = Field(
+        "inference.networking.k8s.io", description="the API group of the InferencePool"
+    )
     pod_port: int = Field(8000, gt=0, lt=65_536, description="first target port; further ones follow it")
     objectives: dict[str, int] = Field({}, description="InferenceObjectives: name and priority")
     models: tuple[str, ...] = Field((), description="InferenceModels, of old versions")
@@ -123,9 +129,9 @@ class Kubernetes(FileModel):
 class Discovery(FileModel):
     """How the target learns its pool: exactly one of the three."""
 
-    kubernetes: Kubernetes | None = None
-    file: File | None = None
-    fixed: Fixed | None = None
+    kubernetes: Kubernetes | None = Field(None, description="it watches the Kubernetes API")
+    file: File | None = Field(None, description="it watches a file")
+    fixed: Fixed | None = Field(None, description="it knows its endpoints")
     scrapes: bool = Field(True, description="it reads the pods' /metrics")
 
     @model_validator(mode="after")
@@ -139,28 +145,30 @@ class Discovery(FileModel):
 class Sheddable(FileModel):
     """How a request is marked as one that may be dropped under load."""
 
-    headers: dict[str, str] = {}
-    model: str | None = None
+    headers: dict[str, str] = Field({}, description="headers that mark it")
+    model: str | None = Field(None, description="the model that marks it")
 
 
 class Requests(FileModel):
     """What the suite's requests look like."""
 
-    model: str = "llama-3"
-    unknown_model: str = "no-such-model"
-    path: str = "/v1/completions"
-    chat_path: str = "/v1/chat/completions"
+    model: str = Field("llama-3", description="a model that the target serves")
+    unknown_model: str = Field("no-such-model", description="a model that it does not serve")
+    path: str = Field("/v1/completions", description="where requests go")
+    chat_path: str = Field("/v1/chat/completions", description="where chat requests go")
     headers: dict[str, str] = Field({}, description="sent with every request")
     secret_headers: dict[str, str] = Field({}, description="likewise, and redacted in all that is written")
     body: dict[str, Any] = Field({}, description="further fields of every JSON body")
-    sheddable: Sheddable = Sheddable.model_construct()
+    sheddable: Sheddable = Field(
+        Sheddable.model_construct(), description="how a request is marked as one that may be dropped under load"
+    )
 
 
 class Metadata(FileModel):
     """Namespaces, where they are not the protocol's defaults."""
 
-    destination: str = "envoy.lb"
-    subset: str = "envoy.lb.subset_hint"
+    destination: str = Field("envoy.lb", description="where the target puts the destination")
+    subset: str = Field("envoy.lb.subset_hint", description="where it looks for the subset hint")
 
 
 class Limits(FileModel):
@@ -174,9 +182,9 @@ class Limits(FileModel):
 class Timeouts(FileModel):
     """Bounds of every wait, in seconds."""
 
-    start: Seconds = 30
-    stop: Seconds = 5
-    answer: Seconds = 10
+    start: Seconds = Field(30, description="the target must be ready after this")
+    stop: Seconds = Field(5, description="it must have ended this long after SIGTERM")
+    answer: Seconds = Field(10, description="it must answer a message within this")
     convergence: Seconds = Field(5, description="a change of the pool must be followed after this")
     scrape: Seconds = Field(2, description="gauges must have been read twice within this")
 
@@ -185,23 +193,23 @@ class Profile(FileModel):
     """A target."""
 
     role: Literal["epp"] = Field("epp", description="which side of the protocol is tested: an endpoint picker")
-    name: str = ""
-    implementation: Implementation = Implementation.model_construct()
-    start: Start = Start.model_construct()
+    name: str = Field("", description="what the profile is called")
+    implementation: Implementation = Field(Implementation.model_construct(), description="who made the target")
+    start: Start = Field(Start.model_construct(), description="how it is started")
     address: str = Field("127.0.0.1:{port}", description="where the target listens, host:port")
-    ready: Ready = Ready.model_construct()
-    tls: Tls = Tls.model_construct()
-    connect: Connect = Connect.model_construct()
-    discovery: Discovery
-    requests: Requests = Requests.model_construct()
-    metadata: Metadata = Metadata.model_construct()
-    limits: Limits = Limits.model_construct()
+    ready: Ready = Field(Ready.model_construct(), description="when it is ready")
+    tls: Tls = Field(Tls.model_construct(), description="how it is spoken to")
+    connect: Connect = Field(Connect.model_construct(), description="how streams are opened")
+    discovery: Discovery = Field(description="how it learns its pool")
+    requests: Requests = Field(Requests.model_construct(), description="what the suite's requests look like")
+    metadata: Metadata = Field(Metadata.model_construct(), description="namespaces, if not the protocol's")
+    limits: Limits = Field(Limits.model_construct(), description="how much it may be asked")
     body_modes: tuple[BodyMode, ...] = Field(
         ("full-duplex",), min_length=1, description="request body modes driven; the first is the main one"
     )
     protocol_versions: tuple[str, ...] = Field(("1.0.0",), description="the versions that it claims")
-    claims: Claims = Claims()
-    timeouts: Timeouts = Timeouts.model_construct()
+    claims: Claims = Field(Claims(), description="what its vendor says of it, as far as a rule depends on it")
+    timeouts: Timeouts = Field(Timeouts.model_construct(), description="bounds of every wait")
 
     @property
     def started_by_us(self) -> bool:

@@ -12,11 +12,14 @@ import typer
 import yaml
 
 from conformance.cli.app import app
+from conformance.report.model import Report
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import load
+from conformance.scenario.schema import ScenarioFile
 from conformance.strict_yaml import parse
+from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
-from conformance.waivers import load_waivers
+from conformance.waivers import WaiverFile, load_waivers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -52,6 +55,13 @@ def test_generated_pages_are_up_to_date():
     spec.loader.exec_module(generate)
     for name, text in generate.pages().items():
         assert (ROOT / "docs" / "reference" / name).read_text() == text, "not up to date: make docs"
+
+
+@pytest.mark.parametrize("model", [Profile, GatewayProfile, ScenarioFile, WaiverFile, Report])
+def test_every_key_of_every_file_is_described(model):
+    schema = model.model_json_schema(by_alias=True, mode="serialization")
+    for one in (schema, *schema["$defs"].values()):
+        assert [name for name, key in one.get("properties", {}).items() if not key.get("description")] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
