@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UsageError
+from conformance.report.blocks import Topology
 from conformance.report.markdown import readme
-from conformance.report.model import Report, Topology, seal
+from conformance.report.model import Report, seal
 from conformance.verdict import Result
 
 BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "develop", "trunk", "nightly", "snapshot"})
