@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.endpoints import parse_list
 from conformance.judges.case import Scene
 from conformance.judges.data_plane.walk import Sort, Stop, due, position, stops
 from conformance.judges.registry import judge_of_relay, judge_of_scene
@@ -49,7 +50,7 @@ def given(relay: Relay, one: Asked) -> str | None:
             return header or metadata
 
 
-@judge_of_relay(FOLLOWED, WALKED, FALLBACK, STEERED, SAME_POOL, OTHER_POOL)
+@judge_of_relay(FOLLOWED, WALKED, FALLBACK, SAME_POOL, OTHER_POOL)
 def destination(relay: Relay) -> Iterator[Ruling]:
     """The attempts of the request, EPP by EPP."""
     if relay.opened is None:
@@ -150,7 +151,7 @@ class _Walk:
         owed = due(self._items, start)
         if owed.endpoint is not None and self._last and self._goes_on(owed.cost, spent):
             yield relay.fail(
-                self._about(start, failed=start > 0 or owed.cost > 0),
+                self._about(failed=start > 0 or owed.cost > 0),
                 f"the request at {owed.endpoint}, which takes requests and is next in {self._text!r}",
                 hint=_why_not(self._items, start),
             )
@@ -173,15 +174,13 @@ class _Walk:
         relay = self._relay
         dead = bool(self._items) and self._items[0].sort is not Sort.SURE
         wanted = f"{expected}, which is next in {self._text!r}"
-        yield relay.fail(self._about(number, failed=bool(number) or dead), wanted, at=attempt)
-        if not number and attempt.endpoint in relay.client_destinations:
-            yield _steered(relay, attempt, f"the EPP's choice: {self._text}")
+        yield relay.fail(self._about(failed=bool(number) or dead), wanted, at=attempt)
 
-    def _about(self, number: int, *, failed: bool) -> str:
+    def _about(self, *, failed: bool) -> str:
         """The requirement that a wrong attempt breaks; `failed`: others before it failed, or nothing listens there."""
         if self._falls_back:
             return FALLBACK if failed else FOLLOWED
-        if number and self._relay.backends and self._relay.scene.applies(SAME_POOL):
+        if failed and self._relay.backends and self._relay.scene.applies(SAME_POOL):
             return SAME_POOL
         return WALKED if len(self._items) > 1 else FOLLOWED
 
@@ -192,9 +191,6 @@ class _Walk:
             yield from [held(FALLBACK)] if fallback else [] if self._falls_back else [held(WALKED)]
             if self._relay.backends and len(self._attempts) > 1:
                 yield held(SAME_POOL)
-        named = self._relay.client_destinations
-        if named and self._attempts[0].endpoint not in named:
-            yield held(STEERED)
 
     @property
     def _text(self) -> str:
@@ -212,36 +208,42 @@ def _why_not(items: Sequence[Stop], start: int) -> str:
 # -- the client --------------------------------------------------------------------------------------------------------
 
 
-def _steered(relay: Relay, attempt: Attempt, expected: str) -> Ruling:
-    hint = "Remove the client's own header before the EPP is asked."
-    return relay.fail(
-        STEERED, expected, f"{attempt.endpoint}, which the client named in its header", at=attempt, hint=hint
-    )
-
-
 @judge_of_scene(STEERED, role="data-plane")
-def client_alone(scene: Scene) -> Iterator[Ruling]:
-    """The client names an endpoint, and the EPP gives none: the client's word must still not count.
+def client(scene: Scene) -> Iterator[Ruling]:
+    """The client names an endpoint, and the EPP another or none: the client's word must not count.
 
-    That one request comes to the endpoint named may be chance, unless nothing else knows that endpoint. So all of
-    several must have come there, and not in turn: two after each other named the same, and others another.
+    That one request comes to the endpoint named may be chance, unless the gateway does not even know that endpoint. So
+    all of several must have come there, and not in turn: two after each other named the same, and others another.
     """
-    found: list[tuple[Relay, Attempt]] = []
-    for relay in scene.relays:
-        asked = [one for one in relay.asked if one.release is not None]
-        silent = all(not one.steering.header and not one.steering.metadata_entries for one in asked)
-        if relay.client_destinations and relay.attempts and asked and silent:
-            found.append((relay, relay.attempts[0]))
+    found = [(relay, relay.attempts[0]) for relay in scene.relays if relay.attempts and _on_its_own(relay)]
     if not found:
         return
     for relay, attempt in found:
         if attempt.endpoint in relay.client_destinations and relay.known and attempt.endpoint not in relay.known:
-            yield _steered(relay, attempt, "no model server, or one of the gateway's own choice")
+            yield _steered(relay, attempt, "no model server, or one that the gateway knows")
             return
     followed = all(attempt.endpoint in relay.client_destinations for relay, attempt in found)
     ends = [attempt.endpoint for _, attempt in found]
     in_blocks = any(one == other for one, other in itertools.pairwise(ends))
     if followed and len(found) >= LEAST and len(set(ends)) > 1 and in_blocks:
-        yield _steered(*found[0], f"now and then another endpoint; so did all of {len(found)} requests")
+        yield _steered(*found[0], f"an endpoint that the client does not name; so did all of {len(found)} requests")
     elif not followed:
         yield held(STEERED)
+
+
+def _on_its_own(relay: Relay) -> bool:
+    """Whether the client named endpoints, and the EPP let the request go without naming any of these."""
+    asked = [one for one in relay.asked if one.release is not None]
+    if not asked or not relay.client_destinations:
+        return False
+    texts = [text for one in asked for text in (one.steering.header, one.steering.metadata) if text]
+    named = {endpoint for text in texts for endpoint in parse_list(text).endpoints}
+    kept = any(setting.conditional for one in asked for setting in one.steering.settings)
+    late = any(one.steering.late_metadata or one.steering.late_settings for one in asked)
+    return not kept and not late and named.isdisjoint(relay.client_destinations)
+
+
+def _steered(relay: Relay, attempt: Attempt, expected: str) -> Ruling:
+    actual = f"{attempt.endpoint}, which the client named in its header"
+    hint = "Remove the client's own header before the EPP is asked."
+    return relay.fail(STEERED, expected, actual, at=attempt, hint=hint)

@@ -221,9 +221,20 @@ class TestFallback:
 
 class TestTheClient:
     def test_it_steers_where_the_epp_gave_another(self, gateway, relayed, script):
-        relayed(A, (B,), headers=((b"X-Gateway-Destination-Endpoint", B.encode()),))
+        for endpoint in (B, B, B, C, C, C):
+            relayed(A, (endpoint,), headers=((b"X-Gateway-Destination-Endpoint", endpoint.encode()),))
         verdicts = gateway(script)
         assert (verdicts.failed, verdicts.warned) == ({"DP-DEST-01"}, {"DP-DEST-04"})
+
+    def test_a_gateway_that_follows_nobody_may_come_there_by_chance(self, gateway, relayed, script):
+        for endpoint in (B, B, B, C, C, C):
+            relayed(A, (B,), headers=((NAME, endpoint.encode()),))
+        assert gateway(script).blamed == {"DP-DEST-01"}
+
+    def test_the_epp_named_the_same(self, gateway, relayed, script):
+        for endpoint in (B, B, B, C, C, C):
+            relayed(endpoint, (endpoint,), headers=((NAME, endpoint.encode()),))
+        assert gateway(script).blamed == set()
 
     def test_it_does_not(self, gateway, relayed, script):
         relayed(A, (A,), headers=((NAME, B.encode()), (NAME, C.encode())))

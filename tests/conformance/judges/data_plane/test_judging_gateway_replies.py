@@ -173,6 +173,11 @@ class TestTwoPools:
         assert self.judged(gateway, script).blamed == {"DP-SCOPE-01"}
         assert self.judged(gateway, script, "1.0.0").blamed == {"DP-DEST-02"}
 
+    def test_the_same_pool_out_of_order_after_a_dead_one(self, gateway, script):
+        script.conduct(a="refuses")
+        self.moved(script, first=f"{A},{B}", tried=(), asks=False, to=C, picks=C)
+        assert "DP-DEST-02" not in self.judged(gateway, script).blamed
+
     def test_the_other_pools_epp_is_not_asked(self, gateway, script):
         self.moved(script, asks=False)
         assert self.judged(gateway, script).blamed == {"DP-SCOPE-02"}

@@ -1,0 +1,11 @@
+"""Every fault of the gateway, and the variants that must not be accused."""
+
+from __future__ import annotations
+
+from fake_proxy.gateway.fault import Fault
+from fake_proxy.gateway.faults import pools, relay, talk
+from fake_proxy.gateway.faults.variants import VARIANTS
+
+__all__ = ["FAULTS", "VARIANTS"]
+
+FAULTS: tuple[Fault, ...] = (*talk.FAULTS, *relay.FAULTS, *pools.FAULTS)

@@ -1,0 +1,123 @@
+"""Faults of a gateway with two pools (version `next`): whose EPP is asked, whose endpoints are used, who is told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from ext_proc.messages import HttpHeaders
+from fake_proxy.gateway.fault import Fault
+from fake_proxy.gateway.http import Request
+from fake_proxy.gateway.relay import Gateway, Outcome, Pool
+from fake_proxy.gateway.talk import NAMESPACE, SERVED, Decision, Talk
+
+
+class _OutOfOrder(Gateway):
+    """The right first endpoint, then the list from its end."""
+
+    def walk(self, decision: Decision, pool: Pool) -> Iterator[str]:
+        listed = list(super().walk(decision, pool))
+        yield from itertools.chain(listed[:1], (one for one in pool.endpoints if one not in listed), listed[1:])
+
+
+class _SecondUnasked(Gateway):
+    async def through(self, pool: Pool, talk: Talk, request: Request, *, before: Outcome | None) -> Outcome:
+        if before is None:
+            return await super().through(pool, talk, request, before=before)
+        return await self.forward(request, iter(pool.endpoints), [])
+
+
+class _OldEndpointsAgain(Gateway):
+    async def through(self, pool: Pool, talk: Talk, request: Request, *, before: Outcome | None) -> Outcome:
+        if before is None:
+            return await super().through(pool, talk, request, before=before)
+        decision = await talk.ask(request)
+        again = itertools.chain(before.tried, self.walk(decision, pool))
+        return await self.forward(request, again, [])
+
+
+class _Told(Talk):
+    """A conversation that is not over when its pool has failed: its EPP learns what became of the request elsewhere."""
+
+    quiet = False
+
+    def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
+        return {} if self.quiet else super().report(endpoint, tried)
+
+    def close(self) -> None:
+        """Not yet."""
+
+    async def learn(self, status: int, endpoint: str | None) -> None:
+        """The response of another pool, and then the end."""
+        if self._stream is not None and self._stream.ended is None and endpoint is not None:
+            self._metadata[NAMESPACE] = {SERVED: endpoint}
+            head = HttpHeaders(end_of_stream=True)
+            head.headers.headers.add(key=":status", raw_value=b"%d" % status)
+            self._send("response_headers", head)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._stream.recv()
+        super().close()
+
+
+class _FirstIsTold(Gateway):
+    """The EPP of the first pool learns who served, and that of the second, which served, does not."""
+
+    talk_type = _Told
+
+    def open(self, pool: Pool, subset: list[str] | None, *, before: Outcome | None) -> Talk:
+        talk = super().open(pool, subset, before=before)
+        assert isinstance(talk, _Told)
+        talk.quiet = before is not None
+        return talk
+
+    async def through(self, pool: Pool, talk: Talk, request: Request, *, before: Outcome | None) -> Outcome:
+        outcome = await super().through(pool, talk, request, before=before)
+        assert isinstance(talk, _Told)
+        if before is None and outcome.failed:
+            outcome = dataclasses.replace(outcome, tried=[*outcome.tried])
+            self.__dict__.setdefault("first", {})[id(outcome)] = talk
+        elif before is not None:
+            first: _Told = self.__dict__["first"].pop(id(before))
+            await first.learn(outcome.response.status, outcome.endpoint)
+        return outcome
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="pool-out-of-order",
+        why="a retry stays in the pool, and leaves its list",
+        breaks="DP-SCOPE-01",
+        version="next",
+        gateway=_OutOfOrder,
+        pools=2,
+    ),
+    Fault(
+        name="second-epp-unasked",
+        why="the second pool is used without asking its EPP",
+        breaks="DP-SCOPE-02",
+        version="next",
+        gateway=_SecondUnasked,
+        pools=2,
+    ),
+    Fault(
+        name="old-endpoints-again",
+        why="the second EPP is asked, and endpoints of the first pool are tried again",
+        breaks="DP-SCOPE-02",
+        version="next",
+        gateway=_OldEndpointsAgain,
+        pools=2,
+    ),
+    Fault(
+        name="first-epp-is-told",
+        why="the endpoint of the second pool that served is reported to the EPP of the first",
+        breaks="DP-SCOPE-03",
+        version="next",
+        gateway=_FirstIsTold,
+        pools=2,
+    ),
+)
