@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable
 
 from ext_proc import grpc
 from ext_proc.http2.dial import split_address
@@ -31,25 +32,39 @@ async def open_tap(
     upstream_tls: ClientTls | None = None,
     connect_timeout: float = 5.0,
     recording: Recording | None = None,
+    unreachable: Callable[[ConnectFailed], None] | None = None,
 ) -> Tap:
     """Listen on `host:port` (0: any free port) and relay to the EPP at `upstream` (`host:port`), until `Tap.close`.
 
     The EPP is connected to anew for each connection of a data plane, within `connect_timeout` seconds. Without
-    `recording` nothing is recorded. Raises `OSError` if the address can't be bound, `BadAddress` for an upstream that
-    is no address, `ssl.SSLError` for TLS files that can't be used.
+    `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log. Raises
+    `OSError` if the address can't be bound, `BadAddress` for an upstream that is no address, `ssl.SSLError` for TLS
+    files that can't be used.
     """
     split_address(upstream)
     if upstream_tls is not None:
         upstream_tls.context()  # now, not at the first connection
-    tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording)
+    tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording, unreachable=unreachable)
     await tap.start(host, port, listen_tls)
     return tap
+
+
+def _log_unreachable(problem: ConnectFailed) -> None:
+    log.warning("the EPP can't be reached, the data plane's connection is cut: %s", problem)
 
 
 class Tap:
     """A running tap."""
 
-    def __init__(self, upstream: str, *, tls: ClientTls | None, timeout: float, recording: Recording | None) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        tls: ClientTls | None,
+        timeout: float,
+        recording: Recording | None,
+        unreachable: Callable[[ConnectFailed], None] | None = None,
+    ) -> None:
         self.host = ""
         self.port = 0
         self.upstream = upstream
@@ -57,6 +72,7 @@ class Tap:
         self._tls = tls
         self._timeout = timeout
         self._recording = recording
+        self._tell_unreachable = unreachable or _log_unreachable
         self._numbers = itertools.count(1)
         self._exchanges = itertools.count(1)
         self._links: set[Link] = set()
@@ -136,7 +152,7 @@ class Tap:
 
     def _unreachable(self, problem: ConnectFailed) -> None:
         self.counts.unreachable += 1
-        log.warning("the EPP can't be reached, the data plane's connection is cut: %s", problem)
+        self._tell_unreachable(problem)
 
     def _failed(self, problem: Exception) -> None:
         if self.counts.failures <= _REPORTED:

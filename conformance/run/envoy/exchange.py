@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance.conversation import Conversation
@@ -56,7 +56,7 @@ _STREAMING = (BodyMode.STREAMED, BodyMode.FULL_DUPLEX_STREAMED)
 
 
 class EnvoyExchange:
-    """Made for one request; `run` carries it out. `unreachable()` counts how often the target was not reached."""
+    """Made for one request; `run` carries it out. `unreached` grows whenever the tap can't reach the target: by why."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class EnvoyExchange:
         name: str,
         *,
         pace: Pace,
-        unreachable: Callable[[], int],
+        unreached: Sequence[str],
     ) -> None:
         self._prepared = prepared
         self._config = config
         self._recorder = recorder
         self._name = name
         self._pace = pace
-        self._unreachable = unreachable
+        self._unreached = unreached
         self._entries: list[Entry] = []
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -190,7 +190,7 @@ class EnvoyExchange:
         Raises `OSError` if Envoy can't be reached; what target, pods and Envoy do is in the log.
         """
         request, config = self._prepared.request, self._config
-        before = self._unreachable()
+        before = len(self._unreached)
         self._emit(
             ExchangeOpened(
                 exchange=self._name,
@@ -209,7 +209,7 @@ class EnvoyExchange:
             self._emit(_client_response(self._name, got))
         await self._close()
         if self._stream is None and not got.aborted:
-            self._no_stream(got, reached=self._unreachable() == before)
+            self._no_stream(got, self._unreached[before:])
         return Outcome(
             exchange=self._name,
             status=got.status,
@@ -294,9 +294,9 @@ class EnvoyExchange:
             what = "end of stream after half-close"
             self._emit(self._wait(what, began, met=self._ended is not None))
 
-    def _no_stream(self, got: HttpResponse, *, reached: bool) -> None:
-        if not reached:
-            self._ended = unreached(self._recorder, self._name, "the target can't be reached")
+    def _no_stream(self, got: HttpResponse, why: Sequence[str]) -> None:
+        if why:
+            self._ended = unreached(self._recorder, self._name, why[-1])
             return
         what = f"Envoy answered HTTP {got.status} by itself: {got.body[:200].decode('utf-8', 'replace')!r}"
         if got.status is None:

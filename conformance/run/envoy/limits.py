@@ -22,22 +22,36 @@ def beyond(scenario: Scenario, choice: Choice) -> str | None:
     return None if found is None else f"a real Envoy ({choice.name}) {found}"
 
 
+_CARRIED = frozenset({
+    "method", "path", "headers", "filler_headers", "http", "model", "prompt", "sheddable", "body", "chunks", "end",
+    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "hint", "hint_filler",
+    "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
+})  # fmt: skip
+"""What an exchange may ask for; anything else, and whatever is added to the schema, only the fake does."""
+
+_REASONS = {
+    "inject": "sends no such messages",
+    "metadata": "sends no metadata of the client's making",
+    "metadata_context": "always sends a metadata context",
+    "header_field": "sends header values as raw_value",
+    "hint_on": "sends the same metadata on every message",
+    "served": "reports the endpoint that served",
+}
+
+
 def _never(exchange: Exchange) -> str | None:
     """What no Envoy does."""
+    for name, field in Exchange.model_fields.items():
+        if name not in _CARRIED and getattr(exchange, name) != field.get_default(call_default_factory=True):
+            return _REASONS.get(name, f"knows nothing like {field.alias or name}")
     reply = exchange.reply
     reasons = {
-        "sends no such messages": bool(exchange.inject),
-        "sends no metadata of the client's making": bool(exchange.metadata),
-        "always sends a metadata context": exchange.metadata_context == "absent",
         "always says its body modes": exchange.protocol_config == "absent",
-        "sends header values as raw_value": exchange.header_field == "value",
-        "sends the same metadata on every message": exchange.hint_on != "every",
-        "reports the endpoint that served": exchange.served != "default",
         "does not tell its client of the pick": exchange.abort == "destination",
         "takes no subset hint of that size": exchange.hint_filler > LONGEST_HINT,
         "takes at most 100 headers": exchange.filler_headers > FILLERS,
-        "gets its responses from pods, which answer complete requests": reply.early or reply.source == "never",
-        "reaches every pod of this pool": reply.source == "local-reply",
+        "gets its responses from pods that can be reached": reply.source not in ("model-server", "scripted"),
+        "gets its responses from pods, which answer complete requests": reply.early,
     }
     return next((reason for reason, true in reasons.items() if true), None)
 

@@ -57,6 +57,7 @@ class EnvoyDataPlane:
         self._lock = asyncio.Lock()
         self._tap: Tap | None = None
         self._stop_listening: Callable[[], None] = lambda: None
+        self._unreached: list[str] = []
 
     async def start(self) -> None:
         """Open the tap and start an Envoy, so that trouble with it shows before anything else is done.
@@ -71,6 +72,7 @@ class EnvoyDataPlane:
             upstream_tls=client_tls(self._profile.tls),
             connect_timeout=min(5.0, self._profile.timeouts.answer),
             recording=Recording(recorder=self._recorder, limits=WHOLE, named_by=EXCHANGE_HEADER),
+            unreachable=lambda problem: self._unreached.append(str(problem)),
         )
         try:
             await self._envoy(self._settings(self._variant.config, fresh=False))
@@ -94,10 +96,7 @@ class EnvoyDataPlane:
         config = self._config(prepared.config)
         settings = self._settings(config, fresh=fresh_connection)
         envoy = await self._envoy(settings, prepared.config.pool if settings.knows_pool else ())
-        tap = self._tap
-        run = EnvoyExchange(
-            prepared, config, self._recorder, exchange, pace=pace, unreachable=lambda: tap.counts.unreachable
-        )
+        run = EnvoyExchange(prepared, config, self._recorder, exchange, pace=pace, unreached=self._unreached)
         self._exchanges[exchange] = run
         try:
             return await run.run(envoy.addresses[GATEWAY], note)
