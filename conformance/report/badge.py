@@ -6,6 +6,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from conformance.errors import UnknownNameError
+from conformance.report.marks import SUBJECT
 from conformance.report.model import Report
 from conformance.verdict import Result
 
@@ -17,12 +18,13 @@ def badge(report: Report, version: str | None = None) -> tuple[str, str, str]:
 
     Raises `UnknownNameError` if the report has no such version.
     """
+    side = "" if report.implementation.role == "epp" else f" {SUBJECT[report.implementation.role]}"
     if version is None:
-        return f"EPP {report.specification.version}", report.result.value, COLOUR[report.result]
+        return f"EPP {report.specification.version}{side}", report.result.value, COLOUR[report.result]
     row = next((row for row in report.versions if row.version == version), None)
     if row is None:
         raise UnknownNameError("version in this report", version, [row.version for row in report.versions])
-    return f"EPP {version}", row.result.value, COLOUR[row.result]
+    return f"EPP {version}{side}", row.result.value, COLOUR[row.result]
 
 
 def endpoint(report: Report, version: str | None = None) -> dict[str, Any]:

@@ -40,8 +40,11 @@ def summary(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readme(report: Report, files: Sequence[str]) -> str:
-    """The README of a submission folder: what was tested, how, with what result, and how to check it."""
+def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
+    """The README of a submission folder: what was tested, how, with what result, and how to check it.
+
+    `files` are the reports in the folder, this one and others, by file name.
+    """
     who, subject = report.implementation, report.subject
     lines = [
         f"# {_text(who.project)}",
@@ -64,7 +67,7 @@ def readme(report: Report, files: Sequence[str]) -> str:
         *_ai_gateway(report),
         "Reports:",
         "",
-        *(f"- [`{_text(name)}`]({_url(name)})" for name in files),
+        *(f"- [`{_text(name)}`]({_url(name)}): {_outcome(one)}" for name, one in files),
         "",
     ]
     lines += _reproduce(report)
@@ -75,6 +78,11 @@ def readme(report: Report, files: Sequence[str]) -> str:
             lines += _failure(one)
     lines += _footer(report)
     return "\n".join(lines) + "\n"
+
+
+def _outcome(report: Report) -> str:
+    blockers = ", ".join(name for row in report.versions for name in row.blockers)
+    return mark(report.result) + (f" ({blockers})" if blockers else "")
 
 
 def _title(report: Report) -> str:

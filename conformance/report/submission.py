@@ -1,9 +1,10 @@
 """Upstream's folder form of a report: what `certify` writes.
 
-    reports/<protocol version>/epp/<implementation>/<implementation version>-<mode>-epp-report.yaml
-    reports/<protocol version>/epp/<implementation>/README.md
+    reports/<protocol version>/<side>/<implementation>/<implementation version>-<mode>-<side>-report.yaml
+    reports/<protocol version>/<side>/<implementation>/README.md
 
-The YAML holds the whole report of that version, so that `report verify` reads it as well as `report.json`.
+The side is `epp` or `gateway`. The YAML holds the whole report of that version, so that `report verify` reads it as well
+as `report.json`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from pathlib import Path
 from conformance.errors import UsageError
 from conformance.report.blocks import Topology
 from conformance.report.markdown import readme
-from conformance.report.model import Report, seal
+from conformance.report.model import Report, read_report, seal
 from conformance.verdict import Result
 
 BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "develop", "trunk", "nightly", "snapshot"})
 """What people write where a version is asked for; a report must name something that others can fetch."""
+
+
+FOLDER = {"epp": "epp", "data-plane": "gateway", "model-server": "model-server"}
+"""What upstream calls the roles, in paths."""
 
 
 class SubmissionRefusedError(UsageError):
@@ -100,15 +105,16 @@ def write_submission(report: Report, root: Path, *, mode: str = "default") -> tu
     if found := problems(report, mode):
         raise SubmissionRefusedError(found)
     name, version = _file_name(report.implementation.project), _file_name(report.implementation.version)
+    side = FOLDER[report.implementation.role]
     written: list[Submission] = []
     for row in report.versions:
-        folder = root / row.version / "epp" / name
+        folder = root / row.version / side / name
         folder.mkdir(parents=True, exist_ok=True)
         part = of_version(report, row.version)
-        path = folder / f"{version}-{mode}-epp-report.yaml"
+        path = folder / f"{version}-{mode}-{side}-report.yaml"
         path.write_text(to_yaml(part), encoding="utf-8")
-        files = sorted(one.name for one in folder.glob("*-epp-report.yaml"))
-        (folder / "README.md").write_text(readme(part, files), encoding="utf-8")
+        others = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]
+        (folder / "README.md").write_text(readme(part, others), encoding="utf-8")
         written.append(Submission(version=row.version, report=path, readme=folder / "README.md"))
     return tuple(written)
 

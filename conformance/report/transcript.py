@@ -11,8 +11,10 @@ from typing import Any
 
 from conformance.episode import (
     Episode,
+    EppConduct,
     HarnessTrouble,
     HealthProbe,
+    PodConduct,
     PoolState,
     ProcessExited,
     ProcessStarted,
@@ -81,7 +83,10 @@ def transcript(
                 pool_before = entry
             elif entry.seq < last:
                 shown[entry.seq] = entry
-        elif isinstance(event, ProcessStarted | ProcessExited) and first <= entry.seq:
+        elif isinstance(event, ProcessStarted | ProcessExited):
+            if first <= entry.seq:
+                shown[entry.seq] = entry
+        elif isinstance(event, PodConduct | EppConduct) and entry.seq < last:
             shown[entry.seq] = entry
     if pool_before is not None:
         shown[pool_before.seq] = pool_before
@@ -190,6 +195,14 @@ def _described(entry: Entry) -> Described | None:
             return _other(event)
 
 
+_CONDUCT = {
+    "serves": "serves",
+    "refuses": "refuses connections",
+    "resets": "resets connections with a request",
+    "503": "answers 503",
+}
+
+
 def _other(event: Event) -> Described | None:
     match event:
         case ClientAborted():
@@ -207,6 +220,10 @@ def _other(event: Event) -> Described | None:
             why = "as asked" if event.asked else "by itself"
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
             return TARGET, "process ends", f"{how}, {why}", tuple(event.output.splitlines()[-12:])
+        case PodConduct(pod=pod, conduct=conduct):
+            return SUITE, "pod", f"{pod} {_CONDUCT[conduct]}", ()
+        case EppConduct(epp=epp, up=up):
+            return SUITE, "scripted EPP", f"the {epp} one {'listens' if up else 'does not listen'}", ()
         case HealthProbe():
             status = event.serving or f"gRPC status {event.grpc_status}"
             return SUITE, "health check", f"{event.service or '(whole server)'}: {status}", ()

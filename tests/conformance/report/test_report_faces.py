@@ -400,4 +400,4 @@ def test_everything_in_the_way_is_said_at_once(made):
 
 def test_a_readme_without_failures(made):
     report = made.report()
-    assert "## Failures" not in readme(report, ["a.yaml"])
+    assert "## Failures" not in readme(report, [("a.yaml", report)])
