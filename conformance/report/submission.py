@@ -3,8 +3,8 @@
     reports/<protocol version>/<side>/<implementation>/<implementation version>-<mode>-<side>-report.yaml
     reports/<protocol version>/<side>/<implementation>/README.md
 
-The side is `epp` or `gateway`. The YAML holds the whole report of that version, so that `report verify` reads it as well
-as `report.json`.
+The side is `epp` or `gateway`. The YAML holds the whole report of that version: `report verify` reads it as well as
+`report.json`.
 """
 
 from __future__ import annotations

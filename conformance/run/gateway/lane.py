@@ -159,7 +159,6 @@ class GatewayLane:
 
     def _gate_error(self, name: str, response: HttpResponse | None) -> GateFailedError:
         asked, reached = self._streams.seen[name], self.pods.reached[name]
-        status = "nothing" if response is None or response.status is None else f"HTTP {response.status}"
         if not asked and self._streams.strays:
             what = "calls the EPP without the request's headers"
             hint = f"it must forward the header {EXCHANGE} to the EPP, by which the suite knows its requests"
@@ -176,7 +175,7 @@ class GatewayLane:
         else:
             what = "called the EPP and sent the first plain request to no model server"
             hint = f"the pool that it knows must be {', '.join(self.pods.pools[EPPS[0]])}"
-        text = f"the gateway {what}; the client got {status}"
+        text = f"the gateway {what}; the client got {_got(response)}"
         if self.target.output:
             text += f"\nits last output:\n{self.target.output}"
         return GateFailedError(text, hint=hint)
@@ -274,6 +273,16 @@ class GatewayLane:
     def _remember(self, entry: Entry) -> None:
         if isinstance(entry.event, ProcessStarted):
             self._started = entry
+
+
+def _got(response: HttpResponse | None) -> str:
+    """What a client got, in words."""
+    if response is None:
+        return "no connection"
+    if response.status is None:
+        return "no response in time" if response.expired else "no HTTP response before the connection ended"
+    body = response.body[:80].decode(errors="replace").strip()
+    return f"HTTP {response.status}" + (f": {body!r}" if body else "")
 
 
 class _OpenStreams:
