@@ -11,7 +11,9 @@ No input or output, no clock, no randomness: the same episode gives the same fin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from conformance.episode import Context, Episode, HarnessTrouble, Unmet
 from conformance.flow import Flow, StopKind
@@ -36,7 +38,7 @@ from conformance.judges.data_plane import expectation as gateway_expectation
 from conformance.judges.data_plane import subset as gateway_subset
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
 from conformance.judges.registry import JUDGES, Judge, Role
-from conformance.judges.ruling import Nature, Ruling
+from conformance.judges.ruling import NEGATIVE, PASS, Nature, Ruling, held
 from conformance.verdict import Finding, Verdict
 
 __all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
@@ -98,7 +100,7 @@ def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
             continue
         about_the_answer = one.role == "data-plane" or name.startswith(_ABOUT_THE_ANSWER)
         for ruling in _ask(scene, one):
-            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
+            if ruling.negative and about_the_answer and scene.effect(ruling.requirement) in ("fail", "warn"):
                 blamed.add(ruling.exchange)
             yield ruling
     if scene.context.role == "data-plane":
@@ -111,16 +113,13 @@ def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     yield from health.expected_health(scene, blamed=frozenset(blamed))
 
 
-def _ask(scene: Scene, judge_: Judge) -> Iterator[Ruling]:
+def _ask(scene: Scene, judge_: Judge) -> Iterable[Ruling]:
     if judge_.of_scene is not None:
-        yield from judge_.of_scene(scene)
-    elif judge_.of_relay is not None:
-        for relay in scene.relays:
-            yield from judge_.of_relay(relay)
-    elif judge_.of_case is not None:
-        for case in scene.cases:
-            if judge_.hygiene or not case.settling:
-                yield from judge_.of_case(case)
+        return judge_.of_scene(scene)
+    if judge_.of_relay is not None:
+        return chain.from_iterable(map(judge_.of_relay, scene.relays))
+    assert judge_.of_case is not None
+    return chain.from_iterable(map(judge_.of_case, scene.cases if judge_.hygiene else scene.cases_in_earnest))
 
 
 # -- weighing ----------------------------------------------------------------------------------------------------------
@@ -130,16 +129,17 @@ def _weigh(scene: Scene, given: Iterable[Ruling]) -> Iterator[Finding]:
     trouble = {event.exchange for _, event in scene.episode.of(HarnessTrouble)}
     passed: set[str] = set()
     for ruling in given:
-        if ruling.verdict is Verdict.PASS:
+        if ruling.verdict is PASS:
             if ruling.requirement in passed:
                 continue  # once is enough
             passed.add(ruling.requirement)
         effect = scene.effect(ruling.requirement)
         if effect is None or not _kept(scene.context, ruling):
             continue
-        if ruling.negative and (None in trouble or ruling.exchange in trouble):
-            continue
-        yield _finding(ruling, _verdict(ruling, effect))
+        if ruling.verdict is PASS:
+            yield _passed(ruling)
+        elif not (ruling.negative and (None in trouble or ruling.exchange in trouble)):
+            yield _finding(ruling, _verdict(ruling, effect))
 
 
 def _verdict(ruling: Ruling, effect: str) -> Verdict:
@@ -157,6 +157,15 @@ def _kept(context: Context, ruling: Ruling) -> bool:
     if ruling.negative:
         return ruling.nature is not Nature.CONDUCT
     return ruling.requirement in context.requirements
+
+
+@functools.cache
+def _held(requirement: str) -> Finding:
+    return Finding(requirement=requirement, verdict=PASS)
+
+
+def _passed(ruling: Ruling) -> Finding:
+    return _held(ruling.requirement) if ruling is held(ruling.requirement) else _finding(ruling, PASS)
 
 
 def _finding(ruling: Ruling, verdict: Verdict) -> Finding:
@@ -221,7 +230,7 @@ def _left_after_the_request(flow: Flow) -> bool:
     return flow.stop is not None and flow.stop.kind is StopKind.CLOSED and flow.request.complete
 
 
-_TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.SKIPPED)
+_TELLING = (*NEGATIVE, Verdict.SKIPPED)
 
 
 def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
@@ -234,7 +243,7 @@ def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
                 telling.append(finding)
         else:
             earlier = neutral.get(finding.requirement)
-            if earlier is None or (finding.verdict is Verdict.PASS and earlier.verdict is not Verdict.PASS):
+            if earlier is None or (finding.verdict is PASS and earlier.verdict is not PASS):
                 neutral[finding.requirement] = finding
     told = {finding.requirement for finding in telling}
     yield from telling

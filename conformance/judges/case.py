@@ -299,7 +299,12 @@ class Scene:
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Every conversation that the data plane wanted answers in, in order."""
-        return tuple(Case(self, one) for one in self.conversations if not one.observed_only)
+        return tuple([Case(self, one) for one in self.conversations if not one.observed_only])
+
+    @cached_property
+    def cases_in_earnest(self) -> tuple[Case, ...]:
+        """The same without the polls made while the pool settles."""
+        return tuple([case for case in self.cases if not case.settling])
 
     @cached_property
     def relays(self) -> tuple[Relay, ...]:

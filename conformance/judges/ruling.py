@@ -13,6 +13,10 @@ from enum import StrEnum
 
 from conformance.verdict import Verdict
 
+PASS = Verdict.PASS
+NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
+"""What says that something is wrong, or could not be told. (Constants: an enum's members take long to look up.)"""
+
 
 class Nature(StrEnum):
     """Of what kind a deviation is. All but CONDUCT are judged even where the suite itself broke the contract; crash
@@ -41,7 +45,7 @@ class Ruling:
     @property
     def negative(self) -> bool:
         """Whether it says that something is wrong, or could not be told."""
-        return self.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
+        return self.verdict is not PASS and self.verdict in NEGATIVE
 
 
 def violation(
@@ -71,7 +75,7 @@ def violation(
 @functools.cache
 def held(requirement: str) -> Ruling:
     """The requirement applied, and was seen to be kept."""
-    return Ruling(requirement=requirement, verdict=Verdict.PASS)
+    return Ruling(requirement=requirement, verdict=PASS)
 
 
 @functools.cache

@@ -157,7 +157,8 @@ class Catalogue:
 
     def effect(self, requirement_id: str, version: str) -> Effect | None:
         """What a violation of a requirement counts for in a version; None where it does not apply."""
-        return self.get(requirement_id).effects.get(version)
+        found = self.requirements.get(requirement_id) or self.get(requirement_id)
+        return found.effects.get(version)
 
     def specification(self, version: str) -> Specification:
         """The document of a version. Raises UnknownNameError."""

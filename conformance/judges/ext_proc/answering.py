@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.conversation import conversations
 from conformance.flow import Stop, StopKind
 from conformance.judges import peculiar
 from conformance.judges.case import Answer, Case, Scene, Shape
@@ -112,7 +111,7 @@ def _error_by_status(case: Case, stop: Stop) -> bool:
 @judge_of_scene("ENV-20")
 def observability(scene: Scene) -> Iterator[Ruling]:
     """Whether anything is answered where no answers are wanted."""
-    for one in conversations(scene.episode):
+    for one in scene.conversations:
         if one.observed_only:
             answers = sum(said.author is Author.EPP for said in one.said)
             yield noted("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
