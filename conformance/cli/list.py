@@ -32,6 +32,7 @@ def list_(
     schema: Annotated[bool, typer.Option("--schema", help="The JSON Schema of scenario files.")] = False,
     format: Wanted = Format.TABLE,  # noqa: A002 - the flag's name
     protocol_version: Version = None,
+    role: options.Role = None,
     scenario: options.Scenarios = None,
     exclude: options.Exclude = None,
     requirement: options.Requirements = None,
@@ -57,12 +58,14 @@ def list_(
         return
     selection = options.selection(scenario, exclude, requirement, level, section, smoke=smoke)
     selection.check(instances, catalogue)
+    instances = tuple(one for one in instances if role in (None, one.role))
     if requirements:
         wanted = catalogue.for_version(protocol_version, None) if protocol_version else tuple(catalogue)
         picked = [
             one
             for one in wanted
-            if (not selection.requirements or one.id in selection.requirements)
+            if role in (None, one.role)
+            and (not selection.requirements or one.id in selection.requirements)
             and (not selection.levels or one.level in selection.levels)
             and (not selection.sections or one.section in selection.sections)
         ]
@@ -98,7 +101,7 @@ def versions(instance: Instance, catalogue: Catalogue) -> tuple[str, ...]:
 def tested(instances: tuple[Instance, ...], catalogue: Catalogue) -> set[str]:
     """The requirements that something tests: a scenario names them, or they are judged on every exchange."""
     named = {catalogue.get(name).id for one in instances for name in one.scenario.requirements}
-    return named | {one.id for one in catalogue if one.universal and one.role == "epp" and one.testable}
+    return named | {one.id for one in catalogue if one.universal and one.testable}
 
 
 def _scenarios(chosen: list[Instance], catalogue: Catalogue, format: Format) -> None:  # noqa: A002
@@ -111,6 +114,7 @@ def _scenarios(chosen: list[Instance], catalogue: Catalogue, format: Format) -> 
         {
             "id": name,
             "title": group[0].scenario.title,
+            "role": group[0].role,
             "section": group[0].section,
             "requirements": list(group[0].scenario.requirements),
             "versions": list(versions(group[0], catalogue)),
