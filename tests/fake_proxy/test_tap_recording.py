@@ -248,6 +248,30 @@ def test_every_nth_stream_is_recorded() -> None:
     run(main)
 
 
+def test_a_stream_may_name_its_exchange_for_the_tap_alone() -> None:
+    heads: list[StreamOpened] = []
+
+    async def main() -> None:
+        tape, epp = Tape(), Recorder()
+        epp.listen(lambda entry: heads.append(entry.event) if isinstance(entry.event, StreamOpened) else None)
+        server = await serve("127.0.0.1", 0, echo, observe=lambda _: ("x", epp))
+        recording = Recording(recorder=tape.recorder, named_by=b"x-name")
+        tap = await open_tap("127.0.0.1", 0, server.address, recording=recording)
+        named = await dial(tap.address, metadata=[(b"x-name", b"mine"), (b"x-other", b"1")])
+        unnamed = await dial(tap.address)
+        await talk(named, b"1")
+        await talk(unnamed, b"2")
+        for one in (named, unnamed, tap, server):
+            await one.close()
+        opened = [event for event in tape.events if isinstance(event, StreamOpened)]
+        assert [event.exchange for event in opened] == ["mine", "tap-1"]
+        for seen in (opened[0], heads[0]):
+            assert (b"x-other", b"1") in seen.headers
+            assert b"x-name" not in dict(seen.headers)
+
+    run(main)
+
+
 def test_a_reader_that_is_behind_gets_no_more() -> None:
     answers = iter([True, False, False, True])
 

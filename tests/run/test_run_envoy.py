@@ -21,7 +21,7 @@ from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed
 from ext_proc.record import ClientResponse, StreamOpened
-from fake_proxy.envoy import EnvoyError, find_envoy
+from fake_proxy.envoy import VARIANTS, EnvoyError, find_envoy
 
 try:
     find_envoy()
@@ -161,6 +161,11 @@ def test_envoy_ai_gateway_does_what_the_report_says_of_it(suite, tmp_path: Path,
     routing = {one["way"]: one["works"] for one in report["versions"][0]["envoyAiGateway"]["routing"]}
     assert routing == {"original-dst": "yes" if status == 200 else "no", "override-host": "yes"}
     assert report["environment"]["topology"]["bodyModes"] == ["buffered"]
+
+
+def test_the_documentation_has_every_variant() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/real-envoy.md").read_text()
+    assert [name for name in VARIANTS if f"`envoy:{name}`" not in page] == []
 
 
 # -- trouble -----------------------------------------------------------------------------------------------------------
