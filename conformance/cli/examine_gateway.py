@@ -48,8 +48,9 @@ async def _conversation(lane: GatewayLane, version: str) -> list[Answer]:
     from conformance.scenario.schema import EppScript, Request
     from conformance.verdict import Verdict
 
+    pick = (lane.claims.backends[0].endpoints[-1],)
     with lane.capture() as capture:
-        await lane.exchange(Request(epp=EppScript(pick=("{b}",))), capture.exchange(), lane.send)
+        await lane.exchange(Request(epp=EppScript(pick=pick)), capture.exchange(), lane.send)
         episode = capture.episode()
     modes = [(one.request_mode, one.response_mode) for one in conversations(episode) if one.first is not None]
     text = f"request bodies {modes[0][0]}, response bodies {modes[0][1]}"

@@ -144,11 +144,12 @@ class GatewayLane:
         loop = asyncio.get_running_loop()
         patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
         until = loop.time() + patience
-        await self.pods.cast(Pool())
+        await self.pods.cast(Pool(pods=()))
         self.pods.reply(None)
+        pick = (self.pods.pools[EPPS[0]][0],)
         for number in itertools.count(1):
             name = f"gate.{number}"
-            response = await self.exchange(Request(epp=EppScript(pick=("{a}",))), name, self.send)
+            response = await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send)
             if self.target.crashed:
                 raise await self.target.explain_end()
             if response is not None and self._streams.seen[name] and self.pods.reached[name]:

@@ -1,0 +1,246 @@
+"""Gateways under test: real Envoy as it is, the small gateway with two pools, and gateways in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from conformance.episode import Gateway
+from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError, UsageError
+from conformance.outcome import RunOutcome, VersionOutcome
+from conformance.run.events import RunEvent, ScenarioFinished
+from conformance.run.plan import Selection
+from conformance.run.session import RunSettings, run
+from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
+from conformance.targets.profile import Timeouts
+from conformance.targets.resolve import load_any, shipped
+from conformance.verdict import Result, Verdict
+from ext_proc.record import ClientResponse, StreamOpened, UpstreamRequest
+from fake_proxy.envoy import VARIANTS, EnvoyError, find_envoy
+
+HOSTILE = Path(__file__).with_name("hostile_gateway.py")
+SHORT = Timeouts(start=2, answer=1, stop=1)
+TWO_POOLS = (
+    *("{python}", "-m", "fake_proxy.gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
+    *("--epp", "{epp}", "--endpoints", "{endpoints}", "--epp", "{epp2}", "--endpoints", "{endpoints2}"),
+)
+
+try:
+    find_envoy()
+except EnvoyError as problem:
+    NO_ENVOY = f"no Envoy to test with: {problem}"
+else:
+    NO_ENVOY = ""
+needs_envoy = pytest.mark.skipif(bool(NO_ENVOY), reason=NO_ENVOY)
+
+
+class Log:
+    """What the engine said."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+
+    def __call__(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+    def finished(self, name: str) -> ScenarioFinished:
+        found = (one for one in self.events if isinstance(one, ScenarioFinished) and one.result.id == name)
+        return next(found)
+
+
+def conduct(
+    target: GatewayProfile, *scenarios: str, version: str = "1.0.0", log: Log | None = None, smoke: bool = False
+) -> RunOutcome:
+    selection = Selection(scenarios=scenarios, smoke=smoke)
+    return run(RunSettings(profile=target, versions=(version,), selection=selection, seed=1), log or Log())
+
+
+def verdicts(outcome: VersionOutcome) -> dict[str, Verdict]:
+    return {row.requirement.id: row.verdict for row in outcome.requirements}
+
+
+def hostile(how: str) -> GatewayProfile:
+    command = ("{python}", str(HOSTILE), how, "{port}", "{endpoints}")
+    return GatewayProfile(role="data-plane", name=how, start=GatewayStart(command=command), timeouts=SHORT)
+
+
+def small(*flags: str, **changes) -> GatewayProfile:
+    settings = {
+        "role": "data-plane",
+        "name": "small",
+        "start": GatewayStart(command=(*TWO_POOLS, *flags)),
+        "backends": (Backend(), Backend()),
+        "subset_header": "x-subset",
+        "claims": Gateway(retries=3, retry_statuses=(503,)),
+    }
+    return GatewayProfile(**{**settings, **changes})
+
+
+# -- real Envoy --------------------------------------------------------------------------------------------------------
+
+WALKS_NO_LIST = {"DP-DEST-02"}
+REPORTS_NOTHING = {"DP-SRVD-01"}
+BLOCKERS = {
+    "override-host": set(),
+    "override-host-open": set(),
+    "override-host-streamed": set(),
+    "override-host-streamed-open": set(),
+    "original-dst-header": WALKS_NO_LIST,
+    "original-dst-metadata": WALKS_NO_LIST,
+    "subset": WALKS_NO_LIST,
+    "envoy-ai-gateway": WALKS_NO_LIST | REPORTS_NOTHING,
+    "envoy-ai-gateway-override-host": REPORTS_NOTHING,
+    "envoy-ai-gateway-full-duplex": WALKS_NO_LIST | REPORTS_NOTHING,
+}
+"""What stands between each way to set up Envoy and `conformant`, with version 1.0.0."""
+
+
+def profiles() -> dict[str, GatewayProfile]:
+    """The shipped profiles of real Envoy, by variant."""
+    every = (load_any(name) for name in shipped())
+    return {one.start.envoy: one for one in every if isinstance(one, GatewayProfile) and one.start.envoy}
+
+
+def test_every_variant_of_envoy_has_a_profile_that_says_what_it_is() -> None:
+    found = profiles()
+    assert set(found) == set(VARIANTS) == set(BLOCKERS)
+    for name, variant in VARIANTS.items():
+        claims, config = found[name].claims, variant.config
+        assert claims.retries == config.num_retries
+        assert claims.retry_statuses == config.retriable_statuses
+        assert claims.failure_mode == ("open" if config.failure_mode_allow else "closed")
+        assert claims.reports_served is config.report_served
+        assert claims.follows in ("either", *config.destination_sources)
+        assert (claims.follows == "either") is (len(config.destination_sources) == 2)
+
+
+@needs_envoy
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_envoy_is_found_to_be_what_it_is(variant: str) -> None:
+    outcome = conduct(profiles()[variant], smoke=True)
+    version = outcome.versions[0]
+    assert set(version.blockers) == BLOCKERS[variant]
+    assert not [one for one in version.results if one.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)]
+
+
+@needs_envoy
+def test_a_request_is_seen_from_all_sides() -> None:
+    log = Log()
+    conduct(profiles()["override-host"], "gateway.walks-past-the-dead*", log=log)
+    done = log.finished("gateway.walks-past-the-dead[method=POST,http=2]")
+    assert done.result.verdict is Verdict.PASS
+    episode, gateway = done.episode, done.context.gateway
+    assert [event.epp for _, event in episode.of(StreamOpened)] == ["first", "first"]
+    served = {event.endpoint for _, event in episode.of(UpstreamRequest)}
+    assert served == {next(pod.endpoints[0] for pod in episode.pool.states[0][1].pods if pod.name == "b")}
+    assert [event.status for _, event in episode.of(ClientResponse)] == [200, 200]
+    assert served < set(gateway.backends[0].endpoints)
+    assert all("x-conformance-exchange" not in str(event.headers) for _, event in episode.of(ClientResponse))
+
+
+# -- two pools ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_pools_have_an_epp_each() -> None:
+    outcome = conduct(small(), "gateway.stays-in-*", "gateway.asks-the-epp-of-*", version="next")
+    found = verdicts(outcome.versions[0])
+    assert {name: found[name] for name in found if "SCOPE" in name} == {
+        "DP-SCOPE-01": Verdict.PASS,
+        "DP-SCOPE-02": Verdict.PASS,
+        "DP-SCOPE-03": Verdict.PASS,
+    }
+    assert {one.id: one.reason for one in outcome.versions[0].results if one.verdict is not Verdict.PASS} == {}
+
+
+def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
+    bare = small(claims=Gateway(), subset_header=None, backends=(Backend(endpoints=("127.0.0.1:18765",)),))
+    with pytest.raises(UsageError, match="the profile has one pool"):
+        conduct(bare, "gateway.subset-hint-if-any")
+    alone = GatewayStart(command=TWO_POOLS[:-4])
+    outcome = conduct(
+        bare.model_copy(update={"start": alone}),
+        *("gateway.walks-*", "gateway.subset-hint", "gateway.fails-open", "gateway.follows-ipv6"),
+        *("gateway.takes-the-first-of-a-list", "gateway.asks-about-head"),
+    )
+    reasons = {one.scenario: (one.verdict, one.reason) for one in outcome.versions[0].results}
+    assert reasons["gateway.walks-past-the-dead"][1] == "the profile says that retry is not configured"
+    assert reasons["gateway.subset-hint"][0] is Verdict.NOT_APPLICABLE
+    assert reasons["gateway.fails-open"][0] is Verdict.NOT_APPLICABLE
+    few = "endpoints in the first pool, which has"
+    assert reasons["gateway.follows-ipv6"] == (Verdict.SKIPPED, f"needs 1 ipv6 {few} 0")
+    assert reasons["gateway.takes-the-first-of-a-list"] == (Verdict.SKIPPED, f"needs 3 ipv4 {few} 1")
+
+
+# -- gateways in trouble -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("unasked", GateFailedError, "did not call the EPP; the client got HTTP 200"),
+        ("garbage", GateFailedError, "no HTTP response before the connection ended"),
+        ("closes", GateFailedError, "no HTTP response before the connection ended"),
+        ("hangs", GateFailedError, "no response in time"),
+        ("dies", TargetUnreachableError, "exited with 7"),
+        ("deaf", TargetUnreachableError, "can't be reached: Connection refused, after 2 s"),
+        ("exits", TargetUnreachableError, "no configuration"),
+    ],
+)
+def test_a_gateway_that_never_gets_going_is_explained(how: str, error: type[IncompleteError], said: str) -> None:
+    with pytest.raises(error) as raised:
+        conduct(hostile(how), "gateway.asks-about-head")
+    assert said in raised.value.message
+    assert raised.value.hint
+    assert raised.value.exit_code == 4
+
+
+def test_a_gateway_that_does_not_run_is_out_of_reach() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # bound and not listening: it refuses
+        address = "{}:{}".format(*held.getsockname())
+        profile = GatewayProfile(role="data-plane", url=f"http://{address}", timeouts=SHORT)
+        with pytest.raises(TargetUnreachableError, match=f"{address} can't be reached: Connection refused"):
+            conduct(profile, "gateway.asks-about-head")
+
+
+def test_a_port_that_is_taken_is_named_before_anything_is_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "{}:{}".format(*taken.getsockname())
+        with pytest.raises(UsageError, match=f"the scripted EPP can't listen on {address}"):
+            conduct(small(backends=(Backend(epp=address), Backend())), "gateway.asks-about-head")
+        with pytest.raises(UsageError, match=address):
+            conduct(small(backends=(Backend(endpoints=(address,)), Backend())), "gateway.asks-about-head")
+
+
+def test_nothing_is_left_of_a_run() -> None:
+    log = Log()
+    conduct(small(), "gateway.asks-about-head*", log=log, version="next")
+    done = log.finished("gateway.asks-about-head[http=1]")
+    opened = next(event for _, event in done.episode.of(StreamOpened))
+    authority = dict(opened.headers)[b":authority"].decode()
+    endpoints = [endpoint for backend in done.context.gateway.backends for endpoint in backend.endpoints]
+
+    async def refused(address: str) -> bool:
+        host, _, port = address.rpartition(":")
+        try:
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except OSError:
+            return True
+        writer.close()
+        return False
+
+    for address in (authority, *endpoints):
+        assert asyncio.run(refused(address)), address
+
+
+def test_results_are_those_of_the_role() -> None:
+    outcome = conduct(small(), smoke=True)
+    version = outcome.versions[0]
+    assert {row.requirement.role for row in version.requirements} == {"data-plane"}
+    assert list(version.kinds) == ["protocol"]
+    assert version.blockers == ()
+    assert version.result is Result.INCOMPLETE  # a selection gives no full verdict
+    assert {one.mode for one in version.results} == {"gateway"}
