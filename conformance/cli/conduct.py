@@ -15,6 +15,7 @@ from conformance.report.folder import EVIDENCE, EvidenceKeeper, make_folder, wri
 from conformance.report.model import Report
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
+from conformance.run.engine import collect_seldom
 from conformance.run.events import RunEvent, RunFinished
 from conformance.run.fixed import check_bindable
 from conformance.run.session import RunSettings, run
@@ -64,6 +65,7 @@ def conduct(
             if isinstance(event, RunFinished):
                 outcome = event.outcome
 
+        collect_seldom()
         try:
             run(settings, handler)
         except IncompleteError as problem:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from conformance.errors import HarnessError
-from conformance.run.engine import CLEAN_UP, Engine
+from conformance.run.engine import CLEAN_UP, Engine, collect_seldom
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
 
@@ -105,6 +105,7 @@ def _serve(connection: Connection, *, full: bool) -> None:
     """The worker: until the connection is closed. What it has in hand then is cancelled and cleaned up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whoever started us gets them too, and lets go
         signal.signal(number, signal.SIG_IGN)
+    collect_seldom()
     with Engine() as engine:
         while True:
             try:
