@@ -14,7 +14,7 @@ from typing import Any
 from conformance.errors import HarnessError
 from conformance.run.data_plane import Choice
 from conformance.run.envoy.exchange import EXCHANGE_HEADER, EnvoyExchange
-from conformance.run.stimuli import Prepared
+from conformance.run.stimuli import MODES, Prepared
 from conformance.run.target import Target, client_tls
 from conformance.targets.profile import Profile
 from ext_proc.record import Entry, Recorder
@@ -27,8 +27,11 @@ from fake_proxy.tap import Limits, Recording, Tap, open_tap
 
 GATEWAY = "gw"
 
-WHOLE = Limits(message=64 * 1024 * 1024, exchange=256 * 1024 * 1024, unfinished=256 * 1024 * 1024)
+WHOLE = Limits(message=64 * 1024 * 1024, exchange=256 * 1024 * 1024, events=1_000_000, unfinished=256 * 1024 * 1024)
 """The tap's limits are for live traffic; here all of it is evidence."""
+
+DYING = 0.2
+"""Seconds that a dying Envoy may take from its last connection's end to its own."""
 
 FOR_EVER = 3600.0
 """Seconds: time-outs that Envoy shall not have, as the exchange has its own."""
@@ -56,6 +59,7 @@ class EnvoyDataPlane:
         self._running: dict[EnvoySettings, _Running] = {}
         self._lock = asyncio.Lock()
         self._tap: Tap | None = None
+        self._authority = ""
         self._stop_listening: Callable[[], None] = lambda: None
         self._unreached: list[str] = []
 
@@ -65,17 +69,19 @@ class EnvoyDataPlane:
         Raises `HarnessError` with what Envoy says.
         """
         self._stop_listening = self._recorder.listen(self._heard)
+        address = self._target().address
+        self._authority = self._profile.connect.authority or address
         self._tap = await open_tap(
             "127.0.0.1",
             0,
-            self._target().address,
+            address,
             upstream_tls=client_tls(self._profile.tls),
             connect_timeout=min(5.0, self._profile.timeouts.answer),
             recording=Recording(recorder=self._recorder, limits=WHOLE, named_by=EXCHANGE_HEADER),
             unreachable=lambda problem: self._unreached.append(str(problem)),
         )
         try:
-            await self._envoy(self._settings(self._variant.config, fresh=False))
+            await self._envoy(self._settings(self._config(self._usual()), fresh=False))
         except EnvoyError as problem:
             raise HarnessError(f"the real Envoy: {problem.what}", hint=problem.hint) from problem
 
@@ -99,12 +105,16 @@ class EnvoyDataPlane:
         run = EnvoyExchange(prepared, config, self._recorder, exchange, pace=pace, unreached=self._unreached)
         self._exchanges[exchange] = run
         try:
-            return await run.run(envoy.addresses[GATEWAY], note)
+            outcome = await run.run(envoy.addresses[GATEWAY], note)
         except OSError:
             envoy.check()  # says why, if it is gone
             raise
         finally:
             del self._exchanges[exchange]
+        if outcome.status is None and not (outcome.aborted or outcome.expired):
+            await asyncio.wait([envoy.exited], timeout=DYING)
+            envoy.check()
+        return outcome
 
     # -- the log and the pods ------------------------------------------------------------------------------------------
 
@@ -142,6 +152,18 @@ class EnvoyDataPlane:
                 running.pool = pool
             return running.envoy
 
+    def _usual(self) -> ProxyConfig:
+        """What most exchanges ask for."""
+        mode, names = MODES[self._profile.body_modes[0]], self._profile.metadata
+        return ProxyConfig(
+            request_body_mode=mode,
+            response_body_mode=mode,
+            forwarding_namespaces=tuple(dict.fromkeys((names.destination, names.subset))),
+            receiving_namespaces=(names.destination,),
+            destination_namespace=names.destination,
+            subset_namespace=names.subset,
+        )
+
     def _config(self, asked: ProxyConfig) -> ProxyConfig:
         """The variant's configuration with what the exchange asks for."""
         own = self._variant.config
@@ -162,13 +184,14 @@ class EnvoyDataPlane:
 
     def _settings(self, config: ProxyConfig, *, fresh: bool) -> EnvoySettings:
         assert self._tap is not None
-        connect = self._profile.connect
         return EnvoySettings(
             epp=self._tap.address,
             config=dataclasses.replace(config, pool=()),
             routing=self._variant.routing,
-            authority=connect.authority or self._target().address,
-            epp_metadata=tuple((name.lower().encode(), value.encode()) for name, value in connect.metadata.items()),
+            authority=self._authority,  # as it was: a target that is started again elsewhere needs no other Envoy
+            epp_metadata=tuple(
+                (name.lower().encode(), value.encode()) for name, value in self._profile.connect.metadata.items()
+            ),
             route_timeout=FOR_EVER,
             exchange_header=EXCHANGE_HEADER.decode(),
             fresh_connections=fresh,
