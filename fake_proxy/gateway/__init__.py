@@ -5,5 +5,6 @@
 
 It knows nothing of the fake Envoy beside it: a request is taken whole, the EPP is asked, and the model servers are
 tried in turn, in code that can be read in one sitting. `http` serves clients, `talk` is the conversation with an EPP,
-`relay` what is done with a request, `faults` what is done wrongly.
+`relay` what is done with a request, `faults` what is done wrongly; `envoy` becomes a
+real Envoy, configured wrongly.
 """

@@ -50,6 +50,10 @@ def main() -> None:
         subset_header=arguments.subset_header.lower(),
         version=arguments.protocol_version,
     )
+    if fault is not None and fault.envoy is not None:
+        from fake_proxy.gateway.envoy import BROKEN, become
+
+        become(arguments.listen, settings, BROKEN[fault.envoy])
     try:
         asyncio.run(_serve(arguments.listen, settings, fault or Fault(name="right", why="")))
     except OSError as problem:

@@ -15,8 +15,8 @@ class Fault:
     """One deviation. `breaks` None: a variant, which is odd and right.
 
     `gateway` does it. `settings` change `relay.Settings`; `claims` are what the profile says differently, by its keys.
-    `effect` is the most that the violation counts for. `amends` names the change of Envoy's configuration of a fault
-    that is one of a real Envoy.
+    `effect` is the most that the violation counts for. `envoy` names the configuration (`gateway.envoy.BROKEN`) of a
+    fault that is one of a real Envoy.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Fault:
     settings: Mapping[str, Any] = field(default_factory=dict)
     claims: Mapping[str, Any] = field(default_factory=dict)
     pools: int = 1
-    amends: str | None = None
+    envoy: str | None = None
 
     def listed(self) -> dict[str, Any]:
         """It as `--list-faults` and `--list-variants` print it."""
