@@ -47,13 +47,17 @@ async def _conversation(lane: GatewayLane, version: str) -> list[Answer]:
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.schema import EppScript, Request
     from conformance.verdict import Verdict
+    from ext_proc.messages import ProcessingMode
 
     pick = (lane.claims.backends[0].endpoints[-1],)
     with lane.capture() as capture:
         await lane.exchange(Request(epp=EppScript(pick=pick)), capture.exchange(), lane.send)
         episode = capture.episode()
-    modes = [(one.request_mode, one.response_mode) for one in conversations(episode) if one.first is not None]
-    text = f"request bodies {modes[0][0]}, response bodies {modes[0][1]}"
+    first = next(one.first.request for one in conversations(episode) if one.first is not None)
+    text = "it says nothing of its body modes"
+    if first is not None and first.HasField("protocol_config"):
+        name, config = ProcessingMode.BodySendMode.Name, first.protocol_config
+        text = f"request bodies {name(config.request_body_mode)}, response bodies {name(config.response_body_mode)}"
     answers = [Answer(name="ext_proc", state="good", text=text)]
     context = Context(version=version, scenario="check", role="data-plane", gateway=lane.claims)
     for finding in judge(episode, context, Catalogue.load()):

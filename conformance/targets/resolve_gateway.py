@@ -28,7 +28,7 @@ def resolve_gateway(
     if profile is None and url is None:
         raise UsageError("nothing says which gateway is tested", hint="give --gateway URL, or --profile FILE|NAME")
     changes: dict[str, Any] = {} if profile is None else profile.model_dump(by_alias=True, exclude_unset=True)
-    changes |= {"role": "data-plane", "name": changes.get("name") or url}
+    changes |= {"role": "data-plane", "name": changes.get("name") or url or ""}
     if url is not None:
         changes |= {"url": url, "start": {}}
     changes["backends"] = _backends(profile.backends if profile else (Backend(),), overrides, epp_listen)
@@ -36,11 +36,21 @@ def resolve_gateway(
         found = GatewayProfile.model_validate(changes, by_alias=True, by_name=True)
     except pydantic.ValidationError as problem:
         first = problem.errors()[0]
-        flag = {"url": f"--gateway {url}", "backends": "--epp-listen, --endpoints or --tls"}[str(first["loc"][0])]
-        raise UsageError(f"{flag}: {str(first['msg']).removeprefix('Value error, ')}") from None
+        flag, hint = _FLAGS[str(first["loc"][0])]
+        raise UsageError(f"{flag}: {str(first['msg']).removeprefix('Value error, ')}", hint=hint) from None
     if not found.started_by_us:
         _complete(found)
     return ResolvedGateway(profile=found, values={} if overrides.binary is None else {"binary": overrides.binary})
+
+
+_FLAGS = {
+    "url": ("--gateway", "for example --gateway http://127.0.0.1:8080"),
+    "backends": (
+        "--epp-listen, --endpoints or --tls",
+        "for example --epp-listen 127.0.0.1:9002 --endpoints 127.0.0.1:8000,127.0.0.1:8001 --tls self-signed",
+    ),
+}
+"""Flags and examples for the parts of a profile that flags set."""
 
 
 def _backends(known: Sequence[Backend], overrides: Overrides, epp_listen: Sequence[str]) -> list[dict[str, Any]]:

@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from conformance.episode import ProcessStarted
-from conformance.errors import GateFailedError, IncompleteError
+from conformance.errors import GateFailedError
 from conformance.outcome import Anomaly
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import Done, Judged, died, judge_done
+from conformance.run.batches import Done, Judged, judge_done
 from conformance.run.capture import Capture
 from conformance.run.engine import LagMeter
 from conformance.run.gateway.pickers import Pickers
@@ -77,6 +77,8 @@ class GatewayLane:
         self._number = number
         self._episodes = itertools.count(1)
         self._started: Entry | None = None
+        self._refused = False
+        """A connection to the gateway was refused; it may be gone."""
         self._streams = _OpenStreams(self.recorder)
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self.pods = Pods(self.recorder.emit)
@@ -204,8 +206,8 @@ class GatewayLane:
             yield judge_done(
                 Done(work=work, episode=episode, context=context, seconds=loop.time() - began), catalogue, reproduce
             )
-            if died(episode) and not self.profile.started_by_us:
-                raise IncompleteError("the gateway ended by itself, and the suite did not start it")
+            if self._refused and not self.profile.started_by_us:
+                await self.target.check()
 
     async def exchange(self, request: Request, name: str, send: Send) -> HttpResponse | None:
         """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
@@ -222,6 +224,7 @@ class GatewayLane:
             try:
                 response = await send(http, limit)
             except OSError as problem:
+                self._refused = True
                 details = f"the connection failed: {problem.strerror or problem}"
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)

@@ -97,6 +97,13 @@ class GatewayTarget:
         """Why a gateway of ours that is not running any more ended, in words."""
         return await self._watched.explain_end()
 
+    async def check(self) -> None:
+        """Raise `TargetUnreachableError` if it takes no connections any more."""
+        try:
+            await self._connect()
+        except OSError as problem:
+            raise self._unreachable(problem) from problem
+
     def subset(self, endpoints: tuple[str, ...]) -> Headers:
         """The request header that makes it send this subset hint."""
         if self.profile.start.envoy is not None:
