@@ -92,7 +92,7 @@ def _folded(name: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 12) -> str:
     """A hint: the nearest of `known`, else the first `limit` of them, else nothing."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     if best := nearest(name, names):
         return f"did you mean {best!r}?"
     if not names:

@@ -46,7 +46,9 @@ Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong in a file. `line` and `column` count from 1; `path` is the place (`steps[0].expect`)."""
+    """One thing wrong in a file. `line` and `column` count from 1, and are 0 if it is about the file as a whole; `path`
+    is the place (`steps[0].expect`).
+    """
 
     file: str
     line: int
@@ -56,7 +58,7 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}: "
+        where = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: "
         path = f"{self.path}: " if self.path else ""
         return f"{where}{path}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
@@ -113,13 +115,11 @@ def load(source: Traversable | str, model: type[Model], *, name: str | None = No
 
 def load_located(source: Traversable | str, model: type[Model], *, name: str | None = None) -> tuple[Model, Document]:
     """As `load`, with the document, so that later checks can point into it."""
-    document, problems = _compose(source, name)
+    document, problems = examine(source, name=name)
     try:
         value = document.validate(model)
     except FileError as error:
-        refused = [p.path for p in problems]
-        later = [p for p in error.problems if not any(_inside(p.path, path) for path in refused)]
-        raise FileError([*problems, *later]) from None
+        raise FileError([*problems, *beyond(problems, error.problems)]) from None
     if problems:
         raise FileError(problems)
     return value, document
@@ -127,7 +127,7 @@ def load_located(source: Traversable | str, model: type[Model], *, name: str | N
 
 def parse(source: Traversable | str, *, name: str | None = None) -> Document:
     """Read a file or text without a model. Raises FileError."""
-    document, problems = _compose(source, name)
+    document, problems = examine(source, name=name)
     if problems:
         raise FileError(problems)
     return document
@@ -141,6 +141,11 @@ def dump(data: Any) -> str:
 def path_text(loc: Sequence[str | int]) -> str:
     """`("steps", 0, "expect")` as `steps[0].expect`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+
+
+def beyond(problems: Sequence[Problem], later: Iterable[Problem]) -> list[Problem]:
+    """Those of the `later` problems that do not just follow from `problems` with the same or an outer place."""
+    return [one for one in later if not any(_inside(one.path, known.path) for known in problems)]
 
 
 def _inside(path: str, ancestor: str) -> bool:
@@ -290,7 +295,8 @@ class _Composer:
         return text
 
 
-def _compose(source: Traversable | str, name: str | None) -> tuple[Document, list[Problem]]:
+def examine(source: Traversable | str, *, name: str | None = None) -> tuple[Document, list[Problem]]:
+    """A file or text as far as it can be read, and what is refused in it. Raises FileError if it is not YAML at all."""
     name = name or ("<text>" if isinstance(source, str) else str(source))
     text = source if isinstance(source, str) else _read(source, name)
     composer = _Composer(name, iter(()))
@@ -321,7 +327,7 @@ def _read(source: Traversable, name: str) -> str:
         raw = source.read_bytes()
     except OSError as error:
         message = f"can't be read: {error.strerror or error}"
-        raise FileError([Problem(file=name, line=1, column=1, path="", message=message)]) from None
+        raise FileError([Problem(file=name, line=0, column=0, path="", message=message)]) from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -347,7 +353,9 @@ __all__ = [
     "FileModel",
     "Loc",
     "Problem",
+    "beyond",
     "dump",
+    "examine",
     "load",
     "load_located",
     "parse",

@@ -51,6 +51,7 @@ def conduct(
     """
     catalogue = Catalogue.load()
     waived = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
+    settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
     check_bindable(_known_endpoints(settings.profile))
     make_folder(output)
     redactor = Redactor.of(settings.profile)

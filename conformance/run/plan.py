@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.errors import UnknownNameError, UsageError
+from conformance.errors import UnknownNameError, UsageError, nearest
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane import Choice
 from conformance.run.fixed import fitted
@@ -88,9 +88,7 @@ class Selection:
         names = [name for one in instances for name in _names(one)]
         for pattern in (*self.scenarios, *self.exclude):
             if not any(_matches(name, pattern) for name in names):
-                raise UnknownNameError(
-                    "scenario", pattern, names, hint="" if "*" not in pattern else "`list` shows them"
-                )
+                raise UnknownNameError("scenario", pattern, names, hint=_near(pattern, names))
         for requirement in self.requirements:
             catalogue.get(requirement)
         for level in self.levels:
@@ -184,6 +182,17 @@ def _modes(scenario: Scenario, profile: Profile) -> tuple[BodyMode, ...]:
 
 def _names(instance: Instance) -> tuple[str, ...]:
     return (instance.id, instance.scenario.id, *instance.scenario.aliases)
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    """A hint for a pattern that matches no scenario."""
+    part = pattern.strip("*")
+    inside = [name for name in names if part and part in name]
+    if inside and part == pattern:
+        return f"a part of a name is given as a glob: '*{part}*' matches {min(inside, key=len)}"
+    best = nearest(part, names)
+    start = f"did you mean {best!r}? " if best else ""
+    return f"{start}`epp-conformance list` shows them all; a glob such as 'subset.*' takes several"
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -1,7 +1,8 @@
 """Loads scenario files and expands each scenario's matrix into the instances that are run.
 
 The text of a file is checked three times, always with file, line and column: its YAML, each instance against the
-schema, and what the schema can't see (requirements that do not exist, ids used twice, references to no pod).
+schema, and what the schema can't see (requirements that do not exist, ids used twice, references to no pod). All that
+is wrong is said at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,8 +23,8 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
-from conformance.scenario.schema import ACTIONS_OF, STANDARD_PODS, Role, Scenario, ScenarioFile
-from conformance.strict_yaml import Document, FileError, Loc, Problem, parse
+from conformance.scenario.schema import ACTIONS, ACTIONS_OF, STANDARD_PODS, Role, Scenario, ScenarioFile
+from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, beyond, examine
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -76,14 +77,13 @@ def _load(catalogue: Catalogue, extra: Sequence[Path]) -> tuple[Instance, ...]:
     theirs = [(source, str(source)) for path in extra for source in _yaml_files(path)]
     for source, name in (*ours, *theirs):
         try:
-            document = parse(source, name=name)
-            for index, part in enumerate(_parts(document)):
-                try:
-                    instances += _expand(document, part, index, catalogue, seen)
-                except FileError as error:
-                    problems += error.problems
+            document, refused = examine(source, name=name)
         except FileError as error:
             problems += error.problems
+            continue
+        found, wrong = _read(document, catalogue, seen)
+        instances += found
+        problems += [*refused, *beyond(refused, wrong)]
     if problems:
         raise FileError(problems)
     return tuple(instances)
@@ -96,48 +96,69 @@ def _yaml_files(path: Traversable) -> Iterable[Traversable]:
     return [path]
 
 
-def _parts(document: Document) -> list[Document]:
-    """Each scenario of a file as a document of its own that still knows its lines."""
+def _read(document: Document, catalogue: Catalogue, seen: dict[str, str]) -> tuple[list[Instance], list[Problem]]:
+    """The instances of one file, and all that is wrong with it. `seen` maps every id to its place, and is added to."""
     raw = document.data.get("scenarios") if isinstance(document.data, Mapping) else None
     if not isinstance(raw, list):
-        document.validate(ScenarioFile)
-        return []
-    dataclasses.replace(document, data={**document.data, "scenarios": []}).validate(ScenarioFile)
-    return [_part(document, ("scenarios", index), item) for index, item in enumerate(raw)]
+        return [], _refused(document, ScenarioFile)
+    instances: list[Instance] = []
+    problems = _refused(dataclasses.replace(document, data={**document.data, "scenarios": []}), ScenarioFile)
+    for index, data in enumerate(raw):
+        loc = ("scenarios", index)
+        if not isinstance(data, Mapping):
+            message = "a scenario is a mapping with `id`, `title`, `requirements`, `steps`"
+            problems.append(document.problem(loc, message))
+            continue
+        part = _part(document, loc, data)
+        found, wrong = _expand(document, part, index)
+        instances += found
+        problems += [*wrong, *beyond(wrong, _semantic(part, _role(document), catalogue, seen))]
+    return instances, problems
 
 
-def _part(document: Document, loc: Loc, data: Any) -> Document:
+def _refused(document: Document, model: type[FileModel]) -> list[Problem]:
+    """What a model has against a document."""
+    try:
+        document.validate(model)
+    except FileError as error:
+        return list(error.problems)
+    return []
+
+
+def _role(document: Document) -> Role:
+    role = document.data.get("role")
+    return role if isinstance(role, str) and role in ACTIONS_OF else "epp"  # type: ignore[return-value]
+
+
+def _part(document: Document, loc: Loc, data: Mapping[str, Any]) -> Document:
+    """A scenario of a file as a document of its own that still knows its lines."""
     length = len(loc)
-    if not isinstance(data, Mapping):
-        raise FileError([document.problem(loc, "a scenario is a mapping with `id`, `title`, `requirements`, `steps`")])
     values = {place[length:]: at for place, at in document.values.items() if place[:length] == loc}
     keys = {place[length:]: at for place, at in document.keys.items() if place[:length] == loc}
     return dataclasses.replace(document, data=data, values=values, keys=keys)
 
 
-def _expand(
-    document: Document, part: Document, index: int, catalogue: Catalogue, seen: dict[str, str]
-) -> list[Instance]:
-    """The instances of one scenario. `seen` maps every id to its place, and is added to."""
+def _expand(document: Document, part: Document, index: int) -> tuple[list[Instance], list[Problem]]:
+    """The instances of one scenario, or what the schema has against it."""
     found: list[Instance] = []
     for variables in _combinations(part.data.get("matrix")):
         bound = dataclasses.replace(part, data=_bind(part.data, variables))
-        scenario = bound.validate(Scenario)
+        try:
+            scenario = bound.validate(Scenario)
+        except FileError as error:
+            return [], list(error.problems)
         suffix = ",".join(f"{name}={_label(value)}" for name, value in variables.items())
         found.append(
             Instance(
                 id=f"{scenario.id}[{suffix}]" if suffix else scenario.id,
                 scenario=scenario,
                 section=str(document.data.get("section", "")),
-                role=document.data.get("role", "epp"),
+                role=_role(document),
                 file=document.name,
                 line=document.position(("scenarios", index))[0],
             )
         )
-    problems = list(_semantic(part, found, catalogue, seen))
-    if problems:
-        raise FileError(problems)
-    return found
+    return found, []
 
 
 def _combinations(matrix: Any) -> Iterable[dict[str, Any]]:
@@ -178,9 +199,31 @@ def _pod_names(raw: Mapping[str, Any]) -> set[str]:
     return found | {references.NOBODY}
 
 
-def _semantic(part: Document, found: list[Instance], catalogue: Catalogue, seen: dict[str, str]) -> Iterable[Problem]:
-    scenario, role = found[0].scenario, found[0].role
-    for number, requirement in enumerate(scenario.requirements):
+def _semantic(part: Document, role: Role, catalogue: Catalogue, seen: dict[str, str]) -> Iterator[Problem]:
+    """What the schema can't see, read off the text: it is found in a scenario that the schema refuses too."""
+    raw = part.data
+    yield from _requirements(part, role, catalogue)
+    for number, version in _texts(raw.get("versions")):
+        if version not in VERSIONS:
+            hint = did_you_mean(version, VERSIONS)
+            yield part.problem(("versions", number), f"there is no version {version!r}", hint)
+    for _, name in _texts([raw.get("id"), *(raw.get("aliases") if isinstance(raw.get("aliases"), list) else ())]):
+        if name in seen:
+            hint = "ids are unique over all scenario files"
+            yield part.problem(("id",), f"the id {name!r} is taken by {seen[name]}", hint)
+        seen[name] = f"{part.name}:{part.position(())[0]}"
+    yield from _steps(part, role)
+    pods = _pod_names(raw)
+    variables = set(raw["matrix"]) if isinstance(raw.get("matrix"), Mapping) else set()
+    for place, name in references.names({"steps": raw.get("steps")}):
+        refers = any(key in _REFERRING for key in place)
+        if refers and name not in pods and name not in variables:
+            hint = did_you_mean(name, pods | variables)
+            yield part.problem(place, f"{{{name}}} is neither a pod of this scenario nor a variable", hint)
+
+
+def _requirements(part: Document, role: Role, catalogue: Catalogue) -> Iterator[Problem]:
+    for number, requirement in _texts(part.data.get("requirements")):
         if requirement not in catalogue:
             hint = did_you_mean(requirement, catalogue.requirements)
             yield part.problem(("requirements", number), f"there is no requirement {requirement!r}", hint)
@@ -190,37 +233,26 @@ def _semantic(part: Document, found: list[Instance], catalogue: Catalogue, seen:
                 f"{requirement} is a requirement of role {own}, and this file's scenarios test role {role}",
                 f"say `role: {own}` at the head of the file" if own in ACTIONS_OF else "",
             )
-    for number, step in enumerate(scenario.steps):
-        if step.action not in ACTIONS_OF[role]:
-            yield part.problem(
-                ("steps", number, step.action),
-                f"a {step.action} step has no place in a scenario of role {role}",
-                f"there are {', '.join(ACTIONS_OF[role])}",
-                key=True,
-            )
-    for number, version in enumerate(scenario.versions or ()):
-        if version not in VERSIONS:
-            yield part.problem(
-                ("versions", number), f"there is no version {version!r}", did_you_mean(version, VERSIONS)
-            )
-    for name in (scenario.id, *scenario.aliases):
-        if name in seen:
-            yield part.problem(
-                ("id",), f"the id {name!r} is taken by {seen[name]}", "ids are unique over all scenario files"
-            )
-        seen[name] = f"{found[0].file}:{found[0].line}"
-    pods = _pod_names(part.data)
-    variables = set(scenario.matrix)
-    for number, step in enumerate(scenario.steps):
-        for name in step.pods or ():
+
+
+def _steps(part: Document, role: Role) -> Iterator[Problem]:
+    steps = part.data.get("steps")
+    for number, step in enumerate(steps if isinstance(steps, list) else ()):
+        for action in step if isinstance(step, Mapping) else ():
+            if action in ACTIONS and action not in ACTIONS_OF[role]:
+                message = f"a {action} step has no place in a scenario of role {role}"
+                hint = f"there are {', '.join(ACTIONS_OF[role])}"
+                yield part.problem(("steps", number, action), message, hint, key=True)
+        named = step.get("pods") if isinstance(step, Mapping) else None
+        pods = _pod_names(part.data)
+        for name in named if isinstance(named, Mapping) else ():
             if name not in pods:
                 hint = did_you_mean(name, pods)
                 yield part.problem(("steps", number, "pods", name), f"this scenario has no pod {name}", hint, key=True)
-    for place, name in references.names({"steps": part.data.get("steps")}):
-        refers = any(key in _REFERRING for key in place)
-        if refers and name not in pods and name not in variables:
-            yield part.problem(
-                place,
-                f"{{{name}}} is neither a pod of this scenario nor a variable",
-                did_you_mean(name, pods | variables),
-            )
+
+
+def _texts(value: Any) -> Iterator[tuple[int, str]]:
+    """The texts of a list, with their places; none of what is no list."""
+    return (
+        (number, one) for number, one in enumerate(value if isinstance(value, list) else ()) if isinstance(one, str)
+    )

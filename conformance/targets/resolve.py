@@ -224,7 +224,10 @@ def _implied(text: str, epp: str) -> Discovery:
         return Discovery(file=File())
     if any(placeholder in text for placeholder in ("{kubeconfig}", "{pool}", "{namespace}")):
         return Discovery(kubernetes=Kubernetes())
-    how = "--endpoints a:8000,b:8000 (it knows them), --endpoints-file PATH (it reads them there) or --profile FILE"
+    how = (
+        "--endpoints 127.0.0.1:8001,127.0.0.1:8002 (it knows them), --endpoints-file PATH (it reads them there) "
+        "or --profile FILE"
+    )
     if epp.startswith("cmd:"):
         how = f"{{endpointsFile}} or {{kubeconfig}} in the command, {how}"
     raise UsageError(f"nothing says how the target {epp} learns its pool", hint=f"give {how}")

@@ -10,7 +10,7 @@ import pytest
 
 import conformance.cli as command_line
 from conformance.cli import call
-from conformance.cli.options import command_line as again
+from conformance.cli.naming import Named
 
 REST = "title: T, requirements: [EPP-SUB-01]"
 
@@ -87,6 +87,41 @@ def test_wrong_scenario_files(cli, tmp_path: Path, text: str, expected: str) -> 
     assert "Traceback" not in ran.err
 
 
+def test_all_that_is_wrong_in_a_scenario_file_is_said_at_once(cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "section: mine\n"
+        "scenarios:\n"
+        "  - id: subset.nobody\n"
+        "    titel: T\n"
+        "    requirements: [EPP-SUB-1]\n"
+        "    steps: [{exchange: {subset: ['{z}'], repeat: 0}}]\n"
+        "  - {id: a.b, title: T, requirements: [EPP-SUB-01], steps: [{request: {}}], versions: ['2']}\n"
+        "  - 7\n"
+    )
+    ran = cli("run", "--scenarios", tmp_path, "-o", tmp_path / "out")
+    said = ran.err.replace(f"{tmp_path}/", "")
+    lines = [line.split(":")[1] for line in said.removeprefix("error: ").splitlines()]
+    assert lines == ["3", "3", "4", "5", "6", "6", "7", "7", "8"], said
+    assert "epp-conformance: target" not in said  # nothing was begun
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("nothing-like-it", "a glob such as 'subset.*' takes several"),
+        ("pick-stays", "'*pick-stays*' matches subset.pick-stays-inside"),
+        ("subset.nobodi", "did you mean 'subset.nobody'?"),
+        ("zzz.*", "`epp-conformance list` shows them all"),
+    ],
+)
+def test_a_pattern_that_names_no_scenario(cli, tmp_path: Path, pattern: str, hint: str) -> None:
+    ran = cli("run", "-k", pattern, "-o", tmp_path / "out")
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: there is no scenario {pattern!r}\n")
+    assert hint in ran.err
+
+
 def test_a_defect_of_the_suite_is_never_the_targets(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: list[str]) -> int:
         raise ZeroDivisionError("division by zero")
@@ -134,6 +169,7 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 def test_the_command_that_runs_a_target_again() -> None:
-    line = again("cmd:./e --port {port}", None, None, ["127.0.0.1:1"], None, ["buffered"], None, None)
-    assert line == "epp-conformance run --epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
-    assert again(None, None, None, None, None, None, None, None) == "epp-conformance run"
+    named = Named(epp="cmd:./e --port {port}", endpoints=["127.0.0.1:1"], body_mode=["buffered"])
+    flags = "--epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
+    assert named.command_line() == f"epp-conformance run {flags}"
+    assert Named().command_line() == "epp-conformance run"

@@ -270,7 +270,7 @@ def broken() -> Iterator[tuple[str, dict[str, str], str]]:
         sentences("requirements:", "reason: x\n    requirements:"),
         "sentences.yaml:2:5: sentences[0]: a sentence",
     )
-    yield "no file", {"head": HEAD.replace("[subset]", "[subset, model]")}, "requirements/model.yaml:1:1: can't be read"
+    yield "no file", {"head": HEAD.replace("[subset]", "[subset, model]")}, "requirements/model.yaml: can't be read"
     yield "no document", {"head": HEAD.replace("name: next", "name: later")}, "there is no document for next"
 
 
