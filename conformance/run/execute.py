@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 
 from conformance.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
 from conformance.errors import ConformanceError
 from conformance.run.capture import Capture
+from conformance.run.data_plane import UNROUTED
 from conformance.run.lane import Lane
 from conformance.run.plan import Work
 from conformance.scenario import references
-from conformance.scenario.schema import Exchange, Expect, HealthStep, Step
+from conformance.scenario.schema import Exchange, Expect, HealthStep, Reply, Step
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
@@ -107,10 +109,19 @@ class _Execution:
             if expect is not None:
                 self._expectations[name] = self._expectation(expect)
             outcome = await self._lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
+            if outcome.details == UNROUTED and _about_the_response(exchange, expect):
+                self._unrouted(name)
             self.expired = self.expired or bool(outcome.expired)
             self.lost = self.lost or (outcome.stream is not None and outcome.stream.how == "lost")
             if outcome.expired.startswith("answer"):
                 return  # one that was never answered says it all; a hung target would make each repeat wait as long
+
+    def _unrouted(self, exchange: str) -> None:
+        """The data plane can't follow this target: what the client got says nothing of the target."""
+        if exchange in self._expectations:
+            self._expectations[exchange] = dataclasses.replace(self._expectations[exchange], status=())
+        what = "the data plane could not follow the pick, so that no model server answered"
+        self._capture.remark(Unmet(what=what, verdict="skipped"))
 
     def _expectation(self, expect: Expect) -> Expectation:
         endpoints = self._lane.pool.endpoints
@@ -147,6 +158,11 @@ class _Execution:
                 pool_synced=self._lane.pool.exists,
             )
         )
+
+
+def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
+    """Whether the stimulus is a response of a model server."""
+    return exchange.reply != Reply() or bool(exchange.fail_first) or (expect is not None and expect.status is not None)
 
 
 def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:

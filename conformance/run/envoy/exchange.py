@@ -15,7 +15,7 @@ from typing import Any
 from conformance.conversation import Conversation
 from conformance.episode import HarnessTrouble
 from conformance.flow import AWAITED_ANSWER, follow
-from conformance.run.data_plane import unreached
+from conformance.run.data_plane import UNROUTED, unreached
 from conformance.run.replies import response_for
 from conformance.run.stimuli import SUBSET_KEY, Prepared
 from conformance.said import RESPONSE, Said, decode
@@ -85,6 +85,7 @@ class EnvoyExchange:
         self._came = 0  # bytes of response body that the target has passed on
         self._lock_step = pace.lock_step and config.response_body_mode in _STREAMING
         self._attempts: list[str] = []
+        self._refused = False  # by the target
         self._response = response_for(prepared.reply)
 
     # -- the record ----------------------------------------------------------------------------------------------------
@@ -105,6 +106,7 @@ class EnvoyExchange:
         self._changed.set()
 
     def _said(self, said: Said) -> None:
+        self._refused = self._refused or said.what == "immediate_response"
         if said.part != "body":
             return
         if said.author is Author.DATA_PLANE:
@@ -215,7 +217,7 @@ class EnvoyExchange:
             status=got.status,
             body=got.body,
             complete=got.complete,
-            details="",
+            details=UNROUTED if self._unrouted(got) else "",
             attempts=tuple(self._attempts),
             aborted=got.aborted,
             expired=expired,
@@ -293,6 +295,10 @@ class EnvoyExchange:
         if graceful:
             what = "end of stream after half-close"
             self._emit(self._wait(what, began, met=self._ended is not None))
+
+    def _unrouted(self, got: HttpResponse) -> bool:
+        """Whether Envoy had nowhere to send the request: an ORIGINAL_DST cluster that is given a list, for example."""
+        return self._stream is not None and got.status == 503 and not (self._attempts or self._refused)
 
     def _no_stream(self, got: HttpResponse, why: Sequence[str]) -> None:
         if why:
