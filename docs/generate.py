@@ -4,6 +4,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
 
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
+    gateway-profile.md  `conformance.targets.gateway`
     report.md         `conformance.report.model`                 waivers.md       `conformance.waivers`
     pytest.md         `conformance.pytest_plugin`
 """
@@ -37,6 +38,7 @@ from conformance.requirements.drift import coverage
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
+from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
 from conformance.waivers import WaiverFile
 
@@ -54,6 +56,12 @@ def pages() -> Mapping[str, str]:
             "A YAML file that says what a target is, how to start, reach and feed it, and what it claims. "
             "Only `discovery` is needed. [How to write one](../how-to/profile.md).",
             Profile,
+        ),
+        "gateway-profile.md": described(
+            "Profile of a gateway",
+            "A YAML file that says what a gateway under test is, how to start and reach it, where it expects its EPPs, and "
+            "how it was configured. Only `role` is needed. [How to write one](../how-to/gateway.md).",
+            GatewayProfile,
         ),
         "scenario.md": described(
             "Scenario files",

@@ -96,10 +96,10 @@ class GatewayProfile(FileModel):
     start: GatewayStart = Field(GatewayStart.model_construct(), description="how it is started")
     url: str = Field("http://127.0.0.1:{port}", description="where it takes requests for the pool")
     backends: tuple[Backend, ...] = Field(
-        (Backend(),),
+        default_factory=lambda: (Backend(),),
         min_length=1,
         max_length=2,
-        description="its pools; of two, it takes the second when the first fails",
+        description="its pools, by default one; of two, it takes the second when the first fails",
     )
     subset_header: str | None = Field(
         None, description="a request header of which it makes the subset hint: endpoints separated by commas"

@@ -82,6 +82,13 @@ def test_profiles_in_the_docs_are_valid(text, tmp_path):
     parse(path).validate(Profile)
 
 
+@pytest.mark.parametrize("text", blocks("yaml gateway"))
+def test_profiles_of_gateways_in_the_docs_are_valid(text, tmp_path):
+    path = tmp_path / "profile.yaml"
+    path.write_text(text)
+    parse(path).validate(GatewayProfile)
+
+
 @pytest.mark.parametrize("text", blocks("yaml scenario"))
 def test_scenarios_in_the_docs_are_valid(text, tmp_path):
     (tmp_path / "scenarios.yaml").write_text(text)
