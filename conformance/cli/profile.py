@@ -7,11 +7,14 @@ import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conformance.cli import options
+
+if TYPE_CHECKING:
+    import pydantic
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, check and list profiles of targets.")
 
@@ -51,16 +54,23 @@ def init(
     ] = None,
     tls: Annotated[TlsKind | None, typer.Option("--tls", help="How it is spoken to.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="A model that it serves.")] = None,
+    role: options.Role = None,
+    gateway: options.Gateway = None,
+    epp_listen: options.EppListen = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a commented profile. Asks for what no flag says, if there is a terminal."""
     from conformance.errors import UsageError
-    from conformance.strict_yaml import load
+    from conformance.targets.gateway import GatewayProfile
     from conformance.targets.profile import Profile
 
     if output.exists() and not force:
         raise UsageError(f"{output} is there already", hint="--force writes over it")
     name = name or _ask("Name of the target", "--name", default=Path.cwd().name)
+    if role is options.RoleName.DATA_PLANE or gateway:
+        text = _of_a_gateway(name, command, gateway, epp_listen or [], endpoint or [], model or "llama-3")
+        _write(output, text, GatewayProfile)
+        return
     if command is None and address is None:
         command = _ask(
             "Command that starts it, with {port} and {endpointsFile} or {kubeconfig} (empty: it runs already)",
@@ -81,7 +91,35 @@ def init(
         tls = _tls(_ask("TLS: plaintext, unverified (self-signed) or verified", "--tls", default=default))
     model = model or (_ask("A model that it serves", "--model", default="llama-3") if _interactive() else "llama-3")
     text = _text(name, command, address, discovery, endpoint or [], endpoints_file, tls, model)
-    load(text, Profile, name=str(output))
+    _write(output, text, Profile)
+
+
+def _of_a_gateway(
+    name: str, command: str | None, url: str | None, epp_listen: list[str], endpoints: list[str], model: str
+) -> str:
+    from conformance.cli.gateway_text import gateway_text
+    from conformance.errors import UsageError
+    from conformance.targets.launch import command_start
+
+    if command is None and url is None:
+        holders = "{port}, {epp} and {endpoints}"
+        command = _ask(f"Command that starts it, with {holders} (empty: it runs already)", "--command or --gateway")
+        url = None if command else _ask("Its URL, http://host:port", "--gateway")
+    if command and url:
+        raise UsageError("--command and --gateway exclude each other", hint="leave one out")
+    if url is not None:
+        epp_listen = epp_listen or [_ask("Where it expects its EPP, ip:port", "--epp-listen")]
+        endpoints = endpoints or _ask("The endpoints of its pool, separated by commas", "--endpoint").split(",")
+    words = command_start(command).command or () if command else ()
+    return gateway_text(name, words, url, epp_listen, [one.strip() for one in endpoints if one.strip()], model)
+
+
+def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
+    """Write a profile that is valid."""
+    from conformance.errors import UsageError
+    from conformance.strict_yaml import load
+
+    load(text, model, name=str(output))
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as problem:

@@ -166,6 +166,22 @@ def test_a_mistake_in_a_profile_is_shown_at_its_place(cli, tmp_path: Path, text:
     assert said in ran.err
 
 
+def test_a_profile_is_written_for_a_gateway(cli, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    command = (
+        f"{sys.executable} -m fake_proxy.gateway --listen 127.0.0.1:{{port}} --epp {{epp}} --endpoints {{endpoints}}"
+    )
+    ran = cli("profile", "init", path, "--role", "data-plane", "--name", "mine", "--command", command)
+    assert ran.code == 0, ran.err
+    path.write_text(path.read_text().replace("tls: self-signed", "tls: plaintext"))
+    checked = cli("profile", "check", path)
+    assert (checked.code, checked.out.count("✗")) == (0, 0), checked.out
+    assert cli("profile", "init", path, "--gateway", "http://127.0.0.1:8080", "--force").code == 2
+    flags = ("--epp-listen", "127.0.0.1:9002", "--endpoint", "127.0.0.1:8001")
+    assert cli("profile", "init", path, "--gateway", "http://127.0.0.1:8080", *flags, "--force").code == 0
+    assert 'endpoints: ["127.0.0.1:8001"]' in path.read_text()
+
+
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
