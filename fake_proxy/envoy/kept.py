@@ -25,8 +25,9 @@ class KeptConnection:
         """Send the whole of `request` and read its response. Raises `OSError`, as `send_request` does."""
         response = _Response(None)
         if self._http is None:
-            self._http = _Http1(self._address, request, response)
-            await self._http.connect()
+            http = _Http1(self._address, request, response)
+            await http.connect()
+            self._http = http
         else:
             self._http.again(request, response)
         try:
