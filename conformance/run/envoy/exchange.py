@@ -17,6 +17,7 @@ from conformance.episode import HarnessTrouble
 from conformance.flow import AWAITED_ANSWER, follow
 from conformance.run.data_plane import UNROUTED, unreached
 from conformance.run.replies import response_for
+from conformance.run.served import attempt
 from conformance.run.stimuli import SUBSET_KEY, Prepared
 from conformance.said import RESPONSE, Said, decode
 from ext_proc.record import (
@@ -30,8 +31,6 @@ from ext_proc.record import (
     Recorder,
     StreamEnded,
     StreamOpened,
-    UpstreamRequest,
-    UpstreamResponse,
     Wait,
 )
 from fake_modelserver import Served
@@ -146,27 +145,8 @@ class EnvoyExchange:
     def served(self, served: Served) -> None:
         """An attempt has arrived at a pod, which is about to answer."""
         self._attempts.append(served.endpoint)
-        number = len(self._attempts)
-        headers = tuple(one for one in served.headers if one[0].lower() != EXCHANGE_HEADER)
-        self._emit(
-            UpstreamRequest(
-                exchange=self._name,
-                attempt=number,
-                endpoint=served.endpoint,
-                headers=headers,
-                body=served.body,
-                trailers=served.trailers,
-            )
-        )
-        self._emit(
-            UpstreamResponse(
-                exchange=self._name,
-                attempt=number,
-                endpoint=served.endpoint,
-                outcome="reset" if served.status is None else "response",
-                status=served.status,
-            )
-        )
+        for event in attempt(served, self._name, len(self._attempts), without=EXCHANGE_HEADER):
+            self._emit(event)
 
     async def _in_step(self, through: int) -> None:
         """The next piece of the response waits until the one before has come back from the target."""

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.episode import Backend, PodConduct, PodFact
 from conformance.errors import UsageError
+from conformance.run.served import attempt
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Conduct, Pool
 from conformance.targets import gateway
-from ext_proc.record import Event, UpstreamRequest, UpstreamResponse, header
+from ext_proc.record import Event, header
 from fake_modelserver import Fleet, Pod, PodSpec, Reply, has_ipv6_loopback
 from fake_modelserver.errors import FleetError
 from fake_modelserver.messages import Request, Response
@@ -125,30 +126,9 @@ class Pods:
     def _arrived(self, served: Served) -> None:
         exchange = (header(served.headers, EXCHANGE.encode()) or b"").decode("latin-1") or None
         self.reached[exchange or ""] += 1
-        attempt = self.reached[exchange or ""]
-        pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
-        lower = tuple((name.lower(), value) for name, value in served.headers)
-        self._emit(
-            UpstreamRequest(
-                exchange=exchange,
-                attempt=attempt,
-                endpoint=served.endpoint,
-                headers=(*pseudo, *lower),
-                body=served.body,
-                trailers=served.trailers,
-            )
-        )
-        answered = served.status is not None
-        self._emit(
-            UpstreamResponse(
-                exchange=exchange,
-                attempt=attempt,
-                endpoint=served.endpoint,
-                outcome="response" if answered else "reset",
-                status=served.status,
-                trailers=self._reply.trailers if answered and self._reply is not None else (),
-            )
-        )
+        trailers = self._reply.trailers if self._reply is not None else ()
+        for event in attempt(served, exchange, self.reached[exchange or ""], trailers=trailers):
+            self._emit(event)
 
 
 def _at(endpoint: str) -> PodSpec:

@@ -1,0 +1,35 @@
+"""A request that arrived at a fake model server, as the record has it."""
+
+from __future__ import annotations
+
+from ext_proc.record import Headers, UpstreamRequest, UpstreamResponse
+from fake_modelserver import Served
+
+
+def attempt(
+    served: Served, exchange: str | None, number: int, *, without: bytes = b"", trailers: Headers = ()
+) -> tuple[UpstreamRequest, UpstreamResponse]:
+    """Attempt `number` of an exchange and how it is answered, which is decided when it arrives.
+
+    The header `without`, in lower case, is left out; `trailers` are those of the response.
+    """
+    pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
+    lower = tuple((name.lower(), value) for name, value in served.headers if name.lower() != without)
+    request = UpstreamRequest(
+        exchange=exchange,
+        attempt=number,
+        endpoint=served.endpoint,
+        headers=(*pseudo, *lower),
+        body=served.body,
+        trailers=served.trailers,
+    )
+    answered = served.status is not None
+    response = UpstreamResponse(
+        exchange=exchange,
+        attempt=number,
+        endpoint=served.endpoint,
+        outcome="response" if answered else "reset",
+        status=served.status,
+        trailers=trailers if answered else (),
+    )
+    return request, response
