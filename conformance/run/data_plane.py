@@ -33,16 +33,10 @@ UNROUTED = "unrouted"
 class DataPlane(Protocol):
     """Runs exchanges, one or several at a time; everything that happens is in the log."""
 
-    async def start(self) -> None:
-        """Get ready. Raises a `ConformanceError`."""
-
     async def carry_out(
         self, prepared: Prepared, exchange: str, *, note: Mapping[str, Any], pace: Pace, fresh_connection: bool
     ) -> Outcome:
         """Run one exchange under the id `exchange`. Raises only for trouble of the suite's."""
-
-    async def close(self) -> None:
-        """Leave nothing behind."""
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -97,12 +91,6 @@ class FakeDataPlane:
     def __init__(self, target: Callable[[], Target], recorder: Recorder) -> None:
         self._target = target
         self._recorder = recorder
-
-    async def start(self) -> None:
-        """Nothing to start."""
-
-    async def close(self) -> None:
-        """Nothing to stop."""
 
     async def carry_out(
         self, prepared: Prepared, exchange: str, *, note: Mapping[str, Any], pace: Pace, fresh_connection: bool

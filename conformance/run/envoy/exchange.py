@@ -160,9 +160,8 @@ class EnvoyExchange:
         self._lock_step = met  # one echo that does not come says it
 
     def _wait(self, what: str, began: float, *, met: bool) -> Wait:
-        outcome = "met" if met else "expired"
         seconds = self._loop.time() - began
-        return Wait(exchange=self._name, what=what, outcome=outcome, seconds=seconds)  # type: ignore[arg-type]
+        return Wait(exchange=self._name, what=what, outcome="met" if met else "expired", seconds=seconds)
 
     # -- the exchange --------------------------------------------------------------------------------------------------
 
