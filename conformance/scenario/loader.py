@@ -240,7 +240,7 @@ def _steps(part: Document, role: Role) -> Iterator[Problem]:
     for number, step in enumerate(steps if isinstance(steps, list) else ()):
         for action in step if isinstance(step, Mapping) else ():
             if action in ACTIONS and action not in ACTIONS_OF[role]:
-                message = f"a {action} step has no place in a scenario of role {role}"
+                message = f"the step `{action}` has no place in a scenario of role {role}"
                 hint = f"there are {', '.join(ACTIONS_OF[role])}"
                 yield part.problem(("steps", number, action), message, hint, key=True)
         named = step.get("pods") if isinstance(step, Mapping) else None
