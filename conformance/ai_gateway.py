@@ -102,7 +102,8 @@ def _fit(way: Way, results: Sequence[ScenarioResult], needs: Iterable[str]) -> F
     if broken:
         return Fit(way=way, works="no", why=f"it breaks {', '.join(broken)}", requirements=tuple(broken))
     if HEADER not in _passed(results):
-        return Fit(way=way, works="unknown", why="no request that got an endpoint was seen", requirements=())
+        why = "no request that got an endpoint was seen" if results else "it was not driven"
+        return Fit(way=way, works="unknown", why=why, requirements=())
     return Fit(way=way, works="yes", why="", requirements=())
 
 

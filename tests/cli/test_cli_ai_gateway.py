@@ -57,4 +57,4 @@ def test_what_was_not_driven_is_unknown(cli, tmp_path: Path) -> None:
     gateway = json.loads((tmp_path / "r/report.json").read_text())["versions"][0]["envoyAiGateway"]
     modes = {one["way"]: (one["works"], one["why"]) for one in gateway["bodyModes"]}
     assert modes["buffered"] == ("yes", "")
-    assert modes["full-duplex"] == ("unknown", "no request that got an endpoint was seen")
+    assert modes["full-duplex"] == ("unknown", "it was not driven")
