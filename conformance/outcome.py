@@ -85,6 +85,10 @@ class Anomaly:
     scenario: str | None = None
 
 
+GENERATED = "generatedConversations"
+"""The figure that says how many generated conversations were tried."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
     """A whole run: one or several versions, and what happened besides."""

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from conformance.errors import ConformanceError
 
+WIDTH = 110
+"""Longest line of a report where nobody says how wide the screen is."""
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -30,6 +33,14 @@ def err() -> Console:
             reader_is_gone(sys.stderr)
 
     return Lasting(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def width_of(console: Console) -> int:
+    """How wide a report is printed: as COLUMNS says, else as the terminal is, up to what reads well."""
+    wished = os.environ.get("COLUMNS", "")
+    if wished.isdigit() and int(wished):
+        return int(wished)
+    return min(console.width, WIDTH) if console.is_terminal else WIDTH
 
 
 def reader_is_gone(stream: TextIO) -> None:

@@ -33,6 +33,9 @@ class To(StrEnum):
 def show(
     where: Where = options.DEFAULT_OUTPUT,
     everything: Annotated[bool, typer.Option("--all", help="Every failure in full.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Conversations to their last message, with all details.")
+    ] = False,
     unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
     no_color: options.NoColor = False,
 ) -> None:
@@ -47,7 +50,13 @@ def show(
     verdicts = [Verdict.FAIL, Verdict.ERROR]
     if unsettled:
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]
-    show_failures(found, evidence_of(found, path), verdicts=tuple(verdicts), blocks=10_000 if everything else BLOCKS)
+    show_failures(
+        found,
+        evidence_of(found, path),
+        verdicts=tuple(verdicts),
+        blocks=10_000 if everything else BLOCKS,
+        whole=whole,
+    )
     show_summary(found, [path])
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.cli.console import out
+from conformance.cli.console import WIDTH, out, width_of
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ BLOCKS = 3
 """Failures that are shown in full; of the others one line each. More would bury them."""
 
 LINES = 20
-WIDTH = 110
 
 
 def show(done: Conducted) -> None:
@@ -43,20 +42,28 @@ def show_failures(
     *,
     verdicts: tuple[Verdict, ...] = (Verdict.FAIL, Verdict.ERROR),
     blocks: int = BLOCKS,
+    whole: bool = False,
 ) -> None:
-    """Print the requirements with one of `verdicts`: the first in full with the conversation, then one line each."""
+    """Print the requirements with one of `verdicts`: the first in full with the conversation, then one line each.
+
+    With `whole`, conversations are not cut to what fits on a screen.
+    """
     from conformance.report.failures import concerns
     from conformance.report.marks import STYLE, WORD
     from conformance.report.text import failure_text
 
     found = [one for one in concerns(report, verdicts) if one.occurrences]
     console = out()
-    width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    see_all = f"epp-conformance report show {evidence.parent} --whole" if evidence is not None else ""
     episodes = _episodes(found[:blocks], evidence)
     for one in found[:blocks]:
         first = one.occurrences[0]
         sha256 = first.result.evidence.sha256 if first.result.evidence else ""
-        console.print(failure_text(one.requirement, first, episodes.get(sha256), width=width))
+        console.print(
+            failure_text(
+                one.requirement, first, episodes.get(sha256), width=width_of(console), whole=whole, see_all=see_all
+            )
+        )
         if more := len(one.occurrences) - 1:
             console.print(f"             seen in {more} more scenario{'s' * (more > 1)}", style="dim")
         console.print()
@@ -70,6 +77,8 @@ def show_failures(
     if len(rest) > LINES:
         console.print(f"… and {len(rest) - LINES} more requirements")
     if rest:
+        if evidence is not None:
+            console.print(f"each in full: epp-conformance report show {evidence.parent} --all", style="dim")
         console.print()
 
 
@@ -78,7 +87,7 @@ def show_summary(report: Report, paths: list[Path]) -> None:
     from conformance.report.text import summary_text
 
     console = out()
-    console.print(summary_text(report, paths, width=min(console.width, WIDTH) if console.is_terminal else WIDTH))
+    console.print(summary_text(report, paths, width=width_of(console)))
 
 
 def _episodes(shown: list[Concern], evidence: Path | None) -> dict[str, Episode]:

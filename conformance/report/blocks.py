@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -18,6 +20,9 @@ def well_formed(value: Any) -> Any:
 
 Text = Annotated[str, pydantic.BeforeValidator(well_formed)]
 """What targets may have had a hand in: output, names, values."""
+
+_INTERPRETER = re.compile(r"\{python\}|python[0-9.]*|pypy[0-9.]*|node|java|ruby|deno|bun|sh|bash|env|uv|npx")
+"""Programs whose name says nothing of what they run."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, in hex")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -75,6 +80,18 @@ class Subject(Block):
     flags: tuple[str, ...] = Field(description="its own arguments, with the placeholders of the profile unresolved")
     env: tuple[str, ...] = Field(description="the names, not the values, of the environment variables given to it")
     address: str = Field(description="where it listened, with the placeholders of the profile unresolved")
+
+    @property
+    def short(self) -> str:
+        """A name for it: a program without its folders, and of an interpreter what it runs."""
+        if self.kind != "command":
+            return self.name
+        program = PurePath(self.name).name
+        if not _INTERPRETER.fullmatch(program):
+            return program
+        if "-m" in self.flags[:-1]:
+            return self.flags[self.flags.index("-m") + 1]
+        return next((PurePath(flag).name for flag in self.flags if not flag.startswith("-")), program)
 
 
 class Platform(Block):

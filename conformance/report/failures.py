@@ -43,6 +43,17 @@ def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> t
     )
 
 
+def passing_but_blamed(report: Report) -> tuple[tuple[str, str], ...]:
+    """Scenarios that pass, each with a failed requirement that was seen in them: of the headline version.
+
+    They pass because they are not about that requirement.
+    """
+    version = report.specification.version
+    passing = {row.id for row in report.results_of(version) if row.verdict is Verdict.PASS}
+    failed = [row for row in report.requirements_of(version) if row.verdict is Verdict.FAIL]
+    return tuple((name, row.id) for row in failed for name in row.blamed if name in passing)
+
+
 def concern(requirement: RequirementRow, results: Sequence[ScenarioRow]) -> Concern:
     """A requirement with what `results` (those that it blames) have to say of it."""
     ordered = sorted(results, key=lambda result: requirement.id not in result.requirements)

@@ -33,7 +33,7 @@ def make_folder(output: Path) -> None:
 
 
 def write_all(report: Report, output: Path) -> tuple[Path, ...]:
-    """Write the report in every form; the evidence is there already. The first path is `report.json`."""
+    """Write the report in every form; the evidence is there already. The first path is that of the HTML."""
     from conformance.report.html import html
     from conformance.report.junit import junit
     from conformance.report.markdown import summary
@@ -43,7 +43,8 @@ def write_all(report: Report, output: Path) -> tuple[Path, ...]:
     (output / JUNIT).write_text(junit(report), encoding="utf-8")
     (output / MARKDOWN).write_text(summary(report), encoding="utf-8")
     (output / HTML).write_text(html(report, evidence if evidence.is_file() else None), encoding="utf-8")
-    return tuple(output / name for name in (REPORT, HTML, JUNIT, MARKDOWN))
+    written = (HTML, REPORT, *((EVIDENCE,) if evidence.is_file() else ()), JUNIT, MARKDOWN)
+    return tuple(output / name for name in written)
 
 
 class EvidenceKeeper:

@@ -29,7 +29,7 @@ OUTCOME = {
 
 def junit(report: Report) -> str:
     """The document, UTF-8 with declaration: a suite of scenarios and one of universal requirements per version."""
-    root = ET.Element("testsuites", name=_clean(f"epp-conformance {report.implementation.project}".strip()))
+    root = ET.Element("testsuites", name=_clean(f"epp-conformance {report.name}"))
     for row in report.versions:
         scenarios = [_scenario(result, report) for result in report.results_of(row.version)]
         seconds = sum(result.duration for result in report.results_of(row.version))

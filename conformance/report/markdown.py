@@ -67,7 +67,7 @@ def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
         *_ai_gateway(report),
         "Reports:",
         "",
-        *(f"- [`{_text(name)}`]({_url(name)}): {_outcome(one)}" for name, one in files),
+        *(f"- [`{_text(report.name)}`]({_url(name)}): {_outcome(one)}" for name, one in files),
         "",
     ]
     lines += _reproduce(report)
@@ -86,8 +86,7 @@ def _outcome(report: Report) -> str:
 
 
 def _title(report: Report) -> str:
-    name = f"{report.implementation.project} {report.implementation.version}".strip() or report.subject.name
-    return f"Endpoint Picker Protocol conformance of {_text(name)}"
+    return f"Endpoint Picker Protocol conformance of {_text(report.name)}"
 
 
 def _versions(report: Report) -> list[str]:

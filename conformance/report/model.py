@@ -72,6 +72,12 @@ class Report(Block):
     evidence: EvidenceFile | None = Field(description="the file of evidence beside the report")
     digest: Digest = Field(description="SHA-256 of this document in canonical form, without this key")
 
+    @property
+    def name(self) -> str:
+        """What the target is called: as its vendor has it, else by the program, image or address that was run."""
+        named = f"{self.implementation.project} {self.implementation.version}".strip()
+        return named if self.implementation.project else self.subject.short
+
     def document(self) -> dict[str, Any]:
         """The report as plain JSON values."""
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True)

@@ -6,11 +6,12 @@ Both are `rich.text.Text`: print them with a rich console, or take `.plain` wher
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.report.failures import Occurrence
+from conformance.outcome import GENERATED
+from conformance.report.failures import Occurrence, passing_but_blamed
 from conformance.report.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.messages import printable
 from conformance.report.model import Report
@@ -27,15 +28,24 @@ if TYPE_CHECKING:
 CONVERSATION_LINES = 14
 """How much of a conversation fits on a screen beside the rest."""
 
-VERSION_LINES = 4
+SUMMARY_LINES = 12
 DETAILS = 6
 
 
 def failure_text(
-    requirement: RequirementRow, occurrence: Occurrence, episode: Episode | None = None, *, width: int = 100
+    requirement: RequirementRow,
+    occurrence: Occurrence,
+    episode: Episode | None = None,
+    *,
+    width: int = 100,
+    whole: bool = False,
+    see_all: str = "",
 ) -> Text:
-    """One failure, in this order: id and verdict, requirement, expected, actual, conversation, hint, command."""
-    block = _Block(width)
+    """One failure, in this order: id and verdict, requirement, expected, actual, conversation, hint, command.
+
+    The conversation is cut to what fits on a screen, unless the `whole` is wanted; the command `see_all` shows that.
+    """
+    block = _Block(width, whole=whole)
     result, finding = occurrence.result, occurrence.finding
     block.line(f"{SYMBOL[finding.verdict]} {requirement.id} {WORD[finding.verdict]}", STYLE[finding.verdict])
     block.append(f"  {result.id}  (version {requirement.version})")
@@ -46,9 +56,11 @@ def failure_text(
         block.field("expected" if position == 0 else "or", expected)
     block.field("actual", finding.actual or result.reason or WORD[finding.verdict], STYLE[finding.verdict])
     if episode is not None:
-        lines = transcript(episode, finding.exchange, finding.seq, limit=CONVERSATION_LINES)
-        for position, line in enumerate(lines):
+        limit = len(episode.entries) if whole else CONVERSATION_LINES
+        for position, line in enumerate(transcript(episode, finding.exchange, finding.seq, limit=limit)):
             block.conversation("conversation" if position == 0 else "", line)
+        if block.cut and see_all:
+            block.line(f"{'':{block.LABEL}}  all of it: {see_all}", "dim")
     if hint := finding.hint or requirement.why:
         block.field("hint", hint)
     if result.reproduce:
@@ -61,11 +73,14 @@ class _Block:
 
     LABEL = 13
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, whole: bool = False) -> None:
         from rich.text import Text
 
         self.text = Text()
         self.width = max(width, 40)
+        self.whole = whole
+        self.cut = False
+        """Whether a conversation has more than is shown."""
 
     def line(self, text: str, style: str = "") -> None:
         if self.text:
@@ -90,54 +105,76 @@ class _Block:
         style = STYLE[Verdict.FAIL] if line.marked else ""
         text = f"{'▶' if line.marked else ' '} {line.who:12} {line.what}"
         shown = f"{text}: {line.summary}" if line.summary else text
-        self.line(f"{label:{self.LABEL}}", "dim")
-        self.append(_fit(shown, room), style)
-        for detail in line.details[:DETAILS] if line.marked else ():
-            self.line(f"{'':{self.LABEL}}    ")
-            self.append(_fit(detail, room - 4), style)
+        self.folded(f"{label:{self.LABEL}}", shown, room, style)
+        self.cut = self.cut or line.what == "…"
+        details = line.details if self.whole else line.details[:DETAILS] if line.marked else ()
+        for detail in details:
+            self.folded(f"{'':{self.LABEL}}    ", detail, room - 4, style)
+
+    def folded(self, margin: str, text: str, room: int, style: str) -> None:
+        """A line that is cut at the width; folded where the whole is wanted."""
+        import textwrap
+
+        parts = textwrap.wrap(text, room, break_on_hyphens=False) if self.whole else [_fit(text, room)]
+        self.cut = self.cut or (parts != [text] and not self.whole)
+        for position, part in enumerate(parts or [""]):
+            self.line(margin if position == 0 else " " * len(margin), "dim")
+            self.append(part, style)
 
 
 def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int = 100) -> Text:
     """What came out, in at most twelve lines: results of both kinds, versions with their blockers, counts, files."""
     block = _Block(width)
-    name = " ".join(part for part in (report.implementation.project, report.implementation.version) if part)
     versions = ", ".join(row.version for row in report.versions) or report.specification.version
-    block.line(f"{protocol(report.implementation.role, versions)}: {name or report.subject.name}", "bold")
-    block.line("result       ", "dim")
+    block.line(f"{protocol(report.implementation.role, versions)}: {report.name}", "bold")
+    block.line(f"{'result':{block.LABEL}}", "dim")
     block.append(mark(report.result), STYLE[report.result])
     if report.stopped:
         block.append(_fit(f"  stopped early: {' '.join(report.stopped.split())}", block.width - 30))
     elif not report.complete:
         block.append("  (a selection only: no full verdict)")
-    shown = report.versions if len(report.versions) <= VERSION_LINES else report.versions[: VERSION_LINES - 1]
+    facts = list(_facts(report, [Path(path) for path in paths]))
+    room = max(SUMMARY_LINES - 2 - len(facts), 2)
+    shown = report.versions if len(report.versions) <= room else report.versions[: room - 1]
     for row in shown:
         _version_line(block, row)
     if len(shown) < len(report.versions):
         rest = [f"{row.version} {mark(row.result)}" for row in report.versions[len(shown) :]]
         _one_line(block, "", ", ".join(rest))
+    for label, text in facts:
+        _one_line(block, label, text, cut=label != "report")
+    return block.text
+
+
+def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     headline = report.headline()
-    if headline is not None and headline.blockers:
-        _one_line(block, "blockers", " ".join(headline.blockers))
+    if headline is not None and headline.blockers and not report.stopped:
+        yield "blockers", " ".join(headline.blockers)
     scenarios = Counter(row.verdict for row in report.results)
     provisional = sum(row.provisional for row in report.results)
     took = f"{len(report.results)} in {report.duration:.1f} s, seed {report.environment.seed}"
     extra = f", {provisional} provisional" if provisional else ""
-    _one_line(block, "scenarios", f"{_counts(scenarios)} ({took}{extra})")
+    generated = report.figures.get(GENERATED)
+    extra += f", {generated} generated" if generated else ""
+    yield "scenarios", f"{_counts(scenarios)} ({took}{extra})"
+    if spoilt := passing_but_blamed(report):
+        rules = " ".join(dict.fromkeys(name for _, name in spoilt))
+        count = len({result for result, _ in spoilt})
+        yield "", f"{count} of those that pass break rules that they are not about: {rules}"
     if headline is not None:
-        _one_line(block, "requirements", _counts(Counter(headline.requirement_verdicts)))
-    if headline is not None and headline.envoy_ai_gateway is not None:
-        _one_line(block, "AI Gateway", headline.envoy_ai_gateway.line())
+        yield "requirements", _counts(Counter(headline.requirement_verdicts))
+    if headline is not None and headline.envoy_ai_gateway is not None and not report.stopped:
+        yield "AI Gateway", headline.envoy_ai_gateway.line()
     if report.waivers:
         waived = sum(len(one.matched) for one in report.waivers)
         wrong = [f"; {one.problem}" for one in report.waivers if one.problem]
-        _one_line(block, "waivers", f"{len(report.waivers)} waive {waived} failures{''.join(wrong)}")
+        yield "waivers", f"{len(report.waivers)} waive {waived} failures{''.join(wrong)}"
     if report.anomalies:
-        first = report.anomalies[0].text
-        _one_line(block, "anomalies", f"{len(report.anomalies)}: {first}")
-    if found := [str(path) for path in paths]:
-        block.line("report       ", "dim")
-        block.append(" · ".join(found))
-    return block.text
+        counted = Counter(one.text for one in report.anomalies)
+        yield "anomalies", "; ".join(f"{count} times: {text}" if count > 1 else text for text, count in counted.items())
+    if paths:
+        names = (path.name if path.parent == paths[0].parent else str(path) for path in paths[1:])
+        yield "report", " · ".join((str(paths[0]), *names))
 
 
 def _version_line(block: _Block, row: VersionRow) -> None:
@@ -152,9 +189,9 @@ def _version_line(block: _Block, row: VersionRow) -> None:
         block.append("  (not claimed)", "dim")
 
 
-def _one_line(block: _Block, label: str, text: str) -> None:
+def _one_line(block: _Block, label: str, text: str, *, cut: bool = True) -> None:
     block.line(f"{label:{block.LABEL}}", "dim")
-    block.append(_fit(" ".join(text.split()), block.width - block.LABEL))
+    block.append(_fit(" ".join(text.split()), block.width - block.LABEL) if cut else text)
 
 
 def _fit(line: str, length: int) -> str:

@@ -219,7 +219,7 @@ def _other(event: Event) -> Described | None:
         case ProcessExited():
             why = "as asked" if event.asked else "by itself"
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
-            return TARGET, "process ends", f"{how}, {why}", tuple(event.output.splitlines()[-12:])
+            return TARGET, "process ends", f"{how}, {why}", tuple(event.output.splitlines()[-6:])
         case PodConduct(pod=pod, conduct=conduct):
             return SUITE, "pod", f"{pod} {_CONDUCT[conduct]}", ()
         case EppConduct(epp=epp, up=up):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.errors import ConformanceError, IncompleteError, UsageError
-from conformance.outcome import Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
+from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, Judged
@@ -177,6 +177,7 @@ class Session:
             anomalies=tuple(self.anomalies),
             interrupted=self.interrupted,
             image=self._image,
+            figures={GENERATED: sum(one.examples for one in self.explorations.values())} if self.explorations else {},
             counterexamples={
                 version: text for version, one in self.explorations.items() if (text := one.scenario_file) is not None
             },

@@ -32,7 +32,7 @@ def process(scene: Scene) -> Iterator[Ruling]:
 def _crash(crash: Crash) -> Ruling:
     code, output = crash.exited.code, crash.exited.output.strip()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    last = f"; its last words: {output[-300:]}" if output else ""
+    last = f"; its last words: {output.splitlines()[-1][:300]}" if output else ""
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
     several = "" if lone else f" with {len(crash.suspects)} exchanges in flight"
     return Ruling(
@@ -40,7 +40,7 @@ def _crash(crash: Crash) -> Ruling:
         verdict=Verdict.FAIL,
         expected=("the process stays alive",),
         actual=f"the process ended with {how}{several}{last}",
-        hint="" if lone else "Run the exchanges one at a time to see which of them does it.",
+        hint="" if lone else "Any of them may have ended it, or their number: each is tried alone by other scenarios.",
         exchange=lone.exchange if lone else None,
         seq=crash.entry.seq,
         nature=Nature.CRASH,

@@ -74,18 +74,66 @@ def test_what_the_target_wrote_can_t_drive_the_terminal(run):
 
 def test_the_summary_has_at_most_twelve_lines(run, catalogue, profile):
     report = run.report()
-    lines = summary_text(report, ["report.html", "report.json"]).plain.splitlines()
+    lines = summary_text(report, ["r/report.html", "r/report.json"]).plain.splitlines()
     assert lines[0] == "Endpoint Picker Protocol 1.0.0: Sample Picker v0.7.1"
     assert lines[1].split() == ["result", "✗", "non-conformant"]
     assert "protocol ✗ non-conformant  ext_proc ✗ non-conformant  4 blockers" in lines[2]
     assert lines[3].split() == ["blockers", "EPP-DEST-05", "EPP-SUB-01", "EPP-ERR-03", "ENV-22"]
-    assert lines[-1].split(maxsplit=1) == ["report", "report.html · report.json"]
+    assert lines[-1].split(maxsplit=1) == ["report", "r/report.html · report.json"]
     document = report.document()
     document["versions"] = [{**document["versions"][0], "version": str(n), "claimed": n == 1} for n in range(9)]
     document["complete"] = False
     many = summary_text(seal(document), ["report.html"], width=80).plain.splitlines()
     assert len(many) <= 12
     assert "selection only" in many[1]
+
+
+def test_the_summary_says_what_the_counts_of_scenarios_do_not(run):
+    document = run.report().document()
+    failed = next(row for row in document["requirements"] if row["id"] == "ENV-22" and row["verdict"] == "fail")
+    passing = next(row["id"] for row in document["results"] if row["verdict"] == "pass")
+    failed["blamed"] = [*failed["blamed"], passing]
+    document["figures"] = {"generatedConversations": 50}
+    text = summary_text(seal(document), width=120).plain
+    assert "2 of those that pass break rules that they are not about: EPP-DEST-05 ENV-22" in text
+    assert "50 generated" in text
+
+
+def test_notes_that_repeat_are_told_once(run):
+    document = run.report().document()
+    document["anomalies"] = [{"code": "restarted", "text": "it was started again", "scenario": None}] * 3
+    assert "anomalies    3 times: it was started again" in summary_text(seal(document)).plain.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "short"),
+    [
+        ("./bin/my-epp", ("--port={port}",), "my-epp"),
+        ("/usr/bin/python3.12", ("-u", "-m", "my_epp", "--port={port}"), "my_epp"),
+        ("{python}", ("tools/epp.py", "--port={port}"), "epp.py"),
+        ("java", ("-jar", "epp.jar"), "epp.jar"),
+        ("bash", ("-m",), "bash"),
+    ],
+)
+def test_a_target_without_a_name_is_called_by_its_program(run, program, flags, short):
+    document = run.report().document()
+    document["implementation"]["project"] = ""
+    document["subject"] |= {"kind": "command", "name": program, "flags": list(flags)}
+    assert seal(document).name == short
+
+
+def test_a_conversation_is_cut_and_says_where_the_rest_is(run):
+    report = run.report()
+    (one,) = [one for one in concerns(report) if one.requirement.id == "EPP-SUB-01"]
+    first = one.occurrences[0]
+    episode = episode_of(run, first.result)
+    cut = failure_text(one.requirement, first, episode, width=60, see_all="the command").plain
+    assert "all of it: the command" in cut
+    whole = failure_text(one.requirement, first, episode, width=60, whole=True, see_all="the command").plain
+    assert "the command" not in whole
+    assert "…" not in whole
+    assert len(whole.splitlines()) > len(cut.splitlines())
+    assert max(map(len, whole.splitlines())) <= 100
 
 
 # -- conversation ------------------------------------------------------------------------------------------------------
