@@ -161,9 +161,10 @@ def _described(entry: Entry) -> Described | None:
             return in_words(decode(entry, event))
         case ExchangeOpened() as opened:
             modes = f"body modes: request {opened.request_body_mode}, response {opened.response_body_mode}"
+            known = (modes,) if opened.request_body_mode else ()
             notes = tuple(f"{name}: {json_of(value)}" for name, value in opened.note.items())
             summary = f"{opened.method} {opened.path} (HTTP/{opened.http})"
-            return CLIENT, "HTTP request", summary, (modes, *notes, *header_lines(opened.headers))
+            return CLIENT, "HTTP request", summary, (*known, *notes, *header_lines(opened.headers))
         case StreamOpened() as stream:
             return "data-plane", "opens a stream", f"on connection {stream.connection}", header_lines(stream.headers)
         case Malformed() as bad:

@@ -217,7 +217,15 @@ class GatewayLane:
         limit += max(request.epp.delay, request.second_epp.delay)
         async with self._throttle:
             self.recorder.emit(
-                ExchangeOpened(exchange=name, method=http.method, path=http.path, http=http.http, headers=http.headers)
+                ExchangeOpened(
+                    exchange=name,
+                    method=http.method,
+                    path=http.path,
+                    http=http.http,
+                    headers=http.headers,
+                    request_body_mode="",  # the gateway's business: it tells the EPP
+                    response_body_mode="",
+                )
             )
             response: HttpResponse | None = None
             details = ""
