@@ -21,6 +21,7 @@ from conformance.run.engine import LagMeter
 from conformance.run.fixed import fixed_pool
 from conformance.run.kubernetes import KubernetesApi
 from conformance.run.limits import Throttle
+from conformance.run.polls import Polls
 from conformance.run.pool import PoolController
 from conformance.run.stimuli import Prepared, prepare
 from conformance.run.target import Target
@@ -77,6 +78,7 @@ class Lane:
         self._standing: dict[object, Entry] = {}
         self._episodes = itertools.count(1)
         self._settling = itertools.count(1)
+        self._polls = Polls(self.recorder)
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self._fake = FakeDataPlane(lambda: self.target, self.recorder)
         self._envoy: EnvoyDataPlane | None = None
@@ -143,7 +145,7 @@ class Lane:
                 if not self.target.lost_its_port or not left:
                     raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
                 await self.target.stop()
-        self.pool.probe = self.probe
+        self.pool.probe = self._poll
 
     async def restart_target(self) -> None:
         """Stop it and start it again."""
@@ -263,20 +265,31 @@ class Lane:
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
-    async def ask(self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None) -> Outcome:
+    async def ask(
+        self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None, name: str | None = None
+    ) -> Outcome:
         """One exchange beside the episodes."""
         mode = self.profile.body_modes[0]
         prepared = self.prepared(exchange, 0, mode)
         # A cluster without endpoints of its own dials what the EPP names, and nothing else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
-        name = f"settle.{next(self._settling)}"
+        name = name or f"settle.{next(self._settling)}"
         return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:
         """The first endpoint that is picked within `subset` now, or None."""
-        exchange = Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
-        outcome = await self.ask(exchange, SETTLING)
-        return outcome.attempts[0] if outcome.attempts else None
+        return _first(await self.ask(_plain(subset), SETTLING))
+
+    async def _poll(self, subset: Sequence[str] | None) -> str | None:
+        """The same while the pool settles: the next episode has it as evidence."""
+        name, answered = self._polls.begin(), False
+        try:
+            outcome = await self.ask(_plain(subset), SETTLING, name=name)
+            ended = outcome.stream
+            answered = not outcome.expired and ended is not None and ended.how in ("status", "reset")
+        finally:
+            self._polls.end(name, answered=answered)
+        return _first(outcome)
 
     def prepared(self, exchange: Exchange, index: int, mode: BodyMode) -> Prepared:
         """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
@@ -322,7 +335,8 @@ class Lane:
 
     def capture(self) -> Capture:
         """A new episode, which begins with what is true now."""
-        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", self._standing.values())
+        before = sorted([*self._standing.values(), *self._polls.take()], key=lambda entry: entry.seq)
+        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before)
 
     def _remember(self, entry: Entry) -> None:
         match entry.event:
@@ -360,6 +374,14 @@ def describe(outcome: Outcome | None) -> str:
     if ended is not None and ended.how in ("malformed", "lost", "refused"):
         return f"the stream was {ended.how}: {ended.message}"
     return f"the client got HTTP {outcome.status} ({outcome.details})"
+
+
+def _plain(subset: Sequence[str] | None) -> Exchange:
+    return Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
+
+
+def _first(outcome: Outcome) -> str | None:
+    return outcome.attempts[0] if outcome.attempts else None
 
 
 def _gate_hint(profile: Profile, last: Outcome | None) -> str:

@@ -1,0 +1,46 @@
+"""The exchanges made while a pool settles, until an episode takes them: the rules of streams hold there, too.
+
+Kept are those that came to an end. A poll that was not answered in time says nothing that the scenarios, which know
+what they ask and whether the suite itself was late, do not say better.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from ext_proc.record import Entry, Recorder
+
+KEPT = 12
+"""Polls that one episode takes; a target that is slow to follow is polled hundreds of times."""
+
+
+class Polls:
+    """Those of one lane."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._open: dict[str, list[Entry]] = {}
+        self._kept: list[list[Entry]] = []
+        self._numbers = itertools.count(1)
+        recorder.listen(self._hear)
+
+    def begin(self) -> str:
+        """The name of the next poll's exchange."""
+        name = f"poll.{next(self._numbers)}"
+        self._open[name] = []
+        return name
+
+    def end(self, name: str, *, answered: bool) -> None:
+        """The poll is over."""
+        entries = self._open.pop(name)
+        if answered and len(self._kept) < KEPT:
+            self._kept.append(entries)
+
+    def take(self) -> list[Entry]:
+        """The entries of those that no episode has taken yet."""
+        kept, self._kept = self._kept, []
+        return [entry for entries in kept for entry in entries]
+
+    def _hear(self, entry: Entry) -> None:
+        entries = self._open.get(entry.event.exchange or "")
+        if entries is not None:
+            entries.append(entry)
