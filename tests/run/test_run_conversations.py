@@ -1,0 +1,92 @@
+"""Conversations by property: how many are tried, which are fair, and what a failure is shrunk to."""
+
+from __future__ import annotations
+
+from conformance.outcome import ScenarioResult
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.batches import Judged
+from conformance.run.conversations import ID, Exploration, explore
+from conformance.scenario.loader import Instance, load
+from conformance.scenario.schema import BodyMode, Exchange
+from conformance.verdict import Finding, Verdict
+
+MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered")
+PODS = ("a", "b", "c")
+
+
+def tried(breaks=lambda exchange: False, *, examples: int = 60) -> tuple[Exploration, list[tuple[BodyMode, Exchange]]]:
+    """What comes of exploring a target that breaks ENV-16 in exchanges of which `breaks` is true."""
+    seen: list[tuple[BodyMode, Exchange]] = []
+
+    def run(instance: Instance, mode: BodyMode) -> Judged:
+        exchange = instance.scenario.steps[0].exchange
+        assert exchange is not None
+        seen.append((mode, exchange))
+        verdict = Verdict.FAIL if breaks(exchange) else Verdict.PASS
+        result = ScenarioResult(
+            id=instance.id,
+            scenario=instance.id,
+            title=instance.scenario.title,
+            section=instance.section,
+            requirements=instance.scenario.requirements,
+            mode=mode,
+            verdict=verdict,
+            findings=(Finding(requirement="ENV-16", verdict=verdict),),
+            reason="no answer" if verdict is Verdict.FAIL else "",
+        )
+        return Judged(result=result, episode=None, context=None)
+
+    return explore(run, Catalogue.load(), "1.0.0", MODES, examples=examples, seed=7, pods=PODS), seen
+
+
+def test_as_many_as_asked_for_and_the_result_says_how_many():
+    exploration, seen = tried(examples=30)
+    assert len(seen) == exploration.examples == 30
+    result = exploration.judged(7).result
+    assert (result.id, result.verdict, result.reason) == (ID, Verdict.PASS, "30 conversations, seed 7")
+    assert exploration.scenario_file is None
+
+
+def test_the_same_seed_gives_the_same_conversations():
+    assert tried()[1] == tried()[1]
+
+
+def test_a_data_plane_that_does_not_say_its_modes_has_but_one():
+    _, seen = tried(examples=300)
+    unsaid = [mode for mode, exchange in seen if exchange.protocol_config == "absent"]
+    assert unsaid
+    assert set(unsaid) == {MODES[0]}
+
+
+def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
+    exploration, _ = tried(lambda exchange: exchange.method == "GET" and exchange.http == 2, examples=200)
+    result = exploration.judged(7).result
+    assert result.verdict is Verdict.FAIL
+    assert result.reason.startswith("no answer (in the shortest of ")
+    assert exploration.scenario_file is not None
+    (tmp_path / "found.yaml").write_text(exploration.scenario_file)
+    found = [one for one in load(Catalogue.load(), [tmp_path]) if one.section == "generated"]
+    assert [one.scenario.requirements for one in found] == [("ENV-16",)]
+    assert found[0].scenario.steps[0].exchange == Exchange(method="GET", http=2)
+
+
+def test_what_is_known_to_fail_is_not_found_again():
+    seen = []
+
+    def run(instance: Instance, mode: BodyMode) -> Judged:
+        seen.append(mode)
+        result = ScenarioResult(
+            id="x",
+            scenario="x",
+            title="x",
+            section="x",
+            requirements=(),
+            mode=mode,
+            verdict=Verdict.FAIL,
+            findings=(Finding(requirement="ENV-16", verdict=Verdict.FAIL),),
+        )
+        return Judged(result=result, episode=None, context=None)
+
+    known = ("ENV-16",)
+    assert explore(run, Catalogue.load(), "1.0.0", MODES, examples=9, seed=1, pods=PODS, known=known).failure is None
+    assert len(seen) == 9
