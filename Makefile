@@ -13,7 +13,7 @@ TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
 ARGS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help conformance selftest test lint type unit docs clean
+.PHONY: help conformance selftest test lint type unit docs reports clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
@@ -23,6 +23,7 @@ help:
 	@echo 'make type         mypy'
 	@echo 'make unit         the tests alone'
 	@echo 'make docs         write the generated pages of docs/ anew'
+	@echo 'make reports      certify real Envoy in each way of the field anew, into reports/'
 	@echo 'make clean        remove everything that these commands made'
 
 conformance: $(READY)
@@ -45,6 +46,13 @@ type: $(READY)
 unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
 	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
+
+# Reports of the shipped Envoy profiles, as they are published. Exit code 1 is a result, too: not conformant.
+reports: $(READY)
+	for name in $$($(BIN)/epp-conformance profile list | sed -n 's/^envoy-\([^ ]*\).*/\1/p'); do \
+	  $(BIN)/epp-conformance certify --profile "envoy-$$name" --mode "$$name" --protocol-version 1.0.0 --seed 1 \
+	    --submission reports --output "conformance-report/envoy-$$name" --quiet || [ $$? -eq 1 ] || exit; \
+	done
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -67,7 +67,7 @@ def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
         *_ai_gateway(report),
         "Reports:",
         "",
-        *(f"- [`{_text(report.name)}`]({_url(name)}): {_outcome(one)}" for name, one in files),
+        *(f"- [`{_text(name)}`]({_url(name)}): {_outcome(one)}" for name, one in files),
         "",
     ]
     lines += _reproduce(report)
