@@ -211,7 +211,13 @@ class Transport(asyncio.Protocol):
         assert self._socket is not None
         data = self.connection.output()
         if data:
-            self._socket.write(data)
+            try:
+                self._socket.write(data)
+            except (
+                RuntimeError
+            ) as problem:  # uvloop closes without a word what is no longer waited for while it connects
+                self.connection_lost(problem)
+                return
             if self.connection.has_output() and not self._paused:
                 self._schedule()
         if self.connection.going_away and not self.connection.open_streams:
