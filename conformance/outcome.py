@@ -73,7 +73,8 @@ class VersionOutcome:
     @property
     def blockers(self) -> tuple[str, ...]:
         """The requirements that stand between this version and `conformant`."""
-        return tuple(row.requirement.id for row in self.requirements if counts(row) and row.verdict in BLOCKING)
+        weighty = (row for row in self.requirements if row.requirement.effects[self.version] == "fail")
+        return tuple(row.requirement.id for row in weighty if counts(row) and row.verdict in BLOCKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

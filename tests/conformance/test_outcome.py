@@ -1,0 +1,28 @@
+"""What is counted, and what stands in the way of a result."""
+
+from __future__ import annotations
+
+from conformance.outcome import ScenarioResult, version_outcome
+from conformance.requirements.catalogue import Catalogue
+from conformance.verdict import Result, Verdict
+
+
+def skipped(*requirements: str) -> ScenarioResult:
+    return ScenarioResult(
+        id="x.y",
+        scenario="x.y",
+        title="",
+        section="",
+        requirements=requirements,
+        mode="full-duplex",
+        verdict=Verdict.SKIPPED,
+    )
+
+
+def test_only_what_counts_in_the_version_stands_in_the_way():
+    """Streaming responses token by token is a rule of the next version, and a remark in 1.0.0."""
+    catalogue = Catalogue.load()
+    for version, blockers, result in (("1.0.0", (), Result.CONFORMANT), ("next", ("EPP-STRM-02",), Result.INCOMPLETE)):
+        outcome = version_outcome(catalogue, version, [skipped("EPP-STRM-02")])
+        assert outcome.blockers == blockers
+        assert outcome.kinds["protocol"] is result
