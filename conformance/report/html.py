@@ -11,11 +11,11 @@ import functools
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.report.evidence import episodes
 from conformance.report.failures import UNSETTLED, Concern, Occurrence, concerns
@@ -38,6 +38,9 @@ PASSES = 5
 LINES = 48
 """Lines of a conversation."""
 
+Row = TypeVar("Row", RequirementRow, ScenarioRow)
+Conversations: TypeAlias = "dict[tuple[Any, ...], tuple[Line, ...]]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
@@ -49,11 +52,36 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A requirement that is not fine, as the page shows it."""
+    """A requirement that is not fine, as the page shows it: once, with the versions in which that is so."""
 
     requirement: RequirementRow
+    versions: tuple[str, ...]
     shown: tuple[Shown, ...]
     elsewhere: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Across(Generic[Row]):
+    """A requirement or a scenario across the versions of the report: its newest row, and that of each version."""
+
+    row: Row
+    by_version: tuple[Row | None, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Those that there are."""
+        return tuple(one for one in self.by_version if one is not None)
+
+
+def across(rows: Iterable[Row], versions: Sequence[str]) -> list[Across[Row]]:
+    """Rows of several versions put together by their id."""
+    groups: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        groups.setdefault(row.id, {})[row.version] = row
+    return [
+        Across(row=list(own.values())[-1], by_version=tuple(own.get(version) for version in versions))
+        for own in groups.values()
+    ]
 
 
 def html(report: Report, evidence: Path | None = None) -> str:
@@ -64,6 +92,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
     examples = _examples(report)
     conversations = _conversations([*failed, *unsettled], examples, evidence)
     counted = Counter(row.verdict for row in report.results)
+    versions = [row.version for row in report.versions]
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
@@ -72,15 +101,16 @@ def html(report: Report, evidence: Path | None = None) -> str:
     return _template().render(
         report=report,
         headline=report.headline(),
-        failed=[_card(one, conversations) for one in failed],
-        unsettled=[_card(one, conversations) for one in unsettled],
+        failed=_cards(failed, conversations),
+        unsettled=_cards(unsettled, conversations),
         provisional=provisional,
         examples=[(row, conversations.get(_key(row, row.exchange, row.seq), ())) for row in examples],
         subject=SUBJECT[report.implementation.role],
         counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
         verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
         several=len(report.versions) > 1,
-        anchor=functools.partial(_anchor, len(report.versions) > 1),
+        requirements=across(report.requirements, versions),
+        scenarios=across(report.results, versions),
         meaning=MEANING,
         symbol=SYMBOL,
         word=WORD,
@@ -93,23 +123,30 @@ def html(report: Report, evidence: Path | None = None) -> str:
     )
 
 
-def _anchor(several: bool, row: RequirementRow) -> str:
-    """The fragment of a requirement; with its version where the page has several."""
-    return f"{row.id}@{row.version}" if several else row.id
+def _cards(found: Sequence[Concern], conversations: Conversations) -> list[Card]:
+    """One card for each requirement: the conversations are those of the newest version in which it is not fine."""
+    groups: dict[str, list[Concern]] = {}
+    for concern in found:
+        groups.setdefault(concern.requirement.id, []).append(concern)
+    return [_card(own, conversations) for own in groups.values()]
 
 
-def _card(concern: Concern, conversations: dict[tuple[Any, ...], tuple[Line, ...]]) -> Card:
-    first = concern.occurrences[:OCCURRENCES]
+def _card(concerns: Sequence[Concern], conversations: Conversations) -> Card:
+    newest = concerns[0]
+    shown = tuple(
+        Shown(
+            occurrence=one,
+            lines=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq), ()),
+        )
+        for one in newest.occurrences[:OCCURRENCES]
+    )
+    names = dict.fromkeys(one.result.id for concern in concerns for one in concern.occurrences)
+    seen = {one.occurrence.result.id for one in shown}
     return Card(
-        requirement=concern.requirement,
-        shown=tuple(
-            Shown(
-                occurrence=one,
-                lines=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq), ()),
-            )
-            for one in first
-        ),
-        elsewhere=tuple(one.result.id for one in concern.occurrences[OCCURRENCES:]),
+        requirement=newest.requirement,
+        versions=tuple(reversed([concern.requirement.version for concern in concerns])),
+        shown=shown,
+        elsewhere=tuple(name for name in names if name not in seen),
     )
 
 
@@ -126,9 +163,7 @@ def _key(row: ScenarioRow, exchange: str | None, seq: int | None) -> tuple[Any, 
     return (row.evidence.sha256 if row.evidence else None, exchange, seq)
 
 
-def _conversations(
-    shown: Sequence[Concern], examples: Sequence[ScenarioRow], evidence: Path | None
-) -> dict[tuple[Any, ...], tuple[Line, ...]]:
+def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], evidence: Path | None) -> Conversations:
     """The lines of every conversation on the page; one pass over the evidence, one episode in memory at a time."""
     if evidence is None:
         return {}

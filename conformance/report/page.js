@@ -10,7 +10,7 @@
     let shown = 0;
     for (const row of rows) {
       const fits = words.every((word) => row.dataset.text.includes(word));
-      row.hidden = !fits || (verdict.value !== "" && row.dataset.verdict !== verdict.value);
+      row.hidden = !fits || (verdict.value !== "" && !row.dataset.verdict.split(" ").includes(verdict.value));
       if (!row.hidden && row.closest("#requirements")) shown += 1;
     }
     count.textContent = shown + " shown";

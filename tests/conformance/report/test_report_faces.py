@@ -270,16 +270,19 @@ def test_failures_come_first_and_show_their_parts_in_order(page):
     assert places == sorted(places)
 
 
-def test_several_versions_have_places_of_their_own(run, catalogue, profile):
+def test_several_versions_stand_beside_each_other(run, catalogue, profile):
     from conformance.outcome import RunOutcome, version_outcome
 
     outcome = run.finish()
     other = version_outcome(catalogue, "0.4.0", run.results)
     both = RunOutcome(versions=(other, *outcome.versions), seed=1, started_at="a", finished_at="b", duration=1.0)
+    text = page_of(build(both, catalogue=catalogue, profile=profile, evidence=run.evidence), run.evidence_path)
     reader = Reader()
-    reader.feed(page_of(build(both, catalogue=catalogue, profile=profile, evidence=run.evidence), run.evidence_path))
+    reader.feed(text)
     assert len(reader.ids) == len(set(reader.ids))
-    assert {"EPP-SUB-01@0.4.0", "EPP-SUB-01@1.0.0"} <= set(reader.ids)
+    assert reader.ids.count("EPP-SUB-01") == 1
+    assert text.count("in 0.4.0, 1.0.0</span></h3>") == text.count('<article class="card')
+    assert '<th scope="col">0.4.0</th><th scope="col">1.0.0</th>' in text
     assert {link.removeprefix("#") for link in reader.links} <= set(reader.ids)
 
 
