@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from conformance.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
 from conformance.errors import ConformanceError
+from conformance.judges.streaming import ECHO
 from conformance.run.capture import Capture
 from conformance.run.data_plane import UNROUTED
 from conformance.run.lane import Lane
@@ -19,6 +20,7 @@ from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
+from ext_proc.record import Wait
 
 LAGGING = 1.0
 """Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
@@ -39,7 +41,7 @@ async def execute(lane: Lane, work: Work) -> tuple[Episode, Context]:
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
         late = lane.lag.worst(began)
-        if late > LAGGING and execution.expired:
+        if late > LAGGING and (execution.expired or _missed_an_echo(capture.episode())):
             what = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
             capture.remark(HarnessTrouble(what=what))
         return capture.episode(), execution.context()
@@ -158,6 +160,10 @@ class _Execution:
                 pool_synced=self._lane.pool.exists,
             )
         )
+
+
+def _missed_an_echo(episode: Episode) -> bool:
+    return any(wait.outcome == "expired" and wait.what.startswith(ECHO) for _, wait in episode.of(Wait))
 
 
 def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:

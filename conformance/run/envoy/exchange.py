@@ -48,6 +48,9 @@ APART = 0.25
 """Seconds that the next chunk of a request waits for the one before to be on its way to the target: sent at once, they
 would arrive as one."""
 
+LATE = 0.1
+"""Seconds by which our own loop may wake late from a wait; after that it first reads what has come."""
+
 CLOSING = 2.0
 """Seconds that Envoy has to end a stream that it is done with."""
 
@@ -125,12 +128,16 @@ class EnvoyExchange:
 
     async def _until(self, reached: Callable[[], bool], seconds: float) -> bool:
         """Wait until `reached()`, at most so many seconds, and no longer than the stream lasts."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not reached() and self._ended is None:
-                    self._changed.clear()
-                    await self._changed.wait()
-        return reached()
+        while True:
+            due = self._loop.time() + seconds
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(due):
+                    while not reached() and self._ended is None:
+                        self._changed.clear()
+                        await self._changed.wait()
+            if reached() or self._ended is not None or self._loop.time() < due + LATE:
+                return reached()
+            seconds = LATE  # the loop was late: what came meanwhile is still to be read
 
     # -- the model server ----------------------------------------------------------------------------------------------
 
@@ -217,10 +224,13 @@ class EnvoyExchange:
                 timeout=2 * PATIENCE * deadline,
             )
         )
+        late = False
         try:
             while not sending.done():
                 due = min(self._progress + deadline, began + PATIENCE * deadline)
                 left = due - self._loop.time()
+                if left <= -LATE and not late:
+                    late, left = True, LATE  # as above
                 if left <= 0:
                     expired = self._awaited()
                     self._emit(Wait(exchange=self._name, what=expired, outcome="expired", seconds=deadline))
