@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from conformance.cli import call
 from conformance.episode import from_json
 from conformance.run.data_plane import chosen
+from conformance.run.envoy.exchange import EnvoyExchange
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
@@ -273,3 +277,29 @@ def test_generated_conversations_need_the_fake(suite) -> None:
     code, printed, _ = suite("envoy", "--smoke", "--property-examples", "3")
     assert code == 2
     assert "leave out --property-examples or --data-plane" in printed
+
+
+def test_what_came_while_our_own_loop_was_late_counts() -> None:
+    """uvloop tells of time before it tells of what can be read."""
+
+    async def main() -> bool:
+        exchange = EnvoyExchange.__new__(EnvoyExchange)
+        loop = exchange._loop = asyncio.get_running_loop()
+        exchange._changed, exchange._ended = asyncio.Event(), None
+        come: list[bytes] = []
+        ours, theirs = os.pipe()
+
+        def readable() -> None:
+            come.append(os.read(ours, 1))
+            exchange._changed.set()
+
+        loop.add_reader(ours, readable)
+        loop.call_later(0.01, lambda: (os.write(theirs, b"x"), time.sleep(0.5)))
+        try:
+            return await exchange._until(lambda: bool(come), 0.1)
+        finally:
+            loop.remove_reader(ours)
+            os.close(ours)
+            os.close(theirs)
+
+    assert uvloop.run(main())
