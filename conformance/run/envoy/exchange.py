@@ -49,7 +49,10 @@ APART = 0.25
 would arrive as one."""
 
 LATE = 0.1
-"""Seconds by which our own loop may wake late from a wait; after that it first reads what has come."""
+"""Seconds by which our own loop may wake late from a wait. It carries what is waited for, so the wait begins again."""
+
+CHANCES = 3
+"""So many times."""
 
 CLOSING = 2.0
 """Seconds that Envoy has to end a stream that it is done with."""
@@ -128,7 +131,7 @@ class EnvoyExchange:
 
     async def _until(self, reached: Callable[[], bool], seconds: float) -> bool:
         """Wait until `reached()`, at most so many seconds, and no longer than the stream lasts."""
-        while True:
+        for _ in range(CHANCES):
             due = self._loop.time() + seconds
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
@@ -136,8 +139,8 @@ class EnvoyExchange:
                         self._changed.clear()
                         await self._changed.wait()
             if reached() or self._ended is not None or self._loop.time() < due + LATE:
-                return reached()
-            seconds = LATE  # the loop was late: what came meanwhile is still to be read
+                break
+        return reached()
 
     # -- the model server ----------------------------------------------------------------------------------------------
 
@@ -224,13 +227,15 @@ class EnvoyExchange:
                 timeout=2 * PATIENCE * deadline,
             )
         )
-        late = False
+        chances = CHANCES
         try:
             while not sending.done():
                 due = min(self._progress + deadline, began + PATIENCE * deadline)
                 left = due - self._loop.time()
-                if left <= -LATE and not late:
-                    late, left = True, LATE  # as above
+                if left <= -LATE and chances:
+                    chances -= 1
+                    self._progress = self._loop.time()
+                    continue
                 if left <= 0:
                     expired = self._awaited()
                     self._emit(Wait(exchange=self._name, what=expired, outcome="expired", seconds=deadline))
