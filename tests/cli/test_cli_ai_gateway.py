@@ -23,7 +23,6 @@ NOTHING = dict.fromkeys(WORKS, "no")
         ("--max-endpoints 1 --fault no-header-when-buffered", {"buffered": "no"}),
         ("--max-endpoints 1 --fault no-end-of-stream", {"full-duplex": "no"}),
         ("--max-endpoints 1 --fault no-header", NOTHING),
-        ("--max-endpoints 1 --fault value-for-raw-value", NOTHING),
     ],
 )
 def test_what_works_is_told_in_every_form_of_the_report(
