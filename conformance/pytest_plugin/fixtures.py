@@ -42,7 +42,8 @@ class Stage:
         """The lane, its target running and past the gate. Fails the test if that can't be had."""
         if self._lane is None:
             settings, engine = self._suite.settings, self._suite.engine
-            assert isinstance(settings.profile, Profile), "the plugin takes profiles of endpoint pickers only"
+            if not isinstance(settings.profile, Profile):
+                pytest.fail(f"{settings.profile.name} is a gateway: there is no endpoint picker to give", pytrace=False)
             lane = Lane(
                 settings.profile,
                 settings.versions[-1],

@@ -163,7 +163,8 @@ def decide(verdict: Verdict, reason: str, *, text: Any, provisional: bool = Fals
 
 def universal(suite: Suite, version: str) -> tuple[Requirement, ...]:
     """The requirements of the role that are judged on every exchange in a version."""
-    return tuple(one for one in suite.catalogue.for_version(version) if one.universal)
+    role = suite.settings.profile.role
+    return tuple(one for one in suite.catalogue.for_version(version, role) if one.universal)
 
 
 def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:

@@ -79,7 +79,8 @@ class Suite:
 
     def requirement(self, version: str, requirement: str) -> RequirementResult:
         """What all results so far say about a requirement."""
-        rows = requirement_results(self.catalogue, version, list(self.results[version].values()))
+        results = list(self.results[version].values())
+        rows = requirement_results(self.catalogue, version, results, self.settings.profile.role)
         return next(row for row in rows if row.requirement.id == requirement)
 
     def episode(self, version: str, work_id: str) -> Episode | None:
@@ -99,6 +100,7 @@ class Suite:
                     self.catalogue,
                     version,
                     tuple(results.values()),
+                    role=self.settings.profile.role,
                     claimed=version in self.settings.profile.protocol_versions,
                     complete=self._is_complete(version, results),
                 )

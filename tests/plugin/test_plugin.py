@@ -247,3 +247,18 @@ def test_a_shared_target_has_one_worker(run) -> None:
     result = run("--epp", "127.0.0.1:1", "--epp-endpoints-file", "endpoints", *FEW, "-n", "2")
     result.stdout.fnmatch_lines(["epp-conformance: one worker only: *runs already*"])
     assert outcomes(result)["failed"] == 1
+
+
+# -- gateways ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("gateway.yaml").write_text(
+        "role: data-plane\nname: small\nclaims: {retries: 3, retryStatuses: [503]}\nstart:\n  command: "
+        "['{python}', -m, fake_proxy.gateway, --listen, '127.0.0.1:{port}', --epp, '{epp}', --endpoints, '{endpoints}']\n"
+    )
+    pytester.makepyfile("def test_mine(epp): assert epp.profile")
+    result = run("--epp-profile", "gateway.yaml", "--epp-scenario", "gateway.walks-past-two-dead")
+    found = outcomes(result)
+    assert (found["passed"], found["failed"]) == (6, 1)
+    result.stdout.fnmatch_lines(["*small is a gateway: there is no endpoint picker to give*", "*data plane:*"])
