@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
-	@echo 'make selftest     the suite against every fault and variant of that endpoint picker'
+	@echo 'make selftest     the suite against every fault and variant of that endpoint picker, and of gateways'
 	@echo 'make test         lint, types, import contracts and all tests'
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
@@ -32,6 +32,7 @@ conformance: $(READY)
 selftest: $(READY)
 	$(BIN)/epp-conformance selftest --faults --table docs/reference/faults.md $(ARGS)
 	$(BIN)/epp-conformance selftest --variants $(ARGS)
+	$(BIN)/epp-conformance selftest --role data-plane --table docs/reference/gateway-faults.md $(ARGS)
 
 test: lint type unit
 

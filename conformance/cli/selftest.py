@@ -10,13 +10,17 @@ import typer
 from conformance.cli import options
 
 if TYPE_CHECKING:
-    from conformance.selftest import Trial
+    from collections.abc import Sequence
+
+    from conformance.scenario.schema import Role
+    from conformance.selftest import Deviation, Trial
 
 
 def selftest(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these faults or variants.")] = None,
     faults: Annotated[bool, typer.Option("--faults", help="Only the faults.")] = False,
     variants: Annotated[bool, typer.Option("--variants", help="Only the variants.")] = False,
+    role: options.Role = None,
     full: Annotated[
         bool, typer.Option("--full", help="Every scenario for every fault: the whole cross product.")
     ] = False,
@@ -27,6 +31,8 @@ def selftest(
     no_color: options.NoColor = False,
 ) -> None:
     """Try the suite on the bundled endpoint picker with each of its faults, and with each odd but right variant.
+
+    With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways.
 
     A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
     codes: 0 if everything is exact, 1 if something was missed or accused wrongly.
@@ -39,10 +45,11 @@ def selftest(
     from conformance.selftest import deviations, run_trials, select
     from conformance.selftest import table as as_table
 
-    both = faults == variants
-    known = (*(deviations("faults") if faults or both else ()), *(deviations("variants") if variants or both else ()))
-    chosen = select(known, names or ())
-    err().print(f"selftest: {len(chosen)} deviations of the reference EPP")
+    whose: Role = "data-plane" if role is options.RoleName.DATA_PLANE else "epp"
+    kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
+    chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
+    chosen = _possible(chosen)
+    err().print(f"selftest: {len(chosen)} deviations of {'the reference EPP' if whose == 'epp' else 'gateways'}")
     console = out()
 
     def show(trial: Trial) -> None:
@@ -50,7 +57,7 @@ def selftest(
 
     trials = run_trials(chosen, show, jobs=jobs, full=full)
     if table is not None:
-        table.write_text(as_table(trials, Catalogue.load()))
+        table.write_text(as_table(trials, Catalogue.load(), whose))
     inexact = [trial for trial in trials if not trial.exact]
     missed = sum(not trial.caught for trial in trials)
     wrong = sum(bool(trial.wrongly) for trial in trials)
@@ -61,6 +68,22 @@ def selftest(
         style="bold red" if inexact else "bold green",
     )
     raise typer.Exit(1 if inexact else 0)
+
+
+def _possible(chosen: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    """Without those that need a real Envoy, where there is none to be had, which is said."""
+    from conformance.cli.console import err
+
+    of_envoy = [one for one in chosen if one.envoy is not None]
+    if of_envoy:
+        from fake_proxy.envoy import EnvoyError, find_envoy
+
+        try:
+            find_envoy()
+        except EnvoyError as problem:
+            err().print(f"selftest: {len(of_envoy)} of a real Envoy are left out: {problem.what}; {problem.hint}")
+            return tuple(one for one in chosen if one.envoy is None)
+    return tuple(chosen)
 
 
 def line(trial: Trial) -> str:

@@ -1,4 +1,4 @@
-"""Faults and variants of the reference EPP, as it lists them: nothing of it is imported."""
+"""Faults and variants of the reference EPP, and of the gateway, as they list them: nothing of them is imported."""
 
 from __future__ import annotations
 
@@ -7,27 +7,35 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 from conformance.errors import HarnessError, UnknownNameError
-from conformance.scenario.schema import BodyMode
+from conformance.scenario.schema import BodyMode, Role
 
 PREFERRED = "1.0.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """A fault or a variant of the reference EPP. A variant breaks nothing."""
+    """A fault or a variant of the reference EPP, or (`role` data-plane) of the gateway. A variant breaks nothing.
+
+    Of an EPP: `modes` are the body modes it is tried in, `without` the claims that do not hold for it. Of a gateway:
+    `claims` are what its profile says differently, `pools` how many it has, and `envoy` names the configuration of a
+    real Envoy that it is.
+    """
 
     name: str
     why: str
     versions: tuple[str, ...]
-    modes: tuple[BodyMode, ...]
+    modes: tuple[BodyMode, ...] = ()
     breaks: str | None = None
     also_breaks: Mapping[str, str] = field(default_factory=dict)
     effect: str = "fail"
     without: tuple[str, ...] = ()
-    """Claims of the reference EPP that do not hold for it."""
+    role: Role = "epp"
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    pools: int = 1
+    envoy: str | None = None
 
     @property
     def declared(self) -> frozenset[str]:
@@ -40,13 +48,21 @@ class Deviation:
         return PREFERRED if PREFERRED in self.versions else self.versions[-1]
 
 
-def deviations(kind: str) -> tuple[Deviation, ...]:
-    """The `faults` or `variants` of the reference EPP, asked from its command line. Raises `HarnessError`."""
-    command = [sys.executable, "-m", "reference_epp", f"--list-{kind}"]
+PROGRAM: Mapping[Role, str] = {"epp": "reference_epp", "data-plane": "fake_proxy.gateway"}
+"""What lists its deviations, and plays them, by role."""
+
+
+def deviations(kind: str, role: Role = "epp") -> tuple[Deviation, ...]:
+    """The `faults` or `variants` of the reference EPP or the gateway, asked from its command line.
+
+    Raises `HarnessError`.
+    """
+    command = [sys.executable, "-m", PROGRAM[role], f"--list-{kind}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if listed.returncode != 0:
-        raise HarnessError(f"the reference EPP does not list its {kind}: {listed.stderr.strip()[-500:]}")
-    return tuple(_deviation(entry) for entry in json.loads(listed.stdout))
+        raise HarnessError(f"{PROGRAM[role]} does not list its {kind}: {listed.stderr.strip()[-500:]}")
+    made = _deviation if role == "epp" else _of_gateway
+    return tuple(made(entry) for entry in json.loads(listed.stdout))
 
 
 def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation, ...]:
@@ -56,6 +72,11 @@ def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation,
         if name not in {one.name for one in known}:
             raise UnknownNameError("fault or variant", name, [one.name for one in known])
     return tuple(one for one in known if not wanted or one.name in wanted)
+
+
+def _of_gateway(entry: Mapping[str, Any]) -> Deviation:
+    rest = {name: value for name, value in entry.items() if name != "version"}
+    return Deviation(**rest, versions=(entry["version"],), role="data-plane")
 
 
 def _deviation(entry: Mapping[str, object]) -> Deviation:

@@ -1,4 +1,4 @@
-"""One trial: the suite against the reference EPP with one deviation."""
+"""One trial: the suite against the reference EPP, or the gateway, with one deviation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from conformance.run.engine import Engine
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.deviation import Deviation
+from conformance.selftest.gateway import gateway_profile
 from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
@@ -69,9 +70,8 @@ async def _try(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     selection = (
         Selection() if everything else Selection(requirements=tuple(sorted(deviation.declared)), with_smoke=True)
     )
-    settings = RunSettings(
-        profile=_profile(deviation), versions=(deviation.version,), selection=selection, seed=1, jobs=1
-    )
+    profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
+    settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     session = Session(settings, engine)
     await session.run()
     accused: dict[str, list[str]] = {}

@@ -10,6 +10,7 @@ import signal
 import sys
 
 from ext_proc.http2.dial import split_address
+from ext_proc.http2.errors import BadAddress
 from fake_proxy.gateway.fault import Fault
 from fake_proxy.gateway.faults import FAULTS, VARIANTS
 from fake_proxy.gateway.http import listen
@@ -41,6 +42,11 @@ def main() -> None:
         return
     if not arguments.epp or len(arguments.epp) != len(arguments.endpoints):
         parser.error("give --epp and --endpoints, as often as there are pools")
+    for address in (arguments.listen, *arguments.epp):
+        try:
+            split_address(address)
+        except BadAddress as problem:
+            parser.error(f"{address}: {problem.what}; {problem.hint}")
     fault = _named(parser, arguments.fault, FAULTS) or _named(parser, arguments.variant, VARIANTS)
     settings = Settings(
         pools=tuple(

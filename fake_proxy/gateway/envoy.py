@@ -17,8 +17,8 @@ from fake_proxy.envoy import EnvoyError, EnvoySettings, Routing, find_envoy, ren
 from fake_proxy.gateway.relay import Settings
 
 EXT_PROC = "envoy.filters.http.ext_proc"
-ROUTE_TIMEOUT = 2.0
-"""Seconds until Envoy answers for a model server, or an EPP in full duplex, that does not: before clients give up."""
+PATIENCE = 4.0
+"""Seconds until Envoy answers for a model server or an EPP that does not: before clients give up."""
 
 Message = dict[str, Any]
 """A message of Envoy's configuration as JSON."""
@@ -43,10 +43,10 @@ class Broken:
 def become(address: str, settings: Settings, broken: Broken) -> NoReturn:
     """Replace this process by an Envoy that listens on `address`. Ends it with a line if there is none to be had."""
     pool = settings.pools[0]
-    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, **broken.config)
+    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, message_timeout=PATIENCE, **broken.config)
     try:
         binary = find_envoy()
-        described = EnvoySettings(epp=pool.epp, config=config, routing=broken.routing, route_timeout=ROUTE_TIMEOUT)
+        described = EnvoySettings(epp=pool.epp, config=config, routing=broken.routing, route_timeout=PATIENCE)
         described.require(binary)
     except EnvoyError as problem:
         sys.exit(f"{problem.what}; {problem.hint}")

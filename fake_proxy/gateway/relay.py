@@ -63,7 +63,7 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.channels = {pool.epp: Channel(pool.epp, timeout=1.0) for pool in settings.pools}
+        self.channels = {pool.epp: Channel(pool.epp, timeout=4.0) for pool in settings.pools}
         self._turn = itertools.count()
 
     async def close(self) -> None:

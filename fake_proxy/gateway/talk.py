@@ -34,7 +34,7 @@ DESTINATION = "x-gateway-destination-endpoint"
 FALLBACK, SERVED, SUBSET = f"{DESTINATION}-fallback", f"{DESTINATION}-served", f"{DESTINATION}-subset"
 
 CHUNK = 64 * 1024
-PATIENCE = 1.5
+PATIENCE = 4.0
 """Seconds that the EPP has for each answer."""
 
 

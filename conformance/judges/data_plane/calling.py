@@ -61,11 +61,10 @@ def _unasked(relay: Relay) -> Ruling:
         return moot(EXTP, "the EPP did not listen")
     if not relay.attempts and (relay.aborted or relay.status is None):
         return moot(EXTP, "the client went away, or was not answered")
-    if not relay.attempts and 400 <= (relay.status or 0) < 500:
+    if not relay.attempts and (relay.status or 0) >= 400:
         actual = f"none; the gateway itself answered {relay.status}"
-        return relay.fail(
-            EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint="Does its route take this request?"
-        )
+        hint = "Does its route take this request?" if (relay.status or 0) < 500 else "Could it not reach the EPP?"
+        return relay.fail(EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint=hint)
     stray = _stray(relay.scene)
     if stray is not None:
         actual = f"a stream that names no request ({stray}), which may be this one's"

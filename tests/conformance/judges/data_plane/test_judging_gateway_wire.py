@@ -53,17 +53,18 @@ class TestAsked:
         script.exchange(stream=False).upstream(A).client(200)
         assert gateway(script).blamed == {"DP-EXTP-01"}
 
-    def test_not_asked_and_an_error(self, gateway, script):
-        script.exchange(stream=False).client(503)
-        assert gateway(script).blamed == {"DP-EXTP-01"}
+    def test_not_asked_and_a_response_from_elsewhere(self, gateway, script):
+        script.exchange(stream=False).client(200)
+        assert gateway(script).failed == {"DP-EXTP-01"}
 
     def test_not_asked_as_there_is_no_epp(self, gateway, script):
         script.epps(first=False)
         script.exchange(stream=False).client(500)
         assert gateway(script).blamed == set()
 
-    def test_a_request_that_the_gateway_refused_tells_nothing(self, gateway, script):
-        script.exchange(stream=False).client(404)
+    @pytest.mark.parametrize("status", [404, 413, 500, 503])
+    def test_a_request_that_the_gateway_refused_tells_nothing(self, gateway, script, status):
+        script.exchange(stream=False).client(status)
         assert gateway(script)["DP-EXTP-01"] is Verdict.INCONCLUSIVE
 
     def test_a_stream_that_may_be_the_requests(self, gateway, script):

@@ -1,0 +1,73 @@
+"""`epp-conformance selftest --role data-plane`: one fault for each requirement, and right gateways; exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.requirements.catalogue import Catalogue
+from conformance.selftest import deviations, select
+
+FAULTS = {
+    "DP-EXTP-01": "asks-once-per-connection",
+    "DP-SUB-01": "hint-as-text",
+    "DP-DEST-01": "pick-ignored",
+    "DP-DEST-02": "retries-go-anywhere",
+    "DP-DEST-03": "fallback-ignored",
+    "DP-DEST-04": "client-header-kept",
+    "DP-ERR-01": "error-without-its-headers",
+    "DP-SRVD-01": "served-is-the-first-attempt",
+    "DP-SCOPE-01": "pool-out-of-order",
+    "DP-SCOPE-02": "second-epp-unasked",
+    "DP-SCOPE-03": "first-epp-is-told",
+    "DP-FAIL-01": "fails-open",
+}
+
+
+def test_there_is_one_for_each_requirement() -> None:
+    assert set(FAULTS) == {one.id for one in Catalogue.load() if one.role == "data-plane" and one.testable}
+    for requirement, name in FAULTS.items():
+        assert select(deviations("faults", "data-plane"), [name])[0].breaks == requirement
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("names", [tuple(FAULTS.values())[start::4] for start in range(4)])
+def test_each_is_caught_for_what_it_breaks(cli, tmp_path: Path, names: tuple[str, ...]) -> None:
+    page = tmp_path / "faults.md"
+    ran = cli("selftest", "--role", "data-plane", *names, "--jobs", 2, "--table", page)
+    assert ran.code == 0, ran.out + ran.err
+    assert f"{len(names)} faults: {len(names)} caught, 0 missed · 0 of {len(names)} wrongly accused" in ran.out
+    assert page.read_text().startswith("# Faults of gateways")
+    assert {line.split("`")[1] for line in page.read_text().splitlines() if line.startswith("| `")} == set(names)
+
+
+@pytest.mark.timeout(300)
+def test_a_right_gateway_is_not_accused(cli) -> None:
+    ran = cli("selftest", "--role", "data-plane", "two-pools", "--jobs", 1)
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_a_real_envoy_is_caught_for_its_configuration(cli) -> None:
+    pytest.importorskip("envoy", reason="the extra `envoy` is not installed")
+    ran = cli("selftest", "--role", "data-plane", "envoy-unasked-for-get", "envoy-notes-no-endpoint", "--jobs", 1)
+    assert ran.code == 0, ran.out + ran.err
+
+
+def test_without_an_envoy_those_of_envoy_are_left_out(cli, monkeypatch) -> None:
+    from fake_proxy import envoy
+
+    def missing() -> None:
+        raise envoy.EnvoyMissingError("there is no Envoy", "pip install epp-conformance[envoy]")
+
+    monkeypatch.setattr(envoy, "find_envoy", missing)
+    ran = cli("selftest", "--role", "data-plane", "envoy-retries-off", "fallback-ignored", "--jobs", 1)
+    assert ran.code == 0, ran.out + ran.err
+    assert "1 of a real Envoy are left out" in ran.err
+    assert "1 faults: 1 caught" in ran.out
+
+
+def test_an_unknown_name_says_the_nearest(cli) -> None:
+    ran = cli("selftest", "--role", "data-plane", "hint-as-texts")
+    assert ran.code == 2
+    assert "hint-as-text" in ran.err
