@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from ext_proc.record import Headers, header
 from fake_proxy.actions import ClientData, ClientHeaders, ClientReset, ClientTrailers, HeaderList
-from fake_proxy.header_map import REQUEST, get, joined
+from fake_proxy.header_map import REQUEST, get, joined, put
 
 _HTTP1_FIRST_READ = 1_048_285
 """What fits Envoy's first read of 1 MiB beside the request's own headers, as recorded."""
@@ -205,15 +205,15 @@ def _header_list(request: HttpRequest, *, announce: bool) -> HeaderList:
     body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
     if announce and body and all(name != b"content-length" for name, _ in plain):
         plain.append((b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
-    plain = joined([*_mended(plain, request.http)], REQUEST)
+    plain = [*_mended(joined(plain, REQUEST), request.http)]
     scheme = request.scheme.encode()
     forwarded = get(plain, b"x-forwarded-proto")
     if forwarded is None:
         plain.append((b"x-forwarded-proto", scheme))
     elif request.http == 1 and forwarded in (b"http", b"https"):
         scheme = forwarded
-    if request.request_id != "" and get(plain, b"x-request-id") is None:
-        plain.append((b"x-request-id", (request.request_id or str(uuid.uuid4())).encode()))
+    if request.request_id != "" and not get(plain, b"x-request-id"):
+        put(plain, b"x-request-id", (request.request_id or str(uuid.uuid4())).encode())
     method, path = (b":method", request.method.encode()), (b":path", request.path.encode())
     authority = (b":authority", request.authority.encode())
     if request.http == 2:
@@ -230,9 +230,12 @@ def _mended(headers: HeaderList, http: Literal[1, 2]) -> Iterator[tuple[bytes, b
                 yield name, b"trailers"
         elif not (name == b"expect" and value.lower() == b"100-continue") and not (name == b"cookie" and http == 2):
             yield name, value
-    cookies = [value for name, value in headers if name == b"cookie"]
+    cookies = b""
+    for name, value in headers:
+        if name == b"cookie":
+            cookies += b"; " + value if cookies else value
     if cookies and http == 2:
-        yield b"cookie", b"; ".join(cookies)
+        yield b"cookie", cookies
 
 
 def _pieces(data: bytes, http: Literal[1, 2], *, first: bool) -> Iterator[bytes]:

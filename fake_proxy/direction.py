@@ -87,7 +87,8 @@ class Direction:
         self._awaiting = Awaiting.NOTHING
         self._mutable = False  # the headers may still be changed by an answer
         self._trailers_open = False  # the trailers may still be changed by an answer
-        self._trailers_sent = False
+        self.trailers_sent = False
+        """Whether the EPP was asked about trailers."""
         self._queue: deque[tuple[bytes, bool]] = deque()  # STREAMED: sent, not yet answered
         self._paused = False
         self._body_received = False
@@ -204,13 +205,10 @@ class Direction:
             self._resume()
 
     def trailers_answer(self, answer: TrailersResponse) -> None:
-        """Apply a TrailersResponse. Raises `SpuriousError` or `RejectedError`."""
-        full_duplex = self.mode is BodyMode.FULL_DUPLEX_STREAMED
-        if self._awaiting is not Awaiting.TRAILERS and not full_duplex:
+        """Apply a TrailersResponse. Raises `SpuriousError` or `RejectedError`. In full duplex it is never spurious."""
+        if self._awaiting is not Awaiting.TRAILERS and self.mode is not BodyMode.FULL_DUPLEX_STREAMED:
             raise SpuriousError
-        if self._gate.trailers is None or not self._trailers_open:
-            raise SpuriousError
-        if answer.HasField("header_mutation"):
+        if self._gate.trailers is not None and self._trailers_open and answer.HasField("header_mutation"):
             known = RESPONSE_TRAILERS if self._side == "response" else frozenset()
             rules = dataclasses.replace(self._rules, known=known)
             apply_headers(answer.header_mutation, self._gate.trailers, rules)
@@ -284,9 +282,9 @@ class Direction:
         self._ask(awaiting, "body", body_part(self._side, data, end), end=end)
 
     def _ask_trailers(self) -> None:
-        if self._trailers_sent or self._gate.trailers is None:
+        if self.trailers_sent or self._gate.trailers is None:
             return
-        self._trailers_sent = self._paused = True
+        self.trailers_sent = self._paused = True
         part = trailers_part(self._side, self._gate.trailers, self._header_field)
         waiting = self._awaiting is not Awaiting.NOTHING
         self._ask(self._awaiting if waiting else Awaiting.TRAILERS, "trailers", part, end=True)

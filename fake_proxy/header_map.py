@@ -15,9 +15,9 @@ _BOTH = (
 
 REQUEST = frozenset({
     *_BOTH, b"accept", b"accept-encoding", b"access-control-request-headers", b"access-control-request-method",
-    b"access-control-request-private-network", b"authorization", b"cdn-loop", b"grpc-accept-encoding", b"grpc-timeout",
-    b"if-match", b"if-modified-since", b"if-none-match", b"if-range", b"if-unmodified-since", b"origin", b"pragma",
-    b"referer", b"user-agent", b"x-client-trace-id", b"x-envoy-downstream-service-cluster",
+    b"access-control-request-private-network", b"authorization", b"cdn-loop", b"expect", b"grpc-accept-encoding",
+    b"grpc-timeout", b"if-match", b"if-modified-since", b"if-none-match", b"if-range", b"if-unmodified-since",
+    b"origin", b"pragma", b"referer", b"te", b"user-agent", b"x-client-trace-id", b"x-envoy-downstream-service-cluster",
     b"x-envoy-external-address", b"x-envoy-original-path", b"x-forwarded-for", b"x-forwarded-host",
     b"x-forwarded-port", b"x-forwarded-proto",
 })  # fmt: skip
@@ -26,8 +26,9 @@ REQUEST = frozenset({
 RESPONSE = frozenset({
     *_BOTH, b"access-control-allow-credentials", b"access-control-allow-headers", b"access-control-allow-methods",
     b"access-control-allow-origin", b"access-control-allow-private-network", b"access-control-expose-headers",
-    b"access-control-max-age", b"age", b"date", b"etag", b"expires", b"grpc-message", b"grpc-status", b"last-modified",
-    b"location", b"server", b"vary", b"x-envoy-degraded", b"x-envoy-immediate-health-check-fail",
+    b"access-control-max-age", b"age", b"connection", b"date", b"etag", b"expires", b"grpc-message", b"grpc-status",
+    b"keep-alive", b"last-modified", b"location", b"proxy-connection", b"server", b"transfer-encoding", b"upgrade",
+    b"vary", b"x-envoy-degraded", b"x-envoy-immediate-health-check-fail",
     b"x-envoy-ratelimited", b"x-envoy-upstream-canary", b"x-envoy-upstream-healthchecked-cluster",
     b"x-envoy-upstream-service-time",
 })  # fmt: skip
@@ -67,7 +68,7 @@ def add(headers: HeaderList, name: bytes, value: bytes, known: frozenset[bytes])
     if name in known:
         for index, (key, before) in enumerate(headers):
             if key == name:
-                headers[index] = (name, before + b"," + value)
+                headers[index] = (name, b",".join(filter(None, (before, value))))
                 return
     headers.append((name, value))
 

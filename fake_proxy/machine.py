@@ -248,7 +248,7 @@ class Machine:
                     self._request.body_answer(answer.request_body)
                 case "request_trailers":
                     self._request.trailers_answer(answer.request_trailers)
-                    last = self._response.unprocessed
+                    last = self._request.trailers_sent and self._response.unprocessed
                 case "response_headers":
                     self._response.headers_answer(answer.response_headers)
                     last = self._response.header_only
@@ -257,7 +257,7 @@ class Machine:
                     self._response.body_answer(answer.response_body)
                 case "response_trailers":
                     self._response.trailers_answer(answer.response_trailers)
-                    last = True
+                    last = self._response.trailers_sent
                 case "immediate_response":
                     self._immediate(answer.immediate_response)
                 case _:

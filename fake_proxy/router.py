@@ -80,6 +80,7 @@ class Router:
         self._body = bytearray()
         self._trailers: HeaderList | None = None
         self._fallbacks = 0
+        self._bodyless = False
         self.sent = False
         """Whether the request was passed on to its end."""
         self.attempt = 0
@@ -91,7 +92,7 @@ class Router:
 
     def headers(self, headers: HeaderList, end: bool) -> None:
         """The request may go: choose an endpoint."""
-        self._headers, self.sent = headers, end
+        self._headers, self.sent, self._bodyless = headers, end, end
         self._walk = iter(destinations(self._config, self._metadata, headers))
         self._try()
 
@@ -157,8 +158,11 @@ class Router:
         self.attempt += 1
         self.open = True
         self._selected(endpoint)
-        body = bytes(self._body)
-        self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, self._trailers, self.sent))
+        body, trailers = bytes(self._body), self._trailers
+        late = self.sent and not (self._bodyless or body or trailers)  # a body that turned out to be empty
+        self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, trailers, self.sent and not late))
+        if late:
+            self._emit(UpstreamData(b"", True))
 
     def _choose(self) -> str | None:
         if self._config.original_destination:

@@ -353,9 +353,14 @@ def test_mode_override_is_ignored() -> None:
     assert driven.kinds == ["request_headers", "request_body"]
 
 
-def test_trailers_answers_that_nobody_asked_for_are_spurious() -> None:
+def test_trailers_answers_that_nobody_asked_for_are_spurious_but_in_full_duplex() -> None:
     for answer in (request_trailers(), response_trailers()):
-        failed(Driven(FDS).request(POST).epp(answer), "spurious_message")
+        failed(Driven(BUFFERED).request(POST).epp(answer), "spurious_message")
+    passed = Driven(FDS).request(POST).epp(request_trailers())
+    assert (len(passed.attempts), bytes(passed.upstream), passed.upstream_ended) == (1, b"", True)
+    failed(passed.epp(request_body(streamed(b"hello", True))), "spurious_message")
+    waiting = Driven(FDS).request(POST).epp(response_trailers())
+    assert (waiting.attempts, waiting.status) == ([], None)
 
 
 @pytest.mark.parametrize("at", range(6))

@@ -323,6 +323,18 @@ _add(
     request_headers=_headers(CommonResponse(), mode_override=ProcessingMode(response_header_mode=ProcessingMode.SKIP)),
 )
 
+_ANSWERS = {
+    "request_headers": HeadersResponse, "request_body": BodyResponse, "request_trailers": TrailersResponse,
+    "response_headers": HeadersResponse, "response_body": BodyResponse, "response_trailers": TrailersResponse,
+}  # fmt: skip
+SWAPPED = {
+    f"{said}-for-{asked}": Behaviour("swapped", {asked: _steps(ProcessingResponse(**{said: answer()}))}, fallback=True)
+    for said, answer in _ANSWERS.items()
+    for asked in _ANSWERS
+    if said != asked
+}
+"""Every kind of answer to every other kind of message."""
+
 # -- ends of the stream ------------------------------------------------------------------------------------------------
 
 _add("closes-at-once", fallback=True, request_headers=_steps(End(0)))

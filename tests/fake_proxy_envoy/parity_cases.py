@@ -6,7 +6,7 @@ import dataclasses
 import gzip
 from collections.abc import Iterator
 
-from parity_behaviours import FOUND
+from parity_behaviours import FOUND, SWAPPED
 from parity_gateways import MODES
 from parity_model_server import Raw
 from parity_stack import Case
@@ -246,6 +246,16 @@ def _behaviours() -> Iterator[Case]:
                 request=REQUESTS["get"],
                 replies={"b": _JSON},
                 behaviour=FOUND[name],
+            )
+    for name, behaviour in SWAPPED.items():
+        for mode in MODES:
+            yield Case(
+                id=f"swapped/{name}/{mode}",
+                gateway=f"{mode}-hasty",
+                request=REQUESTS["trailers" if "for-request_trailers" in name else "post"],
+                replies={"b": REPLIES["trailers" if "for-response_trailers" in name else "json"]},
+                behaviour=behaviour,
+                deadline=0.4,
             )
     for name in ("no-answer-ever", "never-ends-body"):
         behaviour = FOUND["no-answer" if name == "no-answer-ever" else name]

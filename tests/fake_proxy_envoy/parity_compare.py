@@ -5,6 +5,7 @@ The normalisation is `messages_of`, `request_of` and `response_of`, and nothing 
 - `x-request-id` (unless the client chose it), `x-envoy-upstream-service-time` and `date` become placeholders;
 - `metadata_context` and `attributes` are compared as maps, whatever their order;
 - pieces of a large body sent at once are compared put together, as their borders are those of socket reads;
+- blanks around the values of the client's response, which are no part of them, do not count;
 - headers of the model server's request and of the client's response are compared as sorted lists.
 """
 
@@ -128,7 +129,8 @@ def response_of(
     complete: bool,
 ) -> tuple[object, ...]:
     """The client's view."""
-    kept = [pair for pair in _plain(headers) if pair[0] not in _OF_THE_WIRE and pair != (b"content-length", b"0")]
+    plain = [(name, value.strip(b" \t")) for name, value in _plain(headers)]
+    kept = [pair for pair in plain if pair[0] not in _OF_THE_WIRE and pair != (b"content-length", b"0")]
     return (status, sorted(kept), _short(body), sorted(trailers), complete)
 
 

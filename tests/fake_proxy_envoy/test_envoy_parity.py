@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import parity_report
+import parity_strategies
 import pytest
 from envoy_help import needs_envoy
+from hypothesis import HealthCheck, given, settings
 from parity_allowed import ALLOWED, Allowed, allowed_fields, stale
 from parity_cases import cases
 from parity_compare import differences, messages_of, response_of
@@ -20,6 +23,7 @@ from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, Pro
 from ext_proc.record import Author, Message, Recorder
 
 CASES = cases()
+EXAMPLES = "PARITY_EXAMPLES"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "envoy-parity.md"
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -47,6 +51,23 @@ def test_the_fake_does_as_envoy_does(case: Case, stack: Stack, run: Run) -> None
     unlisted = [text for field, text in found.items() if field not in allowed_fields(case.id)]
     assert not unlisted, "\n".join(unlisted)
     assert stale(case.id, set(found)) == [], "the two agree here by now: take this out of parity_allowed.py"
+
+
+@needs_envoy
+@settings(
+    max_examples=int(os.environ.get(EXAMPLES, "80")),
+    derandomize=EXAMPLES not in os.environ,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(case=parity_strategies.cases)
+def test_the_fake_does_as_envoy_does_whatever_comes(case: Case, stack: Stack, run: Run) -> None:
+    """Generated cases: always the same ones, or as many others as PARITY_EXAMPLES says."""
+    found = differences(*run(stack.run(case)))
+    if parity_strategies.doubles_the_body(case):
+        found.pop("upstream", None)
+    assert not found, "\n".join(found.values())
 
 
 @pytest.mark.parametrize("entry", ALLOWED, ids=lambda entry: entry.name)
