@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from conformance.episode import ProcessStarted
+from conformance.episode import HarnessTrouble, ProcessStarted
 from conformance.errors import GateFailedError
 from conformance.outcome import Anomaly
 from conformance.report.redaction import Redactor
@@ -46,6 +46,10 @@ from fake_proxy.envoy import HttpResponse, send_request
 
 ENDING = 1.0
 """Seconds that a gateway has to end its ext_proc streams once the client has its response."""
+
+
+TRIES = 3
+"""How often a scenario is begun anew in which the suite itself was in trouble."""
 
 
 class GatewayLane:
@@ -202,7 +206,10 @@ class GatewayLane:
                 anomaly(Anomaly(code="restarted", text="the gateway ended by itself and was started again"))
                 await self.restart_target()
             began = loop.time()
-            episode, context = await execute(self, work)
+            for _ in range(TRIES):
+                episode, context = await execute(self, work)
+                if not any(True for _ in episode.of(HarnessTrouble)):
+                    break
             yield judge_done(
                 Done(work=work, episode=episode, context=context, seconds=loop.time() - began), catalogue, reproduce
             )
