@@ -62,7 +62,7 @@ class Stage:
         try:
             return self._suite.engine.call(work)
         except ConformanceError as problem:
-            pytest.fail(str(problem), pytrace=False)
+            raise _failed(problem) from None
 
     def close(self) -> None:
         """Stop the target."""
@@ -82,6 +82,11 @@ class Stage:
             claims=profile.claims,
         )
         return judge(episode, context, self._suite.catalogue)
+
+
+def _failed(problem: Exception) -> BaseException:
+    """The failure of a test with the message of `problem` alone, which pytest would repeat for each of its causes."""
+    return pytest.fail.Exception(str(problem), pytrace=False)
 
 
 async def _entered(lane: Lane) -> None:
@@ -249,7 +254,7 @@ def _made(model: type[T], data: Mapping[str, Any]) -> T:
     try:
         return load(dump(_plain(data)), model, name=model.__name__.lower())
     except UsageError as problem:
-        pytest.fail(str(problem), pytrace=False)
+        raise _failed(problem) from None
 
 
 def _plain(value: Any) -> Any:

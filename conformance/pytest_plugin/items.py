@@ -210,16 +210,20 @@ def scenario_text(suite: Suite, version: str, result: ScenarioResult) -> str:
 
 
 def invariant_text(suite: Suite, version: str, row: RequirementResult) -> str:
-    """The failure block of an invariant: its clearest occurrence, and where else it was seen."""
+    """The failure block of an invariant: its clearest occurrence, and where else it was seen.
+
+    The conversation is left out if the item of its scenario shows it.
+    """
     results = suite.results[version]
     rows = [ScenarioRow.of(version, results[name]) for name in row.blamed if name in results]
     found: Concern = concern(RequirementRow.of(version, row), rows)
     if not found.occurrences:
         return f"{row.requirement.id} {row.verdict}: {row.requirement.statement}"
     first, *others = found.occurrences
-    text = _block(found.requirement, first, suite.episode(version, first.result.id))
+    shown = first.result.verdict in _FAILED and row.requirement.id in first.result.requirements
+    text = _block(found.requirement, first, None if shown else suite.episode(version, first.result.id))
     if others:
-        text += "\nseen in       " + ", ".join(one.result.id for one in others[:5])
+        text += "\nalso in      " + ", ".join(one.result.id for one in others[:5])
         text += f" and {len(others) - 5} more" if len(others) > 5 else ""
     return text
 

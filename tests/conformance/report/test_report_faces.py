@@ -422,7 +422,7 @@ def test_the_folder_has_upstreams_form(made, tmp_path, catalogue, judge, say):
     assert read_report(written.report).results == report.results
     assert verify(written.report, made.evidence_path, catalogue=catalogue, judge=judge).answer == "pass"
     text = written.readme.read_text()
-    assert "[`v0.7.1-default-epp-report.yaml`](v0.7.1-default-epp-report.yaml)" in text
+    assert "](v0.7.1-default-epp-report.yaml)" in text
     assert "EPP-SUB-01" in text
     assert "[Sample Picker](https://example.com/sample-picker)" in text
 
