@@ -39,8 +39,16 @@ if TYPE_CHECKING:
     from conformance.judges.case import Scene
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Heard(Conversation):
     """A stream as the EPP heard it: only the data plane itself says what its body modes are."""
+
+    original: Conversation
+
+    @cached_property
+    def said(self) -> tuple[Said, ...]:
+        """The messages, which are decoded once."""
+        return self.original.said
 
     def _mode(self, field: str) -> str | None:
         told = super()._mode(field)
@@ -161,6 +169,7 @@ class Relay:
                 stream=one.stream,
                 connection=one.connection,
                 refused=one.refused,
+                original=one,
             )
             namespace = self.scene.context.destination_namespace
             found.append(Asked(epp=epp, at=opened.seq, conversation=heard, namespace=namespace))

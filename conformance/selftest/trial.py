@@ -22,6 +22,11 @@ PATIENCE = Timeouts(answer=3, convergence=1.5, scrape=1, start=30)
 """Many faults never answer, or never follow a change: waiting for the full default each time would tell no more."""
 
 
+AGAIN = 2
+"""How often a trial is repeated in which there was trouble, ours or the machine's: a busy one is no reason to doubt a
+judge."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What the suite said of one deviation."""
@@ -60,7 +65,9 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     A fault runs the scenarios that name what it breaks and the smoke set; with `full`, and for variants, everything.
     """
     trial = await _try(deviation, engine, full=full)
-    if trial.trouble:  # ours, or the machine's: a busy one is no reason to doubt a judge
+    for _ in range(AGAIN):
+        if not trial.trouble:
+            break
         trial = await _try(deviation, engine, full=full)
     return trial
 
