@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from ext_proc.record import Wait
+from fake_proxy.actions import Side
+
 
 class Echo:
     """The bytes sent to the EPP and those it let through.
@@ -49,3 +52,35 @@ class Echo:
         while not (self._stopped or self._came >= through or (not self._same and self._since)):
             self._changed.clear()
             await self._changed.wait()
+
+
+class Echoes:
+    """The echoes of both bodies of one exchange."""
+
+    def __init__(self, exchange: str, timeout: float) -> None:
+        self.request = Echo()
+        self.response = Echo()
+        self._exchange = exchange
+        self._timeout = timeout
+
+    async def wait(self, side: Side, through: int) -> Wait:
+        """Wait for the echo of the first `through` bytes, within the time limit; how it went, for the record."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        met = True
+        try:
+            async with asyncio.timeout(self._timeout):
+                await (self.request if side == "request" else self.response).reached(through)
+        except TimeoutError:
+            met = False
+        return Wait(
+            exchange=self._exchange,
+            what=f"echo of {side} body through byte {through}",
+            outcome="met" if met else "expired",
+            seconds=loop.time() - began,
+        )
+
+    def stop(self) -> None:
+        """Nothing will come any more."""
+        self.request.stop()
+        self.response.stop()

@@ -51,7 +51,7 @@ from fake_proxy.client import (
     scripted_arrivals,
 )
 from fake_proxy.config import BodyMode, ProxyConfig
-from fake_proxy.echo import Echo
+from fake_proxy.echo import Echoes
 from fake_proxy.epp_stream import EppStream
 from fake_proxy.machine import Machine
 from fake_proxy.router import Failure
@@ -153,8 +153,7 @@ class Exchange:
         self._timers: dict[Side, asyncio.TimerHandle] = {}
         self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time)
         self._response = Received()
-        self._request_echo = Echo()
-        self._response_echo = Echo()
+        self._echoes = Echoes(exchange_id, pace.echo_timeout)
         self._over = asyncio.Event()
         self._abort_due: AbortPoint | None = None
         self._aborted = False
@@ -212,13 +211,13 @@ class Exchange:
                         await self._stream.opened()
                         self._abort_at("request-headers")
                     case DataArrives(data, end, chunk):
-                        self._request_echo.sent(data)
+                        self._echoes.request.sent(data)
                         self._feed(self._machine.request_data(data, end))
                         self._abort_at("request-body", chunk)
                     case TrailersArrive(trailers):
                         self._feed(self._machine.request_trailers(trailers))
                     case EchoAwaited(through):
-                        await self._await_echo("request", self._request_echo, through)
+                        await self._await_echo("request", through)
                 await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
         self._abort_at("request")
 
@@ -239,27 +238,14 @@ class Exchange:
             )
             self._feed(self._machine.client_gone())
 
-    async def _await_echo(self, side: Side, echo: Echo, through: int) -> bool:
-        """Wait until the EPP has let body through; recorded either way. Nothing to wait for without an EPP."""
+    async def _await_echo(self, side: Side, through: int) -> bool:
+        """Wait until the EPP has let body through. Nothing to wait for without an EPP."""
         if not self._machine.processing:
             return True
-        began = self._loop.time()
-        met = True
-        try:
-            async with asyncio.timeout(self._pace.echo_timeout):
-                await echo.reached(through)
-        except TimeoutError:
-            met = False
-        if met or not self._machine.done:
-            self._recorder.emit(
-                Wait(
-                    exchange=self._id,
-                    what=f"echo of {side} body through byte {through}",
-                    outcome="met" if met else "expired",
-                    seconds=self._loop.time() - began,
-                )
-            )
-        return met
+        wait = await self._echoes.wait(side, through)
+        if wait.outcome == "met" or not self._machine.done:
+            self._recorder.emit(wait)
+        return wait.outcome == "met"
 
     # -- the EPP -------------------------------------------------------------------------------------------------------
 
@@ -286,12 +272,12 @@ class Exchange:
 
     async def data(self, attempt: int, data: bytes, end: bool) -> None:
         """Response body; in lock-step the call returns when the piece came back."""
-        self._response_echo.sent(data)
+        self._echoes.response.sent(data)
         self._feed(self._machine.upstream_data(attempt, data, end))
         streams = self._config.response_body_mode not in (BodyMode.NONE, BodyMode.BUFFERED)
         if self._lock_step and streams and data:
             # One echo that does not come says it: waiting for the others would end in the deadline, as if it hung.
-            self._lock_step = await self._await_echo("response", self._response_echo, self._response_echo.total)
+            self._lock_step = await self._await_echo("response", self._echoes.response.total)
         elif self._client is not None:
             await self._client.ready()
         else:
@@ -331,11 +317,11 @@ class Exchange:
             case CloseStream(closing):
                 self._stream.close(closing)
             case OpenUpstream():
-                self._request_echo.came(action.body, anew=True)
+                self._echoes.request.came(action.body, anew=True)
                 self._attempts.open(action)
                 self._abort_at_due("destination", 1)
             case UpstreamData(data, end):
-                self._request_echo.came(data)
+                self._echoes.request.came(data)
                 self._attempts.send_data(data, end)
             case UpstreamTrailers(trailers):
                 self._attempts.send_trailers(trailers)
@@ -355,7 +341,7 @@ class Exchange:
             case ClientHeaders():
                 self._abort_at_due("response-headers", 1)
             case ClientData(data, _):
-                self._response_echo.came(data)
+                self._echoes.response.came(data)
                 self._abort_at_due("response-body", self._response.pieces)
 
     def _abort_at_due(self, point: AbortPoint, count: int) -> None:
@@ -377,8 +363,7 @@ class Exchange:
         self._attempts.abort()
         if self._client is not None:
             self._client.finished()
-        self._request_echo.stop()
-        self._response_echo.stop()
+        self._echoes.stop()
         response = self._response
         if not self._aborted or response.headers is not None:
             self._recorder.emit(

@@ -6,7 +6,7 @@ Headers go first and once; held data and trailers follow when the gate opens; no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from fake_proxy.actions import HeaderList
 
@@ -25,14 +25,6 @@ class Next(Protocol):
     @property
     def trailers(self) -> Callable[[HeaderList], None]:
         """Takes the trailers, which end the message."""
-
-
-class Sink(NamedTuple):
-    """A `Next` of three functions."""
-
-    headers: Callable[[HeaderList, bool], None]
-    data: Callable[[bytes, bool], None]
-    trailers: Callable[[HeaderList], None]
 
 
 class Gate:

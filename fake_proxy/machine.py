@@ -16,10 +16,6 @@ from google.protobuf.message import DecodeError
 from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
 from fake_proxy.actions import (
     Action,
-    ClientData,
-    ClientHeaders,
-    ClientReset,
-    ClientTrailers,
     CloseStream,
     Closing,
     Done,
@@ -32,7 +28,7 @@ from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
 from fake_proxy.direction import Direction
-from fake_proxy.gate import Sink
+from fake_proxy.downstream import Downstream
 from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put, remove
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
@@ -42,7 +38,6 @@ from fake_proxy.writer import MessageWriter
 
 _CLUSTER = "pool"
 _GRPC_OK, _GRPC_INTERNAL = 0, 13
-_HOP_BY_HOP = (b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade")
 
 
 class Machine:
@@ -68,7 +63,7 @@ class Machine:
             config, self._metadata, self._out.append, self._selected, self._local_reply, self.buffer_limit
         )
         self._request = Direction("request", config, self, self._router)
-        self._client = Sink(self._client_headers, self._client_data, self._client_trailers)
+        self._client = Downstream(self._out.append, self._finish)
         self._response = Direction("response", config, self, self._client)
         self._facts = Facts(source=source, cluster=_CLUSTER, protocol="HTTP/2" if http == 2 else "HTTP/1.1", request=[])
         self._writer = MessageWriter(config, self._stimulus, self._metadata, self._facts)
@@ -76,7 +71,6 @@ class Machine:
         self._stream_closed = False
         self._answering = False  # inside a message of the EPP
         self._response_begun = False  # upstream's or a local response has come
-        self._client_begun = False  # the client has got headers
         self.processing = True
         """False once the EPP plays no further part."""
         self.done = False
@@ -330,9 +324,8 @@ class Machine:
         self.details = "_".join(details.split())
         self._request.stop()
         self._router.abort()
-        if self._client_begun:
-            self._out.append(ClientReset())
-            self._finish()
+        if self._client.begun:
+            self._client.cut()
             return
         headers, text = local_reply(
             self._facts.request, status, body, self._config, mutation=mutation, grpc_status=grpc_status
@@ -355,25 +348,6 @@ class Machine:
         if self._response.unprocessed:
             self._close(Closing.OWN)
             self.processing = False
-
-    def _client_headers(self, headers: HeaderList, end: bool) -> None:
-        """The response begins at the client."""
-        self._client_begun = True
-        plain = [entry for entry in headers if entry[0] not in _HOP_BY_HOP]
-        self._out.append(ClientHeaders(plain, end))
-        if end:
-            self._finish()
-
-    def _client_data(self, data: bytes, end: bool) -> None:
-        """Response body reaches the client."""
-        self._out.append(ClientData(data, end))
-        if end:
-            self._finish()
-
-    def _client_trailers(self, trailers: HeaderList) -> None:
-        """The response ends at the client, with trailers."""
-        self._out.append(ClientTrailers(trailers))
-        self._finish()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
