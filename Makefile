@@ -9,6 +9,9 @@ READY := $(VENV)/.ready
 # The browser opens the report, kubectl talks to the Kubernetes emulator. Without them the tests that need them are skipped.
 TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
 
+# The folder where `make selftest` writes its tables.
+TABLES ?= docs/reference
+
 # Further arguments: `make conformance ARGS="--epp localhost:9002"`, `make test PYTEST_ARGS="-k subset"`.
 ARGS ?=
 PYTEST_ARGS ?=
@@ -30,9 +33,8 @@ conformance: $(READY)
 	$(BIN)/epp-conformance run --output conformance-report $(ARGS)
 
 selftest: $(READY)
-	$(BIN)/epp-conformance selftest --faults --table docs/reference/faults.md $(ARGS)
-	$(BIN)/epp-conformance selftest --variants $(ARGS)
-	$(BIN)/epp-conformance selftest --role data-plane --table docs/reference/gateway-faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --table $(TABLES)/faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
 
 test: lint type unit
 

@@ -48,6 +48,10 @@ class Variant:
     limits: bool = False
     without: tuple[str, ...] = ()
     """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
+    claims: Mapping[str, bool] = field(default_factory=dict)
+    """What this one claims otherwise: `queues`."""
+    noted: Mapping[str, str] = field(default_factory=dict)
+    """What must be recorded of it, by requirement that only informs: words of the record."""
     classes: tuple[type, ...] = ()
 
 
@@ -65,6 +69,10 @@ class Fault:
     """The body modes in which it shows."""
     effect: Literal["fail", "warn"] = "fail"
     """What it deserves."""
+    claims: Mapping[str, bool] = field(default_factory=dict)
+    """As of a `Variant`."""
+    noted: Mapping[str, str] = field(default_factory=dict)
+    """As of a `Variant`."""
     classes: tuple[type, ...] = ()
 
 
@@ -85,6 +93,8 @@ def fault(
     versions: tuple[str, ...] = ALL,
     modes: tuple[Mode, ...] = ANY,
     effect: Literal["fail", "warn"] = "fail",
+    claims: Mapping[str, bool] | None = None,
+    noted: Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
     """Declare the decorated class a fault. Several classes under one name are declared by `part_of` after the first."""
 
@@ -99,6 +109,8 @@ def fault(
             versions=versions,
             modes=modes,
             effect=effect,
+            claims=dict(claims or {}),
+            noted=dict(noted or {}),
             classes=(cls,),
         )
         return cls
@@ -124,6 +136,8 @@ def variant(
     modes: tuple[Mode, ...] = ANY,
     limits: bool = False,
     without: tuple[str, ...] = (),
+    claims: Mapping[str, bool] | None = None,
+    noted: Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
     """Declare the decorated class a variant."""
 
@@ -131,7 +145,15 @@ def variant(
         if name in VARIANTS:
             raise ValueError(f"two variants are named {name}")
         VARIANTS[name] = Variant(
-            name=name, why=why, versions=versions, modes=modes, limits=limits, without=without, classes=(cls,)
+            name=name,
+            why=why,
+            versions=versions,
+            modes=modes,
+            limits=limits,
+            without=without,
+            claims=dict(claims or {}),
+            noted=dict(noted or {}),
+            classes=(cls,),
         )
         return cls
 
@@ -164,6 +186,8 @@ def describe_all(what: str) -> list[dict[str, Any]]:
                 "versions": list(item.versions),
                 "modes": list(item.modes),
                 "effect": item.effect,
+                "claims": dict(item.claims),
+                "noted": dict(item.noted),
             }
             for item in FAULTS.values()
         ]
@@ -175,6 +199,8 @@ def describe_all(what: str) -> list[dict[str, Any]]:
             "modes": list(item.modes),
             "limits": item.limits,
             "without": list(item.without),
+            "claims": dict(item.claims),
+            "noted": dict(item.noted),
         }
         for item in VARIANTS.values()
     ]

@@ -97,4 +97,5 @@ def line(trial: Trial) -> str:
     parts = [] if trial.caught else ["missed"]
     parts += [f"wrongly accused: {name} by {trial.accused[name][0]}" for name in trial.wrongly]
     parts += [f"not judged: {what}" for what in trial.trouble[:2]]
+    parts += [f"not recorded: {trial.deviation.noted[name]!r} of {name}" for name in trial.unrecorded]
     return f"{said}  {'; '.join(parts)}"

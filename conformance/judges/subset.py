@@ -182,6 +182,8 @@ def _errors_that_hold(case: Case) -> Iterator[Ruling]:
     hint, demand = case.hint, case.demand
     if odd_hint(case):
         yield held("EPP-SUB-10")
+    if hint.near:
+        yield noted("EPP-SUB-12", f"{case.code}, with the key in another namespace or another key")
     if not binding(case):
         return
     if demand.error_due and case.code == UNAVAILABLE:

@@ -75,7 +75,9 @@ class Selection:
     sections: tuple[str, ...] = ()
     smoke: bool = False
     with_smoke: bool = False
-    """The smoke set, besides what the rest selects."""
+    """The smoke set, besides what the rest selects; what only it selects runs in the first body mode."""
+    smoke_once: bool = False
+    """The smoke set in the first body mode only."""
     slow: bool = False
 
     @property
@@ -134,7 +136,8 @@ def make_plan(
     alone: list[Batch] = []
     for instance in selected(instances, catalogue, version, selection):
         modes = _modes(instance.scenario, profile)
-        if selection.with_smoke and not selection.names(instance, catalogue):
+        once = selection.smoke_once and instance.scenario.smoke
+        if once or (selection.with_smoke and not selection.names(instance, catalogue)):
             modes = modes[:1]
         for mode in modes or instance.scenario.modes[:1]:
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
@@ -226,6 +229,7 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
     claims = profile.claims
     unclaimed = {
         "shedding": claims.sheds is not True,
+        "queueing": not claims.queues,
         "fallback-lists": claims.fallback_lists is not True,
         "reporter": claims.reporter is not True,
     }

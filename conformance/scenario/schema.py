@@ -339,6 +339,7 @@ ACTIONS = tuple(name for names in ACTIONS_OF.values() for name in names)
 Need = Literal[
     "ipv6",
     "shedding",
+    "queueing",
     "kubernetes",
     "health",
     "fallback-lists",

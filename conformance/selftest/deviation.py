@@ -32,10 +32,13 @@ class Deviation:
     also_breaks: Mapping[str, str] = field(default_factory=dict)
     effect: str = "fail"
     without: tuple[str, ...] = ()
+    """Claims of the reference EPP that do not hold for it."""
     role: Role = "epp"
     claims: Mapping[str, Any] = field(default_factory=dict)
     pools: int = 1
     envoy: str | None = None
+    noted: Mapping[str, str] = field(default_factory=dict)
+    """What must be recorded of it, by requirement that only informs: words of the record."""
 
     @property
     def declared(self) -> frozenset[str]:
@@ -79,14 +82,17 @@ def _of_gateway(entry: Mapping[str, Any]) -> Deviation:
     return Deviation(**rest, versions=(entry["version"],), role="data-plane")
 
 
-def _deviation(entry: Mapping[str, object]) -> Deviation:
+def _deviation(entry: Mapping[str, Any]) -> Deviation:
     def texts(name: str) -> tuple[str, ...]:
         value = entry[name]
         assert isinstance(value, list)
         return tuple(str(item) for item in value)
 
-    also = entry.get("also_breaks") or {}
-    assert isinstance(also, dict)
+    def pairs(name: str) -> dict[str, str]:
+        value = entry.get(name) or {}
+        assert isinstance(value, dict)
+        return {str(key): str(item) for key, item in value.items()}
+
     breaks = entry.get("breaks")
     return Deviation(
         name=str(entry["name"]),
@@ -94,7 +100,9 @@ def _deviation(entry: Mapping[str, object]) -> Deviation:
         versions=texts("versions"),
         modes=tuple(mode for mode in get_args(BodyMode) if mode in texts("modes")),
         breaks=None if breaks is None else str(breaks),
-        also_breaks={str(name): str(reason) for name, reason in also.items()},
+        also_breaks=pairs("also_breaks"),
         effect=str(entry.get("effect", "fail")),
         without=texts("without") if "without" in entry else (),
+        claims=entry["claims"],
+        noted=pairs("noted"),
     )

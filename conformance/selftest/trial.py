@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -22,11 +22,6 @@ PATIENCE = Timeouts(answer=3, convergence=1.5, scrape=1, start=30)
 """Many faults never answer, or never follow a change: waiting for the full default each time would tell no more."""
 
 
-AGAIN = 2
-"""How often a trial is repeated in which there was trouble, ours or the machine's: a busy one is no reason to doubt a
-judge."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """What the suite said of one deviation."""
@@ -39,6 +34,8 @@ class Trial:
     """Of these, the requirements that got no more than a warning."""
     trouble: tuple[str, ...] = ()
     """Results that could not be judged, with the reason."""
+    unrecorded: tuple[str, ...] = ()
+    """Requirements that only inform, of which the record does not say what was declared."""
 
     @property
     def caught(self) -> bool:
@@ -55,34 +52,29 @@ class Trial:
 
     @property
     def exact(self) -> bool:
-        """Caught, nothing accused wrongly, and nothing left unjudged."""
-        return self.caught and not self.wrongly and not self.trouble
+        """Caught, nothing accused wrongly, nothing left unjudged and nothing unrecorded."""
+        return self.caught and not self.wrongly and not self.trouble and not self.unrecorded
 
 
 async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     """Try a deviation, on the engine's loop.
 
-    A fault runs the scenarios that name what it breaks and the smoke set; with `full`, and for variants, everything.
+    A fault runs the scenarios that name what it breaks and, for wrong accusations, the smoke set in one body mode. A
+    variant runs everything, the smoke set in one body mode. With `full` everything is run in all body modes.
     """
-    trial = await _try(deviation, engine, full=full)
-    for _ in range(AGAIN):
-        if not trial.trouble:
-            break
-        trial = await _try(deviation, engine, full=full)
-    return trial
-
-
-async def _try(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
-    everything = full or deviation.breaks is None
-    selection = (
-        Selection() if everything else Selection(requirements=tuple(sorted(deviation.declared)), with_smoke=True)
-    )
+    selection = Selection(smoke_once=True)
+    if full:
+        selection = Selection()
+    elif deviation.breaks is not None:
+        named = {deviation.breaks} if deviation.role == "epp" else deviation.declared
+        selection = Selection(requirements=tuple(sorted(named)), with_smoke=True)
     profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     session = Session(settings, engine)
     await session.run()
     accused: dict[str, list[str]] = {}
     strong: set[str] = set()
+    recorded: set[str] = set()
     trouble: list[str] = [] if session.stopped is None else [session.stopped.message]
     for result in session.results.values():
         for finding in result.findings:
@@ -90,6 +82,8 @@ async def _try(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
                 accused.setdefault(finding.requirement, []).append(result.id)
             if finding.verdict is Verdict.FAIL:
                 strong.add(finding.requirement)
+            if deviation.noted.get(finding.requirement, finding.actual) in finding.actual:
+                recorded.add(finding.requirement)
         if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             trouble.append(f"{result.id}: {result.verdict}: {result.reason}")
     return Trial(
@@ -98,6 +92,7 @@ async def _try(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
         accused={name: tuple(dict.fromkeys(results)) for name, results in sorted(accused.items())},
         weak=frozenset(accused) - strong,
         trouble=tuple(trouble),
+        unrecorded=tuple(sorted(set(deviation.noted) - recorded)),
     )
 
 
@@ -111,13 +106,15 @@ def _profile(deviation: Deviation) -> Profile:
         update={
             "start": start.model_copy(update={"command": (*start.command, flag)}),
             "body_modes": modes,
-            "claims": _claims(profile.claims, deviation.without),
+            "claims": _claims(profile.claims, deviation),
             "timeouts": PATIENCE,
         }
     )
 
 
-def _claims(claims: Claims, without: Sequence[str]) -> Claims:
-    """The claims, less those that the deviation does not keep, by their names in a profile."""
-    changes: dict[str, Any] = {field.name: False for field in fields(claims) if to_camel(field.name) in without}
+def _claims(claims: Claims, deviation: Deviation) -> Claims:
+    """The claims, less those that the deviation does not keep and with its own, by their names in a profile."""
+    said = dict.fromkeys(deviation.without, False) | dict(deviation.claims)
+    names = {field.name: to_camel(field.name) for field in fields(claims)}
+    changes: dict[str, Any] = {name: said[alias] for name, alias in names.items() if alias in said}
     return replace(claims, **changes)

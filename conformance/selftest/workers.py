@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
@@ -24,6 +24,10 @@ from conformance.selftest.trial import Trial, attempt
 AT_A_TIME = 3
 """Trials that a worker has in hand: while one EPP is waited for, another is asked."""
 
+AGAIN = 2
+"""How often a trial in which something could not be judged is tried again, after the others: that is our trouble, or a
+busy machine's, and no reason to doubt a judge."""
+
 
 def run_trials(
     chosen: Sequence[Deviation], report: Callable[[Trial], None], *, jobs: int | None = None, full: bool = False
@@ -34,6 +38,7 @@ def run_trials(
     """
     waiting = deque(sorted(chosen, key=lambda one: one.breaks is not None))  # variants run longest: they begin
     trials: dict[str, Trial] = {}
+    again = Counter({one.name: AGAIN for one in chosen})
     workers = [_Worker(full=full) for _ in range(min(jobs or _cores(), len(chosen)))]
     try:
         for _ in range(AT_A_TIME):
@@ -43,8 +48,13 @@ def run_trials(
             ready = wait([worker.connection for worker in workers])
             for worker in (one for one in workers if one.connection in ready):
                 trial = worker.take()
-                trials[trial.deviation.name] = trial
-                report(trial)
+                name = trial.deviation.name
+                if trial.trouble and again[name]:
+                    again[name] -= 1
+                    waiting.append(trial.deviation)
+                else:
+                    trials[name] = trial
+                    report(trial)
                 worker.give(waiting)
     finally:
         for worker in workers:

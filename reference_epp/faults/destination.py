@@ -151,6 +151,19 @@ class TrailingComma(Conversation):
 
 
 @fault(
+    "tabs-in-the-list",
+    breaks="EPP-DEST-04",
+    why="Tabs follow the commas of a list: most readers trim them, the grammar has none.",
+    versions=WITH_LISTS,
+    effect="warn",
+    noted={"EPP-DEST-11": "\\t"},
+)
+class TabsInTheList(Conversation):
+    def destination(self, decision: Picked) -> str:
+        return super().destination(decision).replace(",", ",\t")
+
+
+@fault(
     "list-where-one-is-due",
     breaks="EPP-DEST-04",
     why="Two endpoints are listed in a version whose format is one `ip:port`.",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Action, Conversation
-from reference_epp.deviations import DEAD, ENDED, SILENT, WITH_LISTS, WITH_SUBSET, fault
+from reference_epp.deviations import DEAD, ENDED, NEXT, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
 from reference_epp.names import SUBSET
 from reference_epp.picker import SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
@@ -160,6 +160,19 @@ class NoneEligibleUnanswered(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         waits = refusal.code == SERVICE_UNAVAILABLE and self.subset and self.epp.picker.pool.endpoints
         return [] if waits else super().refuse(refusal)
+
+
+@fault(
+    "queued-for-ever",
+    breaks="EPP-SUB-14",
+    why="A request of whose subset no endpoint is eligible is queued until one is, however long that takes.",
+    also=SILENT | {"EPP-SUB-02": "503 is due", "EPP-SUB-03": "so it is for an empty subset"},
+    versions=NEXT,
+    claims={"queues": True},
+)
+class QueuedForEver(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return [] if refusal.code == SERVICE_UNAVAILABLE and self.subset is not None else super().refuse(refusal)
 
 
 @fault(

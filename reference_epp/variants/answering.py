@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import Action, Conversation
-from reference_epp.deviations import ALL, BUFFERED, variant
-from reference_epp.picker import Picked
+from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
+from reference_epp.health import SERVING, Health
+from reference_epp.names import FALLBACK
+from reference_epp.picker import Decision, Picked
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpHeaders, Metadata, Struct
@@ -19,7 +21,11 @@ BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
 
 
-@variant("route-cache-kept", why="`clear_route_cache` is false: a matter of the data plane's routes.")
+@variant(
+    "route-cache-kept",
+    why="`clear_route_cache` is false: a matter of the data plane's routes.",
+    noted={"ENV-25": "clear_route_cache is not set"},
+)
 class RouteCacheKept(Conversation):
     def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
         super().steer(answer, common, decision)
@@ -96,13 +102,49 @@ class EmptyMutations(Conversation):
         return actions
 
 
-@variant("mode-override", why="Answers to headers carry a `mode_override`, which data planes ignore unless allowed.")
+@variant(
+    "mode-override",
+    why="Answers to headers carry a `mode_override`, which data planes ignore unless allowed.",
+    noted={"ENV-17": "mode_override on request_headers"},
+)
 class ModeOverride(Conversation):
     def emit(self, actions: list[Action]) -> list[Action]:
         for action in actions:
             if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
                 action.mode_override.response_header_mode = action.mode_override.SEND
         return actions
+
+
+@variant(
+    "asks-for-time",
+    why="Before a request is answered a message asks for more time, which answers nothing.",
+    noted={"ENV-18": "override_message_timeout of 2 s"},
+)
+class AsksForTime(Conversation):
+    def decide(self, body: bytes = b"") -> Decision:
+        self.asking = True
+        return super().decide(body)
+
+    def emit(self, actions: list[Action]) -> list[Action]:
+        if not getattr(self, "asking", False):
+            return actions
+        self.asking = False
+        more_time = ProcessingResponse()
+        more_time.override_message_timeout.seconds = 2
+        return [more_time, *actions]
+
+
+@variant(
+    "keeps-the-fallback-key",
+    why="The fallback key of 0.3.0 is there besides the list: nobody reads it any more, and nothing forbids it.",
+    versions=WITH_LISTS,
+    noted={"EPP-FB-02": "the fallback key is there"},
+)
+class KeepsTheFallbackKey(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
+        fields[FALLBACK].string_value = decision.endpoints[-1].text
 
 
 @variant("extra-request-headers", why="Further headers are set on the request.")
@@ -144,3 +186,15 @@ class ExtraResponseHeaders(Conversation):
         answers.set_header(common.header_mutation, "x-epp-served", self.served.encode())
         answers.set_header(common.header_mutation, "x-epp-stream", str(self.number).encode())
         return [answer]
+
+
+@variant(
+    "unknown-services-healthy",
+    why="A health check of a name that is no service says SERVING; what is due there is not said.",
+    versions=NEXT,
+    noted={"EPP-HLTH-05": "Check('no.such.Service'): SERVING"},
+)
+class UnknownServicesHealthy(Health):
+    def status(self, service: str) -> int | None:
+        status = super().status(service)
+        return SERVING if status is None else status

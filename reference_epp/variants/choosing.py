@@ -3,24 +3,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import grpc
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
-from reference_epp.picker import NOT_FOUND, Decision, Picked, Picker, Refused, Request
+from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
+from reference_epp.service import Service
+from reference_epp.subset import read_subset
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders
+    from ext_proc.messages import HttpHeaders, Metadata
+
+UNPROCESSABLE = 422
 
 
 @variant(
     "lists-all-endpoints",
     why="Every eligible endpoint is in the list, best first; a list has no upper limit.",
     versions=WITH_LISTS,
+    noted={"EPP-DEST-09": "3 endpoints in a value"},
 )
 class ListsAllEndpoints(Picker):
     def pick(self, request: Request) -> Decision:
@@ -74,10 +82,14 @@ class NeverSheds(Picker):
         return False
 
 
-@variant("long-refusals", why="An ImmediateResponse has a body of 20,000 bytes; its content is the EPP's.")
+@variant(
+    "long-refusals",
+    why="An ImmediateResponse has a body of 20,000 bytes; its content is the EPP's.",
+    noted={"EPP-ERR-06": "body of 20000 bytes"},
+)
 class LongRefusals(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
-        return super().refuse(Refused(refusal.code, (f"{refusal.reason}. " * 20_000)[:20_000]))
+        return super().refuse(Refused(refusal.code, (f"{refusal.reason}. " * 20_000)[:19_999]))
 
 
 @variant("refusals-with-advice", why="An ImmediateResponse has headers, a gRPC status and details of its own.")
@@ -117,13 +129,16 @@ class RefusesBeforeTheBody(Conversation):
         return self.release() if hopeless and self.request_mode is BodyMode.FULL_DUPLEX_STREAMED else actions
 
 
-@variant("refuses-bodies-without-model", why="A request whose body names no model is malformed: 400.")
+@variant(
+    "refuses-bodies-without-model",
+    why="A request whose body names no model is malformed: 422, which no document names.",
+    noted={"EPP-ERR-07": "code 422"},
+)
 class RefusesBodiesWithoutModel(Conversation):
-    def read_model(self, body: bytes) -> str | None:
-        model = super().read_model(body)
-        if body and model is None:
-            raise ValueError("it names no model")
-        return model
+    def choose(self, body: bytes) -> Decision:
+        decision = super().choose(body)
+        nameless = body and isinstance(decision, Picked) and self.read_model(body) is None
+        return Refused(UNPROCESSABLE, "the request names no model") if nameless else decision
 
 
 @variant(
@@ -139,3 +154,28 @@ class RefusesUnknownModels(Conversation):
         model = self.read_model(body)
         known = model is None or not self.epp.models or model in self.epp.models
         return decision if known else Refused(NOT_FOUND, f"no model is named {model!r}")
+
+
+@variant(
+    "queues-briefly",
+    why="A request without candidates waits for some to appear before it is refused.",
+    claims={"queues": True},
+)
+class QueuesBriefly(Service):
+    async def send(self, context: grpc.aio.ServicerContext, answer: Action) -> None:
+        if isinstance(answer, ProcessingResponse) and answer.immediate_response.status.code == SERVICE_UNAVAILABLE:
+            await asyncio.sleep(0.2)
+        await super().send(context, answer)
+
+
+@variant(
+    "subset-in-the-destination-namespace",
+    why="The subset's key is honoured in the destination's namespace as well, as a configuration may ask for.",
+    versions=WITH_SUBSET,
+    noted={"EPP-SUB-12": "503, with the key in another namespace"},
+)
+class SubsetInTheDestinationNamespace(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        super().read_metadata(kind, metadata)
+        if kind.startswith("request") and self.subset is None:
+            self.subset = read_subset(metadata, self.epp.metadata_namespace)

@@ -28,7 +28,10 @@ POOL = (A, B, C, OTHER_PORT, SIX)
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHECK = "/grpc.health.v1.Health/Check"
 
-ON_THE_WIRE_ONLY = {"fifty-streams-at-most", "ready-but-unavailable", "slow"}
+ON_THE_WIRE_ONLY = {
+    *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
+    *("malformed-message-is-fatal", "malformed-message-unanswered"),
+}
 """Deviations of the service, which a conversation alone does not show; they have tests of their own."""
 
 
@@ -91,6 +94,11 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
     odd = get()
     odd.attributes["x"].SetInParent()
     yield [odd]
+    yield [headers(), ProcessingRequest(), *body]
+    elsewhere = get()
+    fields = elsewhere.metadata_context.filter_metadata["envoy.lb"].fields
+    fields["x-gateway-destination-endpoint-subset"].list_value.values.add().string_value = C
+    yield [elsewhere]
     for first in (get(mode=None), get(without_waiting=True), get(subset=[B])):
         response = data_plane.response_headers
         yield [
@@ -183,7 +191,7 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         seen.append(
             [
                 health.status(name)
-                for name in ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
+                for name in ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "no.such")
             ]
         )
         seen.append(health.handler().service_name())
@@ -244,7 +252,8 @@ def test_a_variant_is_odd_and_serves(name: str, world: Any, data_plane: Any, dif
             data_plane.request_headers(mode=MODES[mode], subset=[A, C]),
             *([data_plane.request_body()] if mode != "none" else []),
         ]
-        answers = [item for item in made.talk(*messages) if isinstance(item, ProcessingResponse)]
+        said = [item for item in made.talk(*messages) if isinstance(item, ProcessingResponse)]
+        answers = [item for item in said if not item.HasField("override_message_timeout")]
         named = [destination(answer) for answer in answers]
         header, metadata = ({value for pair in named if (value := pair[side])} for side in (0, 1))
         assert header == metadata
