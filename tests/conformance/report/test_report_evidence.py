@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from conformance.episode import (
     PodFact,
     PoolState,
     Unmet,
+    to_json,
 )
 from conformance.report import evidence as module
 from conformance.report.evidence import EvidenceError, EvidenceWriter, episodes, read_evidence
@@ -203,3 +205,35 @@ def test_long_runs_stay_small_and_out_of_memory(made):
     made.evidence.close()
     assert made.evidence.summary().bytes > 60_000_000
     assert made.evidence_path.stat().st_size < 2_000_000
+
+
+def test_a_line_written_in_pieces_is_the_json_of_its_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PIECE", 100)
+    raws = (b"", b"text", bytes(range(256)), b"x" * 1000)
+    entries = tuple(
+        Entry(n, n, Message(exchange="1", stream="s", author=Author.EPP, raw=raw)) for n, raw in enumerate(raws)
+    )
+    for count in range(len(raws) + 1):
+        episode, context = Episode(id="e", entries=entries[:count]), Context(version="1.0.0", scenario="x")
+        path = tmp_path / f"{count}.gz"
+        with EvidenceWriter(path) as writer:
+            reference = writer.add("x", episode, context)
+        (line,) = read_evidence(path)
+        assert line.raw == json.dumps(to_json(episode, context), separators=(",", ":")).encode()
+        assert line.sha256 == reference.sha256
+        assert line.read() == (episode, context)
+
+
+def test_the_episodes_wanted_are_read_and_nothing_behind_them(tmp_path: Path) -> None:
+    path = tmp_path / "evidence.ndjson.gz"
+    with path.open("wb") as file:
+        for name in ("a", "b"):
+            with EvidenceWriter(tmp_path / name) as writer:
+                writer.add(name, Episode(id=name, entries=()), Context(version="1.0.0", scenario=name))
+            file.write((tmp_path / name).read_bytes())
+        file.write(b"no gzip")
+    first, second = (line.sha256 for line in (next(read_evidence(tmp_path / name)) for name in ("a", "b")))
+    assert [(sha256, one.id) for sha256, one in episodes(path, [second, first])] == [(first, "a"), (second, "b")]
+    assert list(episodes(path, [])) == []
+    with pytest.raises(EvidenceError):
+        list(episodes(path, ["0" * 64]))
