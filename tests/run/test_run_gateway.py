@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 from pathlib import Path
 
 import pytest
 
-from conformance.episode import Gateway
+from conformance.episode import Gateway, ProcessStarted
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError, UsageError
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.run.events import RunEvent, ScenarioFinished
@@ -234,6 +236,28 @@ def test_nothing_is_left_of_a_run() -> None:
 
     for address in (authority, *endpoints):
         assert asyncio.run(refused(address)), address
+
+
+def test_a_gateway_that_dies_is_started_again_and_the_death_is_its_own() -> None:
+    log = Log()
+    killed: list[int] = []
+
+    def handler(event: RunEvent) -> None:
+        log(event)
+        if isinstance(event, ScenarioFinished) and event.episode is not None and not killed:
+            killed.extend(started.pid for _, started in event.episode.of(ProcessStarted))
+            os.kill(killed[0], signal.SIGKILL)
+
+    selection = Selection(scenarios=("gateway.follows-the-pick",))
+    settings = RunSettings(profile=small(), versions=("1.0.0",), selection=selection, seed=1)
+    outcome = run(settings, handler)
+    results = outcome.versions[0].results
+    assert len(results) == 6
+    assert not [one.id for one in results if one.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)]
+    assert results[-1].verdict is Verdict.PASS
+    assert "restarted" in {anomaly.code for anomaly in outcome.anomalies}
+    blamed = {finding.requirement for one in results for finding in one.findings if finding.verdict is Verdict.FAIL}
+    assert blamed <= {"DP-EXTP-01"}
 
 
 def test_results_are_those_of_the_role() -> None:

@@ -23,6 +23,8 @@ def expectation(relay: Relay, *, blamed: bool) -> Iterator[Ruling]:
         return
     if expected.served_by is None and not expected.status:
         return
+    if relay.scene.crash is not None and relay.status is None:
+        return  # its death says it all
     ruling = _served(relay, requirement, expected) or _status(relay, requirement, expected)
     if ruling is None:
         yield held(requirement)
