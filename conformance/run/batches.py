@@ -107,7 +107,7 @@ class BatchRunner:
             guilty = guilty or judged.episode is None or died(judged.episode) or _hung(judged.episode)
             yield judged
         if not guilty:
-            text = f"the target died or hung under {len(again)} scenarios at a time, and under none of them alone"
+            text = "the target died or hung with several scenarios in flight, and under none of them alone"
             self._anomaly(Anomaly(code="not-reproduced", text=text))
 
     async def alone(self, work: Work) -> Judged:
