@@ -1,4 +1,4 @@
-"""The EPP behaviours of the parity matrix, right ones and violations, by name."""
+"""The EPP behaviours of the parity matrix that keep the protocol, and what all behaviours are made with."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from parity_epp import (
     KEY,
     Behaviour,
-    End,
-    Garbage,
     Hook,
-    Reset,
     Step,
     Talk,
     immediate,
@@ -26,11 +23,7 @@ from ext_proc.messages import (
     BodyMutation,
     BodyResponse,
     CommonResponse,
-    Duration,
     HeadersResponse,
-    HeaderValue,
-    HeaderValueOption,
-    ProcessingMode,
     ProcessingRequest,
     ProcessingResponse,
     TrailersResponse,
@@ -40,12 +33,12 @@ FDS, LOCKSTEP = "fds", "buffered streamed mixed"
 FOUND: dict[str, Behaviour] = {}
 
 
-def _add(name: str, *, modes: str = "fds buffered streamed mixed", fallback: bool = False, **hooks: Hook) -> None:
+def add(name: str, *, modes: str = "fds buffered streamed mixed", fallback: bool = False, **hooks: Hook) -> None:
     assert name not in FOUND
     FOUND[name] = Behaviour(name, hooks, fallback=fallback, modes=modes)
 
 
-def _headers(common: CommonResponse, **answer: object) -> Hook:
+def picking(common: CommonResponse, **answer: object) -> Hook:
     """The right pick, with `common` beside it."""
 
     def hook(talk: Talk, _: ProcessingRequest) -> Sequence[Step]:
@@ -58,20 +51,21 @@ def _headers(common: CommonResponse, **answer: object) -> Hook:
     return hook
 
 
-def _steps(*steps: Step) -> Hook:
-    return lambda _, __: steps
+def steps(*said: Step) -> Hook:
+    """Always the same."""
+    return lambda _, __: said
 
 
-def _nothing(_: Talk, __: ProcessingRequest) -> Sequence[Step]:
+def nothing(_: Talk, __: ProcessingRequest) -> Sequence[Step]:
     return []
 
 
-def _then(*steps: Step) -> Hook:
-    """The right answer, then `steps`."""
-    return lambda talk, message: [*right(talk, message), *steps]
+def then(*more: Step) -> Hook:
+    """The right answer, then `more`."""
+    return lambda talk, message: [*right(talk, message), *more]
 
 
-def _set(name: str, value: str | bytes, **option: object) -> CommonResponse:
+def setting(name: str, value: str | bytes, **option: object) -> CommonResponse:
     return set_header(CommonResponse(), name, value, **option)
 
 
@@ -83,7 +77,7 @@ TRAILERS = ProcessingResponse(request_trailers=TrailersResponse())
 
 # -- right ones --------------------------------------------------------------------------------------------------------
 
-_add("right")
+add("right")
 
 
 def _merge(talk: Talk, message: ProcessingRequest) -> Sequence[Step]:
@@ -141,60 +135,60 @@ def _grow_response(_: Talk, message: ProcessingRequest) -> Sequence[Step]:
     return [ProcessingResponse(response_body=replaced(b"[" + body.body + b"]"))]
 
 
-_add("merges-body", modes=FDS, request_body=_merge)
-_add("splits-body", modes=FDS, request_body=_split)
-_add("changes-body", request_body=_grow(b"new ", length=True))
-_add("changes-body-not-length", request_body=_grow(b"new ", length=False))
-_add("changes-response-body", modes=LOCKSTEP, response_body=_grow_response)
-_add(
+add("merges-body", modes=FDS, request_body=_merge)
+add("splits-body", modes=FDS, request_body=_split)
+add("changes-body", request_body=_grow(b"new ", length=True))
+add("changes-body-not-length", request_body=_grow(b"new ", length=False))
+add("changes-response-body", modes=LOCKSTEP, response_body=_grow_response)
+add(
     "clears-body",
     modes=LOCKSTEP,
-    request_body=_steps(
+    request_body=steps(
         ProcessingResponse(
             request_body=BodyResponse(response=CommonResponse(body_mutation=BodyMutation(clear_body=True)))
         )
     ),
 )
-_add("header-only", request_headers=lambda talk, _: [picked(talk, metadata=None)])
-_add("metadata-only", request_headers=lambda talk, _: [picked(talk, header=None)])
-_add("picks-nothing", fallback=True, request_headers=_steps(HEADERS))
-_add("header-differs", request_headers=lambda talk, _: [picked(talk, header="127.0.0.1:1")])
-_add("metadata-on-body", fallback=True, request_headers=_steps(HEADERS), request_body=_pick_on_body)
-_add("header-on-body", fallback=True, request_headers=_steps(HEADERS), request_body=_header_on_body)
-_add(
+add("header-only", request_headers=lambda talk, _: [picked(talk, metadata=None)])
+add("metadata-only", request_headers=lambda talk, _: [picked(talk, header=None)])
+add("picks-nothing", fallback=True, request_headers=steps(HEADERS))
+add("header-differs", request_headers=lambda talk, _: [picked(talk, header="127.0.0.1:1")])
+add("metadata-on-body", fallback=True, request_headers=steps(HEADERS), request_body=_pick_on_body)
+add("header-on-body", fallback=True, request_headers=steps(HEADERS), request_body=_header_on_body)
+add(
     "sets-headers",
-    request_headers=_headers(set_header(set_header(_set("x-new", "1"), "X-Upper", "2"), "content-type", "text/x")),
+    request_headers=picking(set_header(set_header(setting("x-new", "1"), "X-Upper", "2"), "content-type", "text/x")),
 )
-_add("sets-twice", request_headers=_headers(set_header(_set("x-new", "1"), "x-new", "2")))
-_add(
+add("sets-twice", request_headers=picking(set_header(setting("x-new", "1"), "x-new", "2")))
+add(
     "removes-headers",
-    request_headers=_headers(CommonResponse(header_mutation={"remove_headers": ["accept", "x-none"]})),
+    request_headers=picking(CommonResponse(header_mutation={"remove_headers": ["accept", "x-none"]})),
 )
-_add("appends-own-header", request_headers=_headers(_set("x-case", "2", append={"value": True})))
-_add("appends-header", request_headers=_headers(_set("accept", "b/c", append={"value": True})))
-_add(
+add("appends-own-header", request_headers=picking(setting("x-case", "2", append={"value": True})))
+add("appends-header", request_headers=picking(setting("accept", "b/c", append={"value": True})))
+add(
     "adds-if-absent",
-    request_headers=_headers(set_header(_set("accept", "b/c", append_action=1), "x-new", "1", append_action=1)),
+    request_headers=picking(set_header(setting("accept", "b/c", append_action=1), "x-new", "1", append_action=1)),
 )
-_add(
+add(
     "overwrites-if-exists",
-    request_headers=_headers(set_header(_set("accept", "b/c", append_action=3), "x-new", "1", append_action=3)),
+    request_headers=picking(set_header(setting("accept", "b/c", append_action=3), "x-new", "1", append_action=3)),
 )
-_add(
+add(
     "sets-response-headers",
-    response_headers=_steps(
+    response_headers=steps(
         ProcessingResponse(
-            response_headers=HeadersResponse(response=set_header(_set("x-new", "1"), "content-type", "text/x"))
+            response_headers=HeadersResponse(response=set_header(setting("x-new", "1"), "content-type", "text/x"))
         )
     ),
 )
-_add(
+add(
     "sets-response-status",
-    response_headers=_steps(ProcessingResponse(response_headers=HeadersResponse(response=_set(":status", "418")))),
+    response_headers=steps(ProcessingResponse(response_headers=HeadersResponse(response=setting(":status", "418")))),
 )
-_add(
+add(
     "removes-response-headers",
-    response_headers=_steps(
+    response_headers=steps(
         ProcessingResponse(
             response_headers=HeadersResponse(
                 response=CommonResponse(header_mutation={"remove_headers": ["content-type"]})
@@ -202,248 +196,64 @@ _add(
         )
     ),
 )
-_add(
+add(
     "sets-trailers",
-    request_trailers=_steps(
-        ProcessingResponse(request_trailers=TrailersResponse(header_mutation=_set("x-sum", "9").header_mutation))
+    request_trailers=steps(
+        ProcessingResponse(request_trailers=TrailersResponse(header_mutation=setting("x-sum", "9").header_mutation))
     ),
 )
-_add("clears-route-cache", request_headers=_headers(CommonResponse(clear_route_cache=True)))
-_add("sets-path", request_headers=_headers(_set(":path", "/other")))
-_add(
+add("clears-route-cache", request_headers=picking(CommonResponse(clear_route_cache=True)))
+add("sets-path", request_headers=picking(setting(":path", "/other")))
+add(
     "extra-metadata",
-    request_headers=_headers(
+    request_headers=picking(
         CommonResponse(), dynamic_metadata=to_struct({"envoy.lb": {"x-more": 1.5, "x-list": ["a", {"b": None}]}})
     ),
 )
-_add(
+add(
     "metadata-on-response",
-    response_headers=_steps(
+    response_headers=steps(
         ProcessingResponse(response_headers=HeadersResponse(), dynamic_metadata=to_struct({"envoy.lb": {"x-cost": 3}}))
     ),
 )
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
-_add("immediate-503", request_headers=immediate(503, b"no endpoints", "empty_pool"))
-_add("immediate-429-empty", request_headers=immediate(429))
-_add(
+add("immediate-503", request_headers=immediate(503, b"no endpoints", "empty_pool"))
+add("immediate-429-empty", request_headers=immediate(429))
+add(
     "immediate-with-headers",
     request_headers=immediate(
         429, b"{}", "shed", [("content-type", b"application/json"), ("retry-after", b"1"), ("x-new", b"1")]
     ),
 )
-_add("immediate-on-body", request_body=immediate(429, b"shed", "shed"))
-_add("immediate-on-response", response_headers=immediate(503, b"bad", "refused"))
-_add("immediate-on-response-body", response_body=immediate(503, b"bad", "refused"))
-_add("immediate-without-status", request_headers=immediate(None, b"what"))
-_add("immediate-100", request_headers=immediate(100, b"what"))
-_add("immediate-999", request_headers=immediate(999, b"what"))
-_add("immediate-bad-headers", request_headers=immediate(503, b"x", "", [("bad name", b"1"), ("x-new", b"1")]))
-_add(
+add("immediate-on-body", request_body=immediate(429, b"shed", "shed"))
+add("immediate-on-response", response_headers=immediate(503, b"bad", "refused"))
+add("immediate-on-response-body", response_body=immediate(503, b"bad", "refused"))
+add("immediate-without-status", request_headers=immediate(None, b"what"))
+add("immediate-100", request_headers=immediate(100, b"what"))
+add("immediate-999", request_headers=immediate(999, b"what"))
+add("immediate-bad-headers", request_headers=immediate(503, b"x", "", [("bad name", b"1"), ("x-new", b"1")]))
+add(
     "immediate-forbidden-headers",
     request_headers=immediate(
         503, b"xyz", "", [(":status", b"200"), ("host", b"a"), ("content-length", b"1"), ("x-new", b"1")]
     ),
 )
-_add(
+add(
     "immediate-twice",
     request_headers=lambda talk, message: [
         *immediate(503, b"first")(talk, message),
         *immediate(429, b"second")(talk, message),
     ],
 )
-_add(
+add(
     "immediate-grpc-status",
-    request_headers=_steps(
+    request_headers=steps(
         ProcessingResponse.FromString(
             ProcessingResponse(
                 immediate_response={"status": {"code": 503}, "grpc_status": {"status": 8}}
             ).SerializeToString()
         )
     ),
-)
-
-# -- violations of the carrier -----------------------------------------------------------------------------------------
-
-_add("wrong-oneof", request_headers=_steps(RESPONSE_HEADERS))
-_add("body-for-headers", request_headers=_steps(BODY))
-_add("trailers-for-headers", request_headers=_steps(TRAILERS))
-_add("two-headers-answers", request_headers=_then(HEADERS))
-_add(
-    "body-first",
-    modes=FDS,
-    request_headers=_nothing,
-    request_body=lambda talk, message: [*right(talk, message), picked(talk)],
-)
-_add("empty-answer", request_headers=_steps(ProcessingResponse()))
-_add("garbage", request_headers=_steps(Garbage(b"\xff\xff\xff not protobuf")))
-_add("unknown-field", request_headers=lambda talk, _: [Garbage(picked(talk).SerializeToString() + b"\xfa\x3f\x03abc")])
-_add("plain-body-mutation", modes=FDS, request_body=_steps(ProcessingResponse(request_body=replaced(b"x"))))
-_add("no-body-mutation", modes=FDS, request_body=_steps(BODY))
-_add(
-    "streamed-response",
-    modes=LOCKSTEP,
-    request_body=lambda _, message: [
-        ProcessingResponse(request_body=streamed(message.request_body.body, end=message.request_body.end_of_stream))
-    ],
-)
-_add(
-    "extra-body-after-end",
-    modes=FDS,
-    request_body=lambda talk, message: [
-        *right(talk, message),
-        *([ProcessingResponse(request_body=streamed(b"more", end=True))] if message.request_body.end_of_stream else []),
-    ],
-)
-_add("extra-body-answer", modes=LOCKSTEP, request_body=_then(BODY))
-_add(
-    "replaces-on-headers",
-    request_headers=_headers(
-        CommonResponse(status=CommonResponse.CONTINUE_AND_REPLACE, body_mutation=BodyMutation(body=b"replaced"))
-    ),
-)
-_add("replaces-without-body", request_headers=_headers(CommonResponse(status=CommonResponse.CONTINUE_AND_REPLACE)))
-_add("body-mutation-on-headers", request_headers=_headers(CommonResponse(body_mutation=BodyMutation(body=b"ignored"))))
-_add("wrong-oneof-on-response", response_headers=_steps(HEADERS))
-_add("body-before-response-headers", response_headers=_steps(RESPONSE_BODY))
-_add("no-answer-to-response-headers", modes=LOCKSTEP, response_headers=_nothing)
-_add("no-answer", modes=LOCKSTEP, request_headers=_nothing)
-_add("no-answer-to-body", modes=LOCKSTEP, request_body=_nothing)
-_add("silent-on-request", modes="", request_headers=_nothing)
-_add("holds-body", modes="", request_body=_nothing)
-_add("never-ends-body", modes="", request_body=_nothing)
-_add(
-    "overrides-timeout",
-    modes=LOCKSTEP,
-    request_headers=lambda talk, _: [ProcessingResponse(override_message_timeout=Duration(seconds=2)), picked(talk)],
-)
-_add(
-    "mode-override",
-    request_headers=_headers(CommonResponse(), mode_override=ProcessingMode(response_header_mode=ProcessingMode.SKIP)),
-)
-
-_ANSWERS = {
-    "request_headers": HeadersResponse, "request_body": BodyResponse, "request_trailers": TrailersResponse,
-    "response_headers": HeadersResponse, "response_body": BodyResponse, "response_trailers": TrailersResponse,
-}  # fmt: skip
-SWAPPED = {
-    f"{said}-for-{asked}": Behaviour("swapped", {asked: _steps(ProcessingResponse(**{said: answer()}))}, fallback=True)
-    for said, answer in _ANSWERS.items()
-    for asked in _ANSWERS
-    if said != asked
-}
-"""Every kind of answer to every other kind of message."""
-
-# -- ends of the stream ------------------------------------------------------------------------------------------------
-
-_add("closes-at-once", fallback=True, request_headers=_steps(End(0)))
-_add("closes-after-headers", request_headers=_then(End(0)))
-_add(
-    "closes-after-body",
-    request_body=lambda talk, message: [
-        *right(talk, message),
-        *([End(0)] if message.request_body.end_of_stream else []),
-    ],
-)
-_add("closes-at-response", response_headers=_steps(End(0)))
-_add("closes-in-response", response_body=_steps(End(0)))
-_add("grpc-unavailable", request_headers=_steps(End(14, "down")))
-_add("grpc-exhausted", request_headers=_steps(End(8, "full")))
-_add("grpc-after-headers", request_headers=_then(End(13, "broke")))
-_add("grpc-on-response", response_headers=_steps(End(14, "down")))
-_add("resets", request_headers=_steps(Reset(8)))
-_add("resets-after-headers", request_headers=_then(Reset(8)))
-_add("resets-on-response", response_headers=_steps(Reset(8)))
-
-# -- mutations that Envoy refuses --------------------------------------------------------------------------------------
-
-_add(
-    "value-not-raw",
-    fallback=True,
-    request_headers=_steps(
-        ProcessingResponse(
-            request_headers=HeadersResponse(
-                response=CommonResponse(
-                    header_mutation={
-                        "set_headers": [HeaderValueOption(header=HeaderValue(key=KEY, value="127.0.0.1:1"))]
-                    }
-                )
-            )
-        )
-    ),
-)
-_add(
-    "unwrapped-metadata",
-    fallback=True,
-    request_headers=lambda talk, _: [
-        ProcessingResponse(request_headers=HeadersResponse(), dynamic_metadata=to_struct({KEY: talk.pick}))
-    ],
-)
-_add("metadata-list", fallback=True, request_headers=lambda talk, _: [picked(talk, header=None, metadata=[talk.pick])])
-_add(
-    "unknown-namespace",
-    fallback=True,
-    request_headers=lambda talk, _: [picked(talk, header=None, namespace="envoy.other")],
-)
-_add(
-    "unknown-endpoint",
-    fallback=True,
-    request_headers=lambda talk, _: [picked(talk, header="127.0.0.9:9", metadata="127.0.0.9:9")],
-)
-_add(
-    "endpoint-without-port",
-    fallback=True,
-    request_headers=lambda talk, _: [picked(talk, header="127.0.0.1", metadata="127.0.0.1")],
-)
-_add("endpoint-garbage", fallback=True, request_headers=lambda talk, _: [picked(talk, header="a;b", metadata="a;b")])
-_add(
-    "unknown-then-known",
-    request_headers=lambda talk, _: [
-        picked(talk, header=f"127.0.0.9:9,{talk.pick}", metadata=f"127.0.0.9:9, {talk.pick}")
-    ],
-)
-_add(
-    "list-with-blanks",
-    request_headers=lambda talk, _: [picked(talk, header=f",{talk.pick} ,,", metadata=f" , {talk.pick} , ")],
-)
-for _name, _value in {":method": "PUT", ":authority": "a", "host": "a", "x-envoy-new": "1", ":scheme": "https"}.items():
-    _add(f"sets-{_name.strip(':')}", request_headers=_headers(_set(_name, _value)))
-_add("sets-status-on-request", request_headers=_headers(_set(":status", "200")))
-_add("removes-path", request_headers=_headers(CommonResponse(header_mutation={"remove_headers": [":path"]})))
-_add("removes-host", request_headers=_headers(CommonResponse(header_mutation={"remove_headers": ["host"]})))
-_add("removes-length", request_headers=_headers(CommonResponse(header_mutation={"remove_headers": ["content-length"]})))
-_add("sets-length", request_headers=_headers(_set("content-length", "3")))
-_add("sets-length-too-long", modes=LOCKSTEP, request_headers=_headers(_set("content-length", "300")))
-_add("header-with-newline", request_headers=_headers(_set("x-new", b"a\r\nb")))
-_add("header-with-nul", request_headers=_headers(_set("x-new", b"a\x00b")))
-_add("header-with-high-bytes", request_headers=_headers(_set("x-new", b"caf\xc3\xa9\xff")))
-_add("header-name-with-space", request_headers=_headers(_set("bad name", b"a")))
-_add("header-without-name", fallback=True, request_headers=_headers(_set("", b"a")))
-_add(
-    "both-values",
-    request_headers=_headers(
-        CommonResponse(
-            header_mutation={
-                "set_headers": [HeaderValueOption(header=HeaderValue(key="x-new", value="1", raw_value=b"2"))]
-            }
-        )
-    ),
-)
-_add("empty-value", request_headers=_headers(_set("x-new", b"")))
-_add(
-    "too-many-headers",
-    request_headers=_headers(
-        CommonResponse(
-            header_mutation={
-                "set_headers": [
-                    HeaderValueOption(header=HeaderValue(key=f"x-{number}", raw_value=b"1")) for number in range(120)
-                ]
-            }
-        )
-    ),
-)
-_add(
-    "bad-header-on-response",
-    response_headers=_steps(ProcessingResponse(response_headers=HeadersResponse(response=_set("x-new", b"a\r\nb")))),
 )

@@ -6,10 +6,11 @@ import dataclasses
 import gzip
 from collections.abc import Iterator
 
-from parity_behaviours import FOUND, SWAPPED
+from parity_behaviours import FOUND
 from parity_gateways import MODES
 from parity_model_server import Raw
 from parity_stack import Case
+from parity_violations import SWAPPED
 
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.scripted import Reply, json_reply, sse_reply
@@ -251,11 +252,11 @@ def _behaviours() -> Iterator[Case]:
         for mode in MODES:
             yield Case(
                 id=f"swapped/{name}/{mode}",
-                gateway=f"{mode}-hasty",
+                gateway=f"{mode}-one",
                 request=REQUESTS["trailers" if "for-request_trailers" in name else "post"],
                 replies={"b": REPLIES["trailers" if "for-response_trailers" in name else "json"]},
                 behaviour=behaviour,
-                deadline=0.4,
+                deadline=0.5 if mode == "fds" and "trailers-for" in name else 5.0,
             )
     for name in ("no-answer-ever", "never-ends-body"):
         behaviour = FOUND["no-answer" if name == "no-answer-ever" else name]

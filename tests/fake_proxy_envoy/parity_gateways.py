@@ -11,7 +11,7 @@ from fake_proxy.envoy import Routing
 MODES = ("fds", "buffered", "streamed", "mixed")
 """`mixed` is Envoy AI Gateway's example: BUFFERED requests, STREAMED responses, 5 s per message."""
 
-_HASTY = 0.15
+_HASTY = 0.3
 """Seconds of the message timeout where it is meant to run out."""
 
 
