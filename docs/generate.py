@@ -59,8 +59,8 @@ def pages() -> Mapping[str, str]:
         ),
         "gateway-profile.md": described(
             "Profile of a gateway",
-            "A YAML file that says what a gateway under test is, how to start and reach it, where it expects its EPPs, and "
-            "how it was configured. Only `role` is needed. [How to write one](../how-to/gateway.md).",
+            "A YAML file that says what a gateway under test is, how to start and reach it, where it expects its EPPs, "
+            "and how it was configured. Only `role` is needed. [How to write one](../how-to/gateway.md).",
             GatewayProfile,
         ),
         "scenario.md": described(

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from conformance.cli.console import err, is_live
+from conformance.report.marks import plural
 from conformance.run.events import (
     AnomalySeen,
     RunEvent,
@@ -72,7 +73,7 @@ class PlainProgress(Progress):
                 self._version, self._total, self._done = version, total, 0
                 self._next = max(1, round(total * STEP))
                 self._counts.clear()
-                self._print(f"protocol {version}: {total} scenarios")
+                self._print(f"protocol {version}: {plural(total, 'scenario')}")
             case Status(text=text) if self._done == 0 and text != self._last_status:
                 self._last_status = text
                 self._print(f"  {text}")

@@ -25,7 +25,10 @@ def test_a_published_report_is_sound(path):
     report = read_report(path)
     assert report.complete
     assert not report.stopped
-    assert path.name == f"{report.implementation.version}-{report.subject.flags[0].removeprefix('envoy-')}-gateway-report.yaml"
+    assert (
+        path.name
+        == f"{report.implementation.version}-{report.subject.flags[0].removeprefix('envoy-')}-gateway-report.yaml"
+    )
     # With evidence that is not published, or another catalogue, some questions stay open. None is answered with no.
     steps = verify(path, None).steps
     assert [one for one in steps if one.answer == "fail" and one.name != "evidence"] == []
