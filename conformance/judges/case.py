@@ -377,8 +377,8 @@ class Scene:
         return not any(earlier[-1][0] < other.conversation.span[0] for other in self.before(case))
 
     def before(self, case: Case) -> Iterator[Case]:
-        """The cases that had begun before `case` did, latest first."""
-        return reversed(self.cases[: self._order[id(case)]])
+        """The cases that had begun before `case` did, latest first; without polls of a settling pool."""
+        return (one for one in reversed(self.cases[: self._order[id(case)]]) if not one.settling)
 
     def overlapping(self, case: Case) -> tuple[Case, ...]:
         """The other cases whose streams were open at the same time."""

@@ -59,15 +59,14 @@ class Trial:
 async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     """Try a deviation, on the engine's loop.
 
-    A fault runs the scenarios that name what it breaks and, for wrong accusations, the smoke set in one body mode. A
+    A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set in one body mode. A
     variant runs everything, the smoke set in one body mode. With `full` everything is run in all body modes.
     """
     selection = Selection(smoke_once=True)
     if full:
         selection = Selection()
     elif deviation.breaks is not None:
-        named = {deviation.breaks} if deviation.role == "epp" else deviation.declared
-        selection = Selection(requirements=tuple(sorted(named)), with_smoke=True)
+        selection = Selection(requirements=tuple(sorted(deviation.declared)), with_smoke=True)
     profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     session = Session(settings, engine)

@@ -26,7 +26,7 @@ INTERNAL = 13
     "early-response-unanswered",
     breaks="ENV-23",
     why="Response headers that come before the request was answered get no answer.",
-    also=SILENT,
+    also=SILENT | {"ENV-03": "the body of such a response is answered without them"},
 )
 class EarlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:

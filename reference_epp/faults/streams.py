@@ -85,7 +85,10 @@ class SharedBodyBuffer(Conversation):
     "shared-subset",
     breaks="ENV-21",
     why="There are 8 places for subsets of requests that come in pieces: when more are open, one gets another's.",
-    also={"EPP-SUB-01": "the pick is outside the request's own subset"},
+    also={
+        "EPP-SUB-01": "the pick is outside the request's own subset",
+        "EPP-SUB-02": "or it is refused, where nothing of the other's is eligible",
+    },
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
 )

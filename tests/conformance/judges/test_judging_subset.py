@@ -283,3 +283,10 @@ class TestMixedUpStreams:
         for own, one in zip((A, B, C), open_ones, strict=True):
             one.answers(headers_answer(own), *echo(BODY)).drained()
         assert ask(script)["ENV-21"] is Verdict.PASS
+
+
+def test_polls_of_a_settling_pool_are_no_earlier_requests(ask):
+    script = Script(pool=POOL)
+    script.exchange(note={"settling": True}, subset=[A]).request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
+    script.exchange().request(BODY).answers(immediate(503)).drained()
+    assert ask(script).blamed == {"EPP-ERR-02"}
