@@ -74,6 +74,7 @@ FAULTS: tuple[Fault, ...] = (
         name="envoy-unasked-for-get",
         why="ext_proc is switched off on the route of GET requests",
         breaks="DP-EXTP-01",
+        also_breaks={"DP-FAIL-01": "what is never asked about does not fail without an EPP either"},
         envoy="unasked-for-get",
     ),
     Fault(

@@ -178,6 +178,7 @@ FAULTS: tuple[Fault, ...] = (
         name="get-unasked",
         why="requests without a body are sent on without asking the EPP",
         breaks="DP-EXTP-01",
+        also_breaks={"DP-FAIL-01": "what is never asked about does not fail without an EPP either"},
         gateway=_GetUnasked,
     ),
     Fault(
