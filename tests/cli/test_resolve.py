@@ -70,11 +70,10 @@ def test_the_example_profile_starts_the_program_beside_it() -> None:
     assert profile.model_dump(include=same) == shipped_one.model_dump(include=same)
 
 
-def test_models_are_told_to_the_versions_that_have_them() -> None:
+def test_the_reference_epp_is_told_its_models_in_every_version() -> None:
     profile = load_profile("reference")
-    values = {"endpointsFile": "/e"}
-    assert "--model=llama-3" in launch(profile, "0.3.0", values).command
-    assert "--model=llama-3" not in launch(profile, "1.0.0", values).command
+    for version in profile.protocol_versions:
+        assert "--model=llama-3" in launch(profile, version, {"endpointsFile": "/e"}).command
 
 
 def test_paths_in_a_profile_are_beside_its_file(tmp_path: Path) -> None:
