@@ -13,7 +13,7 @@ from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.failures import Concern, Occurrence, concern
 from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.requirements.catalogue import Requirement
-from conformance.run.session import SHARE
+from conformance.run.lanes import SHARE
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:

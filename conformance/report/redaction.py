@@ -109,6 +109,15 @@ class Redactor:
             counts[secret.kind, secret.name] += count
         return tuple(Redaction(kind=kind, name=name, count=n) for (kind, name), n in sorted(counts.items()))
 
+    def take_counts(self) -> Counter[Secret]:
+        """What was replaced since the last time, for `add_counts` of a redactor in another process."""
+        counts, self._counts = self._counts, Counter()
+        return counts
+
+    def add_counts(self, counts: Counter[Secret]) -> None:
+        """Count what another process replaced."""
+        self._counts.update(counts)
+
     # -- what is redacted ----------------------------------------------------------------------------------------------
 
     def text(self, text: str) -> str:

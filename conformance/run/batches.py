@@ -172,6 +172,11 @@ def judge_done(done: Done, catalogue: Catalogue, reproduce: Callable[[Work], str
     return Judged(result=result, episode=done.episode, context=done.context)
 
 
+def reproducing(command: str) -> Callable[[Work], str]:
+    """For a piece of work, the command line that runs just it again; `command` is its beginning."""
+    return lambda work: f"{command} --scenario '{work.instance.id}'"
+
+
 def died(episode: Episode) -> bool:
     """Whether the target ended by itself."""
     return any(not event.asked for _, event in episode.of(ProcessExited))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -30,6 +31,11 @@ def collect_seldom() -> None:
     """
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LagMeter:

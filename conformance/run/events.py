@@ -61,3 +61,41 @@ class RunFinished(RunEvent):
 
 
 Handler = Callable[[RunEvent], None]
+
+
+class InTurn:
+    """Tells a handler of one version after the other, though the next may begin before the last results of one."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._open: dict[str, list[RunEvent]] = {}
+        """Versions that have begun and are not over, with what waits to be told; of the first, nothing does."""
+        self._over: set[str] = set()
+
+    def __call__(self, event: VersionStarted | ScenarioFinished) -> None:
+        """Tell of it now, or when the version's turn comes. A version that is not open has no turn to wait for."""
+        if isinstance(event, VersionStarted):
+            self._open[event.version] = []
+        if next(iter(self._open), event.version) == event.version or event.version not in self._open:
+            self._handler(event)
+        else:
+            self._open[event.version].append(event)
+
+    def end(self, version: str) -> None:
+        """A version has all its results: the next one has its turn, once those before have ended too."""
+        self._over.add(version)
+        while self._open and next(iter(self._open)) in self._over:
+            self._next()
+
+    def end_all(self) -> None:
+        """Nothing more comes of any version: tell what waits."""
+        while self._open:
+            self._next()
+
+    def _next(self) -> None:
+        del self._open[next(iter(self._open))]
+        if self._open:
+            first = next(iter(self._open))
+            waiting, self._open[first] = self._open[first], []
+            for event in waiting:
+                self._handler(event)

@@ -5,41 +5,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime as dt
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.errors import ConformanceError, IncompleteError, UsageError
+from conformance.errors import IncompleteError, UsageError
 from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import BatchRunner, Judged
+from conformance.run.batches import BatchRunner, Judged, reproducing
 from conformance.run.conversations import Exploration, check_hypothesis, explore
 from conformance.run.data_plane import Choice
 from conformance.run.engine import Engine
-from conformance.run.events import AnomalySeen, Handler, RunEvent, RunFinished, ScenarioFinished, Status, VersionStarted
-from conformance.run.gateway.lane import GatewayLane
+from conformance.run.events import (
+    AnomalySeen,
+    Handler,
+    InTurn,
+    RunFinished,
+    ScenarioFinished,
+    Status,
+    VersionStarted,
+)
 from conformance.run.gateway.plan import make_gateway_plan
 from conformance.run.lane import Lane
-from conformance.run.plan import Batch, Plan, Selection, Skip, Work, make_plan
+from conformance.run.lanes import Lanes, shares
+from conformance.run.plan import Plan, Selection, Skip, Work, make_plan
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.profile import Profile
-from conformance.targets.resolve import only_one_at_a_time
 from conformance.verdict import Verdict
 from fake_modelserver import has_ipv6_loopback
-
-LANES = 2
-"""Targets that run side by side, where the suite may start several: waits of one are used by the other."""
-
-SHARE = 24
-"""Pieces of work that a lane takes at a time from a batch that several could share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,10 @@ class RunSettings:
     """What carries the scenarios to the target; `Choice.driven` must have been applied to the profile."""
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
+
+    def command_for(self, version: str) -> str:
+        """The beginning of the commands that reproduce results of a version."""
+        return f"{self.command} --protocol-version {version} --seed {self.seed}"
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None) -> RunOutcome:
@@ -127,9 +131,8 @@ class Session:
         self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
         self._engine = engine
         self._handler = handler
-        self._lanes: list[Lane | GatewayLane] = []
-        self._version: str | None = None
-        self._image: str | None = None
+        self._lanes = Lanes(settings, self.catalogue, engine.lag, tell=handler, anomaly=self._anomaly)
+        self._in_turn = InTurn(handler)
         self._began = time.monotonic()
         self._started_at = _now()
 
@@ -176,7 +179,7 @@ class Session:
             duration=time.monotonic() - self._began,
             anomalies=tuple(self.anomalies),
             interrupted=self.interrupted,
-            image=self._image,
+            image=self._lanes.image,
             figures={GENERATED: sum(one.examples for one in self.explorations.values())} if self.explorations else {},
             counterexamples={
                 version: text for version, one in self.explorations.items() if (text := one.scenario_file) is not None
@@ -185,26 +188,27 @@ class Session:
 
     def close(self) -> None:
         """Stop what still runs."""
-        self._engine.call(self._close_lanes())
+        self._engine.call(self._lanes.close())
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run every version to its end, on the engine's loop."""
         try:
-            for plan in self.plans.values():
-                self._tell(VersionStarted(version=plan.version, total=plan.total))
-                self._skip(plan)
-                batches = iter(tuple(_shares(plan.batches)))
-                wanted = self.settings.jobs or LANES
-                try:
-                    first = await self._lane(plan.version, 0)
-                    others = [self._helper(plan, number, batches) for number in range(1, self._allowed(wanted))]
-                    await asyncio.gather(self._work(plan, first, batches), *others)
-                finally:
-                    await self._close_lanes()
+            await self._lanes.run(
+                self.plans.values(),
+                begin=self._begin,
+                record=lambda plan, judged: self._record(plan.version, judged),
+                end=lambda plan: self._in_turn.end(plan.version),
+            )
         except IncompleteError as problem:
             self.stopped = problem
+        finally:
+            self._in_turn.end_all()
+
+    def _begin(self, plan: Plan) -> None:
+        self._in_turn(VersionStarted(version=plan.version, total=plan.total))
+        self._skip(plan)
 
     async def _ensure(self, plan: Plan, work_id: str) -> None:
         if self.stopped is not None:
@@ -212,89 +216,25 @@ class Session:
         self._skip(plan)
         if work_id in self.results:
             return
-        batch = next(one for one in _shares(plan.batches) if any(work.id == work_id for work in one.work))
+        batch = next(one for one in shares(plan.batches) if any(work.id == work_id for work in one.work))
         try:
-            lane = self._lanes[0] if self._lanes else await self._lane(plan.version, 0)
-            await self._batch(plan, lane, batch)
+            async for judged in self._lanes.results(await self._lanes.first(plan.version), batch):
+                self._record(plan.version, judged)
         except IncompleteError as problem:
             self.stopped = problem
             raise
-
-    async def _helper(self, plan: Plan, number: int, batches: Iterator[Batch]) -> None:
-        """A further lane. If its target does not start, the first one does all the work."""
-        try:
-            lane = await self._lane(plan.version, number)
-        except ConformanceError as problem:
-            self._anomaly(Anomaly(code="lane", text=f"a second target did not start: {problem.message}"))
-            return
-        await self._work(plan, lane, batches)
-
-    async def _work(self, plan: Plan, lane: Lane | GatewayLane, batches: Iterator[Batch]) -> None:
-        for batch in batches:
-            await self._batch(plan, lane, batch)
-
-    async def _batch(self, plan: Plan, lane: Lane | GatewayLane, batch: Batch) -> None:
-        reproduce = self._reproduce(lane.version)
-        if isinstance(lane, GatewayLane):
-            results = lane.run(batch, self.catalogue, self._anomaly, reproduce)
-        else:
-            results = BatchRunner(lane, self.catalogue, self._anomaly, reproduce).run(batch)
-        async for judged in results:
-            self._record(plan.version, judged)
-
-    def _allowed(self, wanted: int) -> int:
-        return 1 if only_one_at_a_time(self.settings.profile) else wanted
-
-    async def _lane(self, version: str, number: int) -> Lane | GatewayLane:
-        settings = self.settings
-        if not isinstance(settings.profile, GatewayProfile):
-            return await self._epp_lane(settings.profile, version, number)
-        lane = GatewayLane(
-            settings.profile,
-            version,
-            dict(settings.values),
-            seed=settings.seed,
-            lag=self._engine.lag,
-            status=lambda text: self._tell(Status(text=text)),
-            redactor=settings.redactor,
-        )
-        self._lanes.append(await lane.__aenter__())
-        return lane
-
-    async def _epp_lane(self, profile: Profile, version: str, number: int) -> Lane:
-        settings = self.settings
-        lane = Lane(
-            profile,
-            version,
-            dict(settings.values),
-            seed=settings.seed + number,
-            lag=self._engine.lag,
-            status=lambda text: self._tell(Status(text=text)),
-            number=number,
-            redactor=settings.redactor,
-            data_plane=settings.data_plane,
-        )
-        await lane.__aenter__()
-        self._lanes.append(lane)
-        self._image = lane.target.image
-        return lane
-
-    async def _close_lanes(self) -> None:
-        lanes, self._lanes = self._lanes, []
-        if any(isinstance(lane, Lane) and lane.pool.reads_no_metrics for lane in lanes):
-            text = "it reads no metrics; `discovery.scrapes: false` in its profile says so and saves the waiting"
-            self._anomaly(Anomaly(code="scrapes", text=text))
-        await asyncio.gather(*(lane.close() for lane in lanes))
 
     # -- generated conversations ---------------------------------------------------------------------------------------
 
     def _explore(self, plan: Plan, profile: Profile) -> None:
         rows = self._version_outcome(plan).requirements
         known = [row.requirement.id for row in rows if row.verdict is Verdict.FAIL]
-        self._tell(Status(text=f"trying {self.settings.property_examples} generated conversations"))
+        self._handler(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
-            lane = self._engine.call(self._epp_lane(profile, plan.version, 0))
-            runner = BatchRunner(lane, self.catalogue, self._anomaly, self._reproduce(lane.version))
+            lane = self._engine.call(self._lanes.first(plan.version))
+            assert isinstance(lane, Lane), "the first lane of an EPP is in this process"
+            command = self.settings.command_for(plan.version)
+            runner = BatchRunner(lane, self.catalogue, self._anomaly, reproducing(command))
             exploration = explore(
                 lambda instance, mode: self._engine.call(
                     runner.alone(Work(id=instance.id, instance=instance, mode=mode))
@@ -311,7 +251,7 @@ class Session:
             self.stopped = problem
             return
         finally:
-            self._engine.call(self._close_lanes())
+            self._engine.call(self._lanes.close())
         self.explorations[plan.version] = exploration
         self._record(plan.version, exploration.judged(self.settings.seed))
 
@@ -324,21 +264,13 @@ class Session:
 
     def _record(self, version: str, judged: Judged) -> None:
         self._results[version][judged.result.id] = judged.result
-        self._tell(
+        self._in_turn(
             ScenarioFinished(version=version, result=judged.result, episode=judged.episode, context=judged.context)
         )
 
     def _anomaly(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)
-        self._tell(AnomalySeen(anomaly=anomaly))
-
-    def _tell(self, event: RunEvent) -> None:
-        self._handler(event)
-
-    def _reproduce(self, version: str) -> Callable[[Work], str]:
-        """For a piece of work, the command line that runs just it again, in this version."""
-        start = f"{self.settings.command} --protocol-version {version} --seed {self.settings.seed}"
-        return lambda work: f"{start} --scenario '{work.instance.id}'"
+        self._handler(AnomalySeen(anomaly=anomaly))
 
     def _version_outcome(self, plan: Plan) -> VersionOutcome:
         results = dict(self._results[plan.version])
@@ -354,13 +286,6 @@ class Session:
             claimed=plan.version in self.settings.profile.protocol_versions,
             complete=plan.complete and not self.interrupted,
         )
-
-
-def _shares(batches: Sequence[Batch]) -> Iterator[Batch]:
-    """Batches in pieces that lanes can share."""
-    for batch in batches:
-        for at in range(0, len(batch.work), SHARE):
-            yield Batch(pool=batch.pool, work=batch.work[at : at + SHARE])
 
 
 def _skipped(skip: Skip) -> ScenarioResult:

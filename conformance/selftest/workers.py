@@ -7,7 +7,6 @@ purpose, on Ctrl-C, or because whoever started it is gone. Nothing of its target
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import traceback
 from collections import Counter, deque
@@ -17,7 +16,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
 from conformance.errors import HarnessError
-from conformance.run.engine import CLEAN_UP, Engine, collect_seldom
+from conformance.run.engine import CLEAN_UP, Engine, collect_seldom, cores
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
 
@@ -39,7 +38,7 @@ def run_trials(
     waiting = deque(sorted(chosen, key=lambda one: one.breaks is not None))  # variants run longest: they begin
     trials: dict[str, Trial] = {}
     again = Counter({one.name: AGAIN for one in chosen})
-    workers = [_Worker(full=full) for _ in range(min(jobs or _cores(), len(chosen)))]
+    workers = [_Worker(full=full) for _ in range(min(jobs or cores(), len(chosen)))]
     try:
         for _ in range(AT_A_TIME):
             for worker in workers:
@@ -102,10 +101,6 @@ class _Worker:
         self._process.join(CLEAN_UP)
         self._process.kill()
         self._process.join()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # -- in the worker -----------------------------------------------------------------------------------------------------
