@@ -79,11 +79,14 @@ class Selection:
     smoke_once: bool = False
     """The smoke set in the first body mode only."""
     slow: bool = False
+    turn: int | None = None
+    """One instance of each scenario, whatever its matrix: the one whose turn it is at this number."""
 
     @property
     def everything(self) -> bool:
         """True if nothing that belongs to a full verdict is left out."""
-        return not (self.scenarios or self.exclude or self.requirements or self.levels or self.sections or self.smoke)
+        narrowed = self.scenarios or self.exclude or self.requirements or self.levels or self.sections or self.smoke
+        return not narrowed and self.turn is None
 
     def check(self, instances: Sequence[Instance], catalogue: Catalogue) -> None:
         """Raises `UnknownNameError` or `UsageError` for anything that selects nothing, offering the nearest name."""
@@ -169,11 +172,21 @@ def selected(
     chosen = [one for one in applicable if selection.admits(one, catalogue)]
     if not selection.slow:
         chosen = [one for one in chosen if not one.scenario.slow or one.id in selection.scenarios]
+    if selection.turn is not None:
+        chosen = _in_turn(chosen, selection.turn)
     if not chosen:
         raise UsageError(
             f"the selection leaves no scenario of version {version}", hint="`epp-conformance list` shows them"
         )
     return tuple(chosen)
+
+
+def _in_turn(instances: Iterable[Instance], turn: int) -> list[Instance]:
+    """One instance of each scenario."""
+    groups: dict[str, list[Instance]] = {}
+    for one in instances:
+        groups.setdefault(one.group, []).append(one)
+    return [group[turn % len(group)] for group in groups.values()]
 
 
 def _modes(scenario: Scenario, profile: Profile) -> tuple[BodyMode, ...]:

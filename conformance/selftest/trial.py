@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -60,9 +61,10 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     """Try a deviation, on the engine's loop.
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set in one body mode. A
-    variant runs everything, the smoke set in one body mode. With `full` everything is run in all body modes.
+    variant runs every scenario, each in one body mode and with one choice of its matrix: other variants try the others.
+    With `full` everything is run in all body modes.
     """
-    selection = Selection(smoke_once=True)
+    selection = Selection(smoke_once=True, turn=zlib.crc32(deviation.name.encode()))
     if full:
         selection = Selection()
     elif deviation.breaks is not None:
