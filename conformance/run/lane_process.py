@@ -1,6 +1,6 @@
 """A lane in a process of its own: judging is most of a run, and one Python process has one core.
 
-The process gets a `Start` for each protocol version and `Work` after `Work`, one command at a time, and answers each
+The process gets a `Start` for each protocol version and `Share` after `Share`, one command at a time, and answers each
 with what it has to say and a `Done`. It ends, and leaves nothing behind, when its connection is let go of: on purpose,
 on Ctrl-C, or because whoever started it is gone.
 """
