@@ -61,7 +61,8 @@ class Conversation:
         return found
 
     def _of(self, kind: type[E]) -> tuple[tuple[Entry, E], ...]:
-        return tuple((entry, cast("E", entry.event)) for entry in self._sorted.get(kind, ()))
+        found = self._sorted.get(kind)
+        return tuple([(entry, cast("E", entry.event)) for entry in found]) if found else ()
 
     @cached_property
     def opened(self) -> ExchangeOpened | None:

@@ -7,10 +7,10 @@ health probes, processes, harness trouble) and the two values that judges get: `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -272,9 +272,17 @@ class Episode:
                 found.setdefault(entry.event.exchange, []).append(entry)
         return {name: tuple(entries) for name, entries in found.items()}
 
+    @cached_property
+    def _sorted(self) -> Mapping[type[Event], Sequence[Entry]]:
+        """The entries by the kind of their events."""
+        found: dict[type[Event], list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(type(entry.event), []).append(entry)
+        return found
+
     def of(self, kind: type[E]) -> Iterator[tuple[Entry, E]]:
         """Every event of a kind with its entry, in order."""
-        return ((entry, entry.event) for entry in self.entries if isinstance(entry.event, kind))
+        return ((entry, cast("E", entry.event)) for entry in self._sorted.get(kind, ()))
 
     @cached_property
     def pool(self) -> PoolHistory:

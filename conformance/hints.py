@@ -15,7 +15,6 @@ from conformance.endpoints import address_of, canonical, is_ipv6, parse
 from conformance.said import REQUEST, RESPONSE, Said
 from ext_proc.headers import plain
 from ext_proc.messages import Value
-from ext_proc.record import Author
 
 SUBSET = "x-gateway-destination-endpoint-subset"
 SERVED = "x-gateway-destination-endpoint-served"
@@ -99,7 +98,7 @@ def _may_mean(item: str, wanted: str) -> bool:
 
 def subset_hint(conversation: Conversation, namespace: str) -> Hint:
     """The subset hint that the request's messages carried under `namespace`."""
-    asked = [said for said in conversation.said if said.author is Author.DATA_PLANE and said.side == REQUEST]
+    asked = [said for said in conversation.asked if said.side == REQUEST]
     if not asked:
         return UNSET
     values = [_value(said, namespace, SUBSET) for said in asked]
@@ -157,4 +156,4 @@ def served_report(conversation: Conversation, namespace: str) -> ServedReport | 
 
 
 def _response_messages(conversation: Conversation) -> Iterator[Said]:
-    return (said for said in conversation.said if said.author is Author.DATA_PLANE and said.side == RESPONSE)
+    return (said for said in conversation.asked if said.side == RESPONSE)

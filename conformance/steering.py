@@ -59,12 +59,15 @@ def header_list(lane: Lane, *, append: bool = False) -> HeaderList | None:
 def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False) -> HeaderList:
     """`headers` after `mutation`, as a new list. Never raises; protected headers stay as they are."""
     gone = {name.lower() for name in mutation.remove_headers}
-    out = [(name, value) for name, value in headers if name not in gone or protected(name) or name.startswith(":")]
+    out = list(headers)
+    if gone:
+        out = [pair for pair in out if pair[0] not in gone or protected(pair[0]) or pair[0].startswith(":")]
+    names = {name for name, _ in out}
     for option in mutation.set_headers:
         name, value = option.header.key.lower(), value_of(option.header)
         if protected(name):
             continue
-        present = any(key == name for key, _ in out)
+        present = name in names
         match _mode(option, append):
             case "append" if present:
                 out.append((name, value))
@@ -73,8 +76,10 @@ def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False
             case "if-exists" if not present:
                 pass
             case _:
-                out = [(key, old) for key, old in out if key != name]
+                if present:
+                    out = [pair for pair in out if pair[0] != name]
                 out.append((name, value))
+                names.add(name)
     return out
 
 

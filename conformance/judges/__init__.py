@@ -38,7 +38,7 @@ from conformance.judges.data_plane import expectation as gateway_expectation
 from conformance.judges.data_plane import subset as gateway_subset
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
 from conformance.judges.registry import JUDGES, Judge, Role
-from conformance.judges.ruling import NEGATIVE, PASS, Nature, Ruling, held
+from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, held
 from conformance.verdict import Finding, Verdict
 
 __all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
@@ -95,12 +95,9 @@ def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
     roles = roles or (scene.context.role,)
     blamed: set[str | None] = set()
-    for name, one in JUDGES.items():
-        if one.role not in roles:
-            continue
-        about_the_answer = one.role == "data-plane" or name.startswith(_ABOUT_THE_ANSWER)
+    for one, about_the_answer in _asked(tuple(roles)):
         for ruling in _ask(scene, one):
-            if ruling.negative and about_the_answer and scene.effect(ruling.requirement) in ("fail", "warn"):
+            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
                 blamed.add(ruling.exchange)
             yield ruling
     if scene.context.role == "data-plane":
@@ -111,6 +108,16 @@ def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
         if not case.settling:
             yield from expectation.expectation(case, blamed=case.exchange in blamed)
     yield from health.expected_health(scene, blamed=frozenset(blamed))
+
+
+@functools.cache
+def _asked(roles: tuple[Role, ...]) -> tuple[tuple[Judge, bool], ...]:
+    """The judges of `roles`, each with whether it is about the answer."""
+    return tuple(
+        (one, one.role == "data-plane" or name.startswith(_ABOUT_THE_ANSWER))
+        for name, one in JUDGES.items()
+        if one.role in roles
+    )
 
 
 def _ask(scene: Scene, judge_: Judge) -> Iterable[Ruling]:
@@ -192,7 +199,7 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
                 seq=entry.seq,
                 hint="This is trouble of the suite, not a finding about the target.",
             )
-    failed = {finding.requirement for finding in found if finding.verdict is Verdict.FAIL}
+    failed = {finding.requirement for finding in found if finding.verdict is FAIL}
     for entry, unmet in episode.of(Unmet):
         for requirement in context.requirements:
             if requirement not in failed:
@@ -208,8 +215,10 @@ def _silent(scene: Scene, found: Iterable[Finding]) -> Iterator[Finding]:
     nothing is said, and the scenario stays inconclusive.
     """
     context, catalogue = scene.context, scene.rules
+    if not context.requirements:
+        return
     spoken_of = {finding.requirement for finding in found}
-    broken = sorted({finding.requirement for finding in found if finding.verdict is Verdict.FAIL})
+    broken = sorted({finding.requirement for finding in found if finding.verdict is FAIL})
     for name in context.requirements:
         effect = catalogue.effect(name, context.version)
         if effect is None or name in spoken_of:

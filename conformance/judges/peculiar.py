@@ -12,7 +12,6 @@ from collections.abc import Callable
 from conformance.endpoints import canonical, parse
 from conformance.judges.case import Case, Shape
 from conformance.said import Said, has_unknown
-from ext_proc.record import Author
 
 MANY_HEADERS = 60
 MANY_ITEMS = 100
@@ -59,8 +58,7 @@ def odd_protocol_config(case: Case) -> bool:
 
 def unknown_input(case: Case) -> bool:
     """Unknown fields, attributes, typed metadata, many headers, or header bytes outside of ASCII."""
-    asked = [said for said in case.conversation.said if said.author is Author.DATA_PLANE]
-    return any(said.opaque or _unknown(said) for said in asked)
+    return any(said.opaque or _unknown(said) for said in case.conversation.asked)
 
 
 def _unknown(said: Said) -> bool:

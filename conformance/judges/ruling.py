@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from conformance.verdict import Verdict
 
-PASS = Verdict.PASS
+PASS, FAIL = Verdict.PASS, Verdict.FAIL
 NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
 """What says that something is wrong, or could not be told. (Constants: an enum's members take long to look up.)"""
 

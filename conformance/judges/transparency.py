@@ -7,8 +7,7 @@ The body is EPP-TRN-05, judged with ENV-09.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
@@ -30,27 +29,34 @@ def headers(case: Case) -> Iterator[Ruling]:
     before, after = sent_headers(lane), header_list(lane)
     if before is None or after is None or lane.headers_answer is None:
         return
-    repeated = {name for name, count in Counter(name for name, _ in before).items() if count > 1}
-    for name in dict.fromkeys(name for name, _ in before):
+    left = _by_name(after)
+    for name, old in _by_name(before).items():
         if name.startswith(_PROTOCOL) or protected(name) or name in ("content-length", "host"):
             continue
-        requirement = "EPP-TRN-04" if name in repeated else _OWN.get(name, "EPP-TRN-06")
-        old, new = list(values_of(before, name)), list(values_of(after, name))
+        requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
+        new = left.get(name, [])
         if old == new:
             yield held(requirement)
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
             yield case.warn(requirement, f"{name} is left alone", actual, at=counting(lane)[-1])
-    yield from _same_under_append(case, after)
+    yield from _same_under_append(case, left.get(DESTINATION, []))
 
 
-def _same_under_append(case: Case, overwritten: HeaderList) -> Iterator[Ruling]:
-    appended = header_list(case.flow.request, append=True)
-    if appended is None or not case.steering.settings:
+def _by_name(headers: HeaderList) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _same_under_append(case: Case, overwritten: Sequence[bytes]) -> Iterator[Ruling]:
+    if not case.steering.settings:
         return
     if any(setting.conditional for setting in case.steering.settings):
         return  # ENV-12
-    first, second = list(values_of(overwritten, DESTINATION)), list(values_of(appended, DESTINATION))
+    first = overwritten
+    second = values_of(header_list(case.flow.request, append=True), DESTINATION)
     if first == second or len({setting.value for setting in case.steering.settings}) > 1:
         yield held("EPP-TRN-07")
     else:
@@ -63,5 +69,5 @@ def _same_under_append(case: Case, overwritten: HeaderList) -> Iterator[Ruling]:
         )
 
 
-def _show(values: list[bytes]) -> str:
+def _show(values: Sequence[bytes]) -> str:
     return ", ".join(value.decode("latin-1")[:60] for value in values)
