@@ -30,7 +30,7 @@ from conformance.judges import (
     subset,
     transparency,
 )
-from conformance.judges.case import Rules, Scene
+from conformance.judges.case import Scene
 from conformance.judges.data_plane import calling, failure, served
 from conformance.judges.data_plane import destination as gateway_destination
 from conformance.judges.data_plane import errors as gateway_errors
@@ -38,6 +38,7 @@ from conformance.judges.data_plane import expectation as gateway_expectation
 from conformance.judges.data_plane import subset as gateway_subset
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
 from conformance.judges.registry import JUDGES, Judge, Role
+from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, held
 from conformance.verdict import Finding, Verdict
 

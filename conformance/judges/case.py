@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from conformance.conversation import Conversation, conversations
 from conformance.endpoints import parse_list
@@ -23,29 +23,12 @@ from conformance.flow import Flow, StopKind, follow
 from conformance.hints import UNSET, Hint, ServedReport, served_report, subset_hint
 from conformance.judges.demand import NOTHING, Demand, demand
 from conformance.judges.relay import Relay
+from conformance.judges.rules import Rules
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.said import Said
 from conformance.steering import Steering, sent_headers, values_of
 from conformance.verdict import Verdict
 from ext_proc.record import Entry
-
-
-class Rule(Protocol):
-    """What judges need of a requirement."""
-
-    @property
-    def conditional(self) -> bool:
-        """Whether its condition may rightly never arise."""
-
-
-class Rules(Protocol):
-    """What judges need of the catalogue (`conformance.requirements.catalogue.Catalogue` is one)."""
-
-    def effect(self, requirement_id: str, version: str, /) -> str | None:
-        """`fail`, `warn` or `info`; None where the requirement does not apply."""
-
-    def get(self, requirement_id: str, /) -> Rule:
-        """The requirement itself."""
 
 
 class Answer(StrEnum):
