@@ -121,7 +121,8 @@ def _unanswered(case: Case, stop: Stop, side: str, part: str) -> Ruling:
     requirement = _whose(case, stop, side, part)
     nature = Nature.CONDUCT if requirement in ("EPP-ERR-01", "EPP-ERR-04") else Nature.HANG
     silent = stop.kind is StopKind.HANG
-    actual = f"no answer to {side}_{part} ({stop.what})" if silent else f"{stop.what}, {side}_{part} unanswered"
+    awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
+    actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
     return case.fail(
         requirement,
         _expected(case, requirement, side, part),
