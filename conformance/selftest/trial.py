@@ -62,9 +62,10 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set in one body mode. A
     variant runs every scenario, each in one body mode and with one choice of its matrix: other variants try the others.
-    With `full` everything is run in all body modes.
+    Where words must be on record, all choices are run. With `full` everything is run in all body modes.
     """
-    selection = Selection(smoke_once=True, turn=zlib.crc32(deviation.name.encode()))
+    turn = None if deviation.noted else zlib.crc32(deviation.name.encode())
+    selection = Selection(smoke_once=True, turn=turn)
     if full:
         selection = Selection()
     elif deviation.breaks is not None:
