@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import weakref
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
@@ -61,7 +62,7 @@ class Case:
     """One conversation of a scene."""
 
     def __init__(self, scene: Scene, conversation: Conversation) -> None:
-        self.scene = scene
+        self.scene: Scene = weakref.proxy(scene)  # which holds this: in a circle both would outlive the judging
         self.conversation = conversation
 
     @property
