@@ -18,6 +18,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+from pydantic_core import PydanticSerializationError
+from pydantic_core import to_json as to_json_bytes
 
 from conformance.episode import Context, Episode, from_json, to_json
 from conformance.errors import UsageError
@@ -29,7 +33,7 @@ MAX_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
 """Bounds of what a reader unpacks: evidence may come from strangers."""
 
 PIECE = 128 * 1024
-"""Characters of a line that are packed at a time, or the next entry if it is longer."""
+"""Bytes of a line that are packed at a time, or the next entry if it is longer."""
 
 
 class EvidenceError(UsageError):
@@ -94,17 +98,23 @@ class EvidenceWriter:
 def _pieces(episode: Episode, context: Context) -> Iterator[bytes]:
     """The line of an episode in pieces, as a whole is large: `to_json` of it, with its entries put in one by one."""
     empty = to_json(Episode(id=episode.id, entries=()), context)
-    waiting, size = [_dumps(empty).removesuffix("]}")], 0
+    waiting, size = [_dumps(empty).removesuffix(b"]}")], 0
     for number, entry in enumerate(episode.entries):
-        waiting.append(("," if number else "") + _dumps(record.to_json(entry)))
+        if number:
+            waiting.append(b",")
+        waiting.append(_dumps(record.to_json(entry)))
         size += len(waiting[-1])
         if size > PIECE:
-            yield "".join(waiting).encode()
+            yield b"".join(waiting)
             waiting, size = [], 0
-    yield "".join([*waiting, "]}\n"]).encode()
+    yield b"".join([*waiting, b"]}\n"])
 
 
-_dumps = json.JSONEncoder(separators=(",", ":")).encode
+def _dumps(value: dict[str, Any]) -> bytes:
+    try:
+        return to_json_bytes(value)  # a third of what `json` takes, for hundreds of megabytes of messages a run
+    except PydanticSerializationError:  # text that is not valid Unicode
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
