@@ -44,12 +44,15 @@ class _Told(Talk):
     """A conversation that is not over when its pool has failed: its EPP learns what became of the request elsewhere."""
 
     quiet = False
+    kept = False
 
     def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
         return {} if self.quiet else super().report(endpoint, tried)
 
     def close(self) -> None:
-        """Not yet."""
+        """Not yet, if another pool is to be heard of."""
+        if not self.kept:
+            super().close()
 
     async def learn(self, status: int, endpoint: str | None) -> None:
         """The response of another pool, and then the end."""
@@ -80,6 +83,7 @@ class _FirstIsTold(Gateway):
         assert isinstance(talk, _Told)
         if before is None and outcome.failed:
             outcome = dataclasses.replace(outcome, tried=[*outcome.tried])
+            talk.kept = True
             self.__dict__.setdefault("first", {})[id(outcome)] = talk
         elif before is not None:
             first: _Told = self.__dict__["first"].pop(id(before))
