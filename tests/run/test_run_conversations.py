@@ -59,7 +59,7 @@ def test_a_data_plane_that_does_not_say_its_modes_has_but_one():
 
 
 def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
-    exploration, _ = tried(lambda exchange: exchange.method == "GET" and exchange.http == 2, examples=200)
+    exploration, _ = tried(lambda exchange: exchange.method == "GET" and exchange.http == 2, examples=5000)
     result = exploration.judged(7).result
     assert result.verdict is Verdict.FAIL
     assert result.reason.startswith("no answer (in the shortest of ")
