@@ -117,7 +117,7 @@ ScenarioPaths = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, max=16, help="Targets that run side by side, where we start them."),
+    typer.Option("--jobs", "-j", min=1, max=16, help="Targets that run side by side, where we start them; default: 4."),
 ]
 Seed = Annotated[
     int | None,

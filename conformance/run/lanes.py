@@ -1,6 +1,7 @@
 """Lanes side by side: they take the work of all versions in its order, each as fast as its target allows.
 
-The first lane is in this process; further ones have processes of their own as far as there are cores for them.
+The first lane is in this process, which also keeps the record; as many further ones as there are cores have processes
+of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from conformance.targets.resolve import only_one_at_a_time
 if TYPE_CHECKING:
     from conformance.run.session import RunSettings
 
-LANES = 2
+LANES = 4
 """Targets that run side by side, where the suite may start several: waits of one are used by the other."""
 
 SHARE = 24
@@ -104,7 +105,7 @@ class Lanes:
                     end(plan)
 
         async def further(number: int) -> None:
-            if number < cores() and isinstance(self._settings.profile, Profile):
+            if number <= cores() and isinstance(self._settings.profile, Profile):
                 self._lanes[number] = LaneProcess(self._settings.redactor, self._tell, self._anomaly)
             await ready.wait()
             await work(number)
