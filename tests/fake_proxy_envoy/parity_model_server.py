@@ -195,7 +195,8 @@ class ModelServers:
         writer.write(reply.raw)
         await writer.drain()
         if reply.end == "resets":
-            await self._arrived(1)
+            if reply.raw:  # else there is nothing to arrive
+                await self._arrived(1)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
         return reply.end == "stays"
