@@ -16,6 +16,9 @@ TABLES ?= docs/reference
 ARGS ?=
 PYTEST_ARGS ?=
 
+# A run starts many Python processes. Where bytecode shall not be kept, as in many images, each would compile all anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help conformance selftest test lint type unit docs reports clean
 
 help:
