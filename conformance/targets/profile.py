@@ -175,7 +175,7 @@ class Limits(FileModel):
     """How much the target may be asked."""
 
     rate: float | None = Field(None, gt=0, description="requests per second, at most")
-    concurrency: int = Field(64, ge=1, le=1000, description="exchanges at a time, at most")
+    concurrency: int = Field(100, ge=1, le=1000, description="exchanges at a time, at most")
     warm_up: int = Field(0, ge=0, le=100, description="requests sent and not judged, first")
 
 
