@@ -94,7 +94,7 @@ def line(trial: Trial) -> str:
     )
     if trial.exact:
         return said
-    parts = [] if trial.caught else ["missed"]
+    parts = [] if trial.caught else [f"missed by {', '.join(trial.naming) or 'no scenario at all'}"]
     parts += [f"wrongly accused: {name} by {trial.accused[name][0]}" for name in trial.wrongly]
     parts += [f"not judged: {what}" for what in trial.trouble[:2]]
     parts += [f"not recorded: {trial.deviation.noted[name]!r} of {name}" for name in trial.unrecorded]

@@ -81,6 +81,8 @@ class Selection:
     slow: bool = False
     turn: int | None = None
     """One instance of each scenario, whatever its matrix: the one whose turn it is at this number."""
+    whole: tuple[str, ...] = ()
+    """Requirements whose scenarios are run with all of their matrix, also where the others take turns."""
 
     @property
     def everything(self) -> bool:
@@ -173,7 +175,9 @@ def selected(
     if not selection.slow:
         chosen = [one for one in chosen if not one.scenario.slow or one.id in selection.scenarios]
     if selection.turn is not None:
-        chosen = _in_turn(chosen, selection.turn)
+        whole = [one for one in chosen if not {*selection.whole}.isdisjoint(one.scenario.requirements)]
+        due = {one.id for one in (*whole, *_in_turn(chosen, selection.turn))}
+        chosen = [one for one in chosen if one.id in due]
     if not chosen:
         raise UsageError(
             f"the selection leaves no scenario of version {version}", hint="`epp-conformance list` shows them"

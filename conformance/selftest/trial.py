@@ -35,6 +35,8 @@ class Trial:
     """Of these, the requirements that got no more than a warning."""
     trouble: tuple[str, ...] = ()
     """Results that could not be judged, with the reason."""
+    naming: tuple[str, ...] = ()
+    """Results of scenarios that name what it breaks, with their verdicts."""
     unrecorded: tuple[str, ...] = ()
     """Requirements that only inform, of which the record does not say what was declared."""
 
@@ -60,16 +62,18 @@ class Trial:
 async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
     """Try a deviation, on the engine's loop.
 
-    A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set in one body mode. A
-    variant runs every scenario, each in one body mode and with one choice of its matrix: other variants try the others.
-    Where words must be on record, all choices are run. With `full` everything is run in all body modes.
+    A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set. A variant runs
+    every scenario. What names neither what may be broken nor what must be on record runs in one body mode and with one
+    choice of its matrix: other deviations try the others. With `full` everything is run in all body modes.
     """
-    turn = None if deviation.noted else zlib.crc32(deviation.name.encode())
-    selection = Selection(smoke_once=True, turn=turn)
+    turn = zlib.crc32(deviation.name.encode())
+    declared = tuple(sorted(deviation.declared))
     if full:
         selection = Selection()
-    elif deviation.breaks is not None:
-        selection = Selection(requirements=tuple(sorted(deviation.declared)), with_smoke=True)
+    elif deviation.breaks is None:
+        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted))
+    else:
+        selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared)
     profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     session = Session(settings, engine)
@@ -94,6 +98,11 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
         accused={name: tuple(dict.fromkeys(results)) for name, results in sorted(accused.items())},
         weak=frozenset(accused) - strong,
         trouble=tuple(trouble),
+        naming=tuple(
+            f"{result.id} {result.verdict}"
+            for result in session.results.values()
+            if deviation.breaks in result.requirements
+        ),
         unrecorded=tuple(sorted(set(deviation.noted) - recorded)),
     )
 
