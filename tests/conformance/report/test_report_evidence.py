@@ -20,6 +20,7 @@ from conformance.episode import (
     EppConduct,
     Expectation,
     Gateway,
+    Gauges,
     PodConduct,
     PodFact,
     PoolState,
@@ -237,3 +238,14 @@ def test_the_episodes_wanted_are_read_and_nothing_behind_them(tmp_path: Path) ->
     assert list(episodes(path, [])) == []
     with pytest.raises(EvidenceError):
         list(episodes(path, ["0" * 64]))
+
+
+def test_what_json_has_no_words_for_comes_back(tmp_path: Path) -> None:
+    values = {"kv": float("inf"), "text": "\ud800 is half of a character", "é": 2**70}
+    entries = (Entry(1, 0, Gauges(pod="a", values=values)), Entry(2, 0, Gauges(pod="b", values={"kv": float("nan")})))
+    with EvidenceWriter(tmp_path / "evidence.ndjson.gz") as writer:
+        writer.add("x", Episode(id="x", entries=entries), Context(version="1.0.0", scenario="x"))
+    (line,) = read_evidence(tmp_path / "evidence.ndjson.gz")
+    first, second = (event for _, event in line.read()[0].of(Gauges))
+    assert first.values == values
+    assert second.values["kv"] != second.values["kv"]
