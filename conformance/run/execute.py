@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -54,7 +53,7 @@ class _Execution:
         self._capture = capture
         self._expectations: dict[str, Expectation] = {}
         self.expired = False
-        """A deadline of some exchange ran out."""
+        """A deadline of some exchange or check ran out."""
         self.lost = False
         """The connection of some exchange broke."""
 
@@ -144,11 +143,13 @@ class _Execution:
             self._expectations[name] = self._expectation(expect)
         serving, status = None, 14
         channel: Channel | None = None
-        with contextlib.suppress(ConnectFailed, TimeoutError):
+        try:
             channel = await self._lane.target.health_channel()
             answer = await health_check(channel, step.service, timeout=self._lane.profile.timeouts.answer)
             status = 14 if answer.grpc_status is None else answer.grpc_status
             serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
+        except (ConnectFailed, TimeoutError):
+            self.expired = True
         if channel is not None:
             await channel.close()
         self._lane.recorder.emit(
