@@ -1,0 +1,53 @@
+"""A deadline that expired while the suite's own loop was late is trouble of the suite, and no finding."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.episode import HarnessTrouble
+from conformance.judges import judge
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.capture import Capture
+from conformance.run.execute import LAGGING, execute
+from conformance.run.plan import Work
+from conformance.scenario.loader import load
+from conformance.targets.resolve import REFERENCE, load_profile
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.record import Recorder
+
+
+class _Lane(SimpleNamespace):
+    """As much of a lane as a health check needs; its target can't be reached."""
+
+    def __init__(self, late: float, problem: Exception) -> None:
+        async def health_channel() -> Any:
+            raise problem
+
+        super().__init__(
+            version="next",
+            profile=load_profile(REFERENCE),
+            recorder=Recorder(),
+            lag=SimpleNamespace(worst=lambda since: late),
+            target=SimpleNamespace(crashed=False, health_channel=health_channel),
+            pool=SimpleNamespace(exists=True, endpoints={}),
+        )
+
+    def capture(self) -> Capture:
+        return Capture(self.recorder, "1", ())
+
+
+@pytest.mark.parametrize("problem", [TimeoutError(), ConnectFailed("127.0.0.1:1", "no connection in time", "")])
+@pytest.mark.parametrize(
+    ("late", "verdict"), [(0.0, "fail"), (LAGGING + 1, "error")], ids=["loop in time", "loop late"]
+)
+def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Exception):
+    catalogue = Catalogue.load()
+    instance = next(one for one in load(catalogue) if one.id == "health.liveness")
+    lane: Any = _Lane(late, problem)
+    episode, context = asyncio.run(execute(lane, Work(id=instance.id, instance=instance, mode="full-duplex")))
+    assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
+    assert {one.requirement: one.verdict for one in judge(episode, context, catalogue)}["EPP-HLTH-01"] == verdict
