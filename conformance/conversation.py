@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from conformance.episode import Episode
+from conformance.episode import Episode, by_kind
 from conformance.said import DATA_PLANE, Said, decode
 from ext_proc.messages import ProcessingMode
 from ext_proc.record import (
@@ -54,11 +54,7 @@ class Conversation:
 
     @cached_property
     def _sorted(self) -> Mapping[type[Event], Sequence[Entry]]:
-        """The entries by the kind of their events."""
-        found: dict[type[Event], list[Entry]] = {}
-        for entry in self.entries:
-            found.setdefault(type(entry.event), []).append(entry)
-        return found
+        return by_kind(self.entries)
 
     def _of(self, kind: type[E]) -> tuple[tuple[Entry, E], ...]:
         found = self._sorted.get(kind)

@@ -7,7 +7,7 @@ health probes, processes, harness trouble) and the two values that judges get: `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, cast
@@ -256,6 +256,14 @@ class Context:
 E = TypeVar("E", bound=Event)
 
 
+def by_kind(entries: Iterable[Entry]) -> Mapping[type[Event], Sequence[Entry]]:
+    """The entries by the kind of their events, each kind in order."""
+    found: dict[type[Event], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(type(entry.event), []).append(entry)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Episode:
     """One scenario instance as it happened: its own events, and those of pool and process while it ran."""
@@ -274,11 +282,7 @@ class Episode:
 
     @cached_property
     def _sorted(self) -> Mapping[type[Event], Sequence[Entry]]:
-        """The entries by the kind of their events."""
-        found: dict[type[Event], list[Entry]] = {}
-        for entry in self.entries:
-            found.setdefault(type(entry.event), []).append(entry)
-        return found
+        return by_kind(self.entries)
 
     def of(self, kind: type[E]) -> Iterator[tuple[Entry, E]]:
         """Every event of a kind with its entry, in order."""

@@ -6,6 +6,7 @@ the EPP said, which attempts that allowed, whose response the client got.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,7 +146,7 @@ class Relay:
     """One HTTP request of a scene. `asked` are the streams in order of opening."""
 
     def __init__(self, scene: Scene, exchange: str, conversations: Sequence[Conversation]) -> None:
-        self.scene = scene
+        self.scene: Scene = weakref.proxy(scene)  # which holds this, as in `Case`
         self.exchange = exchange
         self._conversations = conversations
 
