@@ -14,8 +14,8 @@ from reference_epp.names import EXT_PROC_SERVICE
 
 LOG = logging.getLogger(__name__)
 
-GRACE = 0.02
-"""Seconds for a message that is here already, where our own loop was late to notice."""
+TURNS = 10
+"""Waits that make up our patience: where the machine stood still, only one of them was longer than it should be."""
 
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -56,8 +56,8 @@ class Service:
         if not conversation.impatient:
             return await context.read()
         reading = asyncio.ensure_future(context.read())
-        await asyncio.wait({reading}, timeout=self.epp.patience)
-        await asyncio.wait({reading}, timeout=GRACE)
+        for _ in range(TURNS):
+            await asyncio.wait({reading}, timeout=self.epp.patience / TURNS)
         if not reading.done():
             for action in conversation.patience_is_over():
                 if isinstance(action, Close):
