@@ -7,7 +7,7 @@ the deadline passes, the unmet wait is recorded and the client goes away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -91,11 +91,13 @@ class Pace:
     but no longer than `PATIENCE` times as long.
     `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
     `echo_timeout`; the same limit holds for the waits of the request's chunks.
+    `hold` is awaited when the first chunk of the request's body has been sent.
     """
 
     deadline: float = 10.0
     lock_step: bool = False
     echo_timeout: float = 1.0
+    hold: Callable[[], Awaitable[None]] | None = None
 
 
 async def run_exchange(
@@ -214,6 +216,8 @@ class Exchange:
                         self._echoes.request.sent(data)
                         self._feed(self._machine.request_data(data, end))
                         self._abort_at("request-body", chunk)
+                        if chunk == 1 and self._pace.hold is not None:
+                            await self._pace.hold()
                     case TrailersArrive(trailers):
                         self._feed(self._machine.request_trailers(trailers))
                     case EchoAwaited(through):

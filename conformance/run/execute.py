@@ -12,6 +12,7 @@ from conformance.judges.streaming import ECHO
 from conformance.run.capture import Capture
 from conformance.run.data_plane import UNROUTED
 from conformance.run.lane import Lane
+from conformance.run.meeting import Meeting
 from conformance.run.plan import Work
 from conformance.scenario import references
 from conformance.scenario.schema import Exchange, Expect, HealthStep, Reply, Step
@@ -99,9 +100,15 @@ class _Execution:
     async def _exchanges(self, exchange: Exchange, expect: Expect | None) -> None:
         """The repeats of an exchange, as many at a time as it says."""
         queue: Iterator[int] = iter(range(exchange.repeat))
-        await asyncio.gather(*(self._some(queue, exchange, expect) for _ in range(exchange.concurrent)))
+        meeting: Meeting | None = None
+        if exchange.interleaved:
+            limits, timeouts = self._lane.profile.limits, self._lane.profile.timeouts
+            meeting = Meeting(min(exchange.repeat, exchange.concurrent, limits.concurrency), timeouts.answer / 2)
+        await asyncio.gather(*(self._some(queue, exchange, expect, meeting) for _ in range(exchange.concurrent)))
 
-    async def _some(self, queue: Iterator[int], exchange: Exchange, expect: Expect | None) -> None:
+    async def _some(
+        self, queue: Iterator[int], exchange: Exchange, expect: Expect | None, meeting: Meeting | None
+    ) -> None:
         for index in queue:
             mode = self._work.mode
             assert mode != "gateway", "scenarios of that role are executed elsewhere"
@@ -109,7 +116,14 @@ class _Execution:
             name = self._capture.exchange()
             if expect is not None:
                 self._expectations[name] = self._expectation(expect)
-            outcome = await self._lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
+            outcome = await self._lane.carry_out(
+                prepared,
+                name,
+                fresh_connection=exchange.connection == "fresh",
+                hold=None if meeting is None else meeting.hold,
+            )
+            if meeting is not None:
+                meeting.leave()
             if outcome.details == UNROUTED and _about_the_response(exchange, expect):
                 self._unrouted(name)
             self.expired = self.expired or bool(outcome.expired)

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import random
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -314,13 +314,15 @@ class Lane:
         fresh_connection: bool = False,
         deadline: float | None = None,
         through: DataPlane | None = None,
+        hold: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
-        """Run one exchange within the target's limits; everything that happens is in the log."""
+        """Run one exchange within the target's limits (`hold`: see `Pace`); everything that happens is in the log."""
         limit = deadline or self.profile.timeouts.answer
         pace = Pace(
             deadline=limit + prepared.reply.gap_seconds * (prepared.reply.events + 1),
             lock_step=prepared.reply.lock_step,
             echo_timeout=min(2.0, limit) + prepared.reply.gap_seconds,
+            hold=hold,
         )
         async with self.throttle:
             return await (through or self._envoy or self._fake).carry_out(

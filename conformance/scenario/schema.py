@@ -193,6 +193,17 @@ class Exchange(ClientRequest):
     )
     connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
+    interleaved: bool = Field(
+        False, description="after their first chunk all wait for the last one, which is answered first"
+    )
+
+    @model_validator(mode="after")
+    def _interleaves(self) -> Exchange:
+        if self.interleaved and (self.concurrent < 2 or self.repeat < 2 or self.chunks == 1):
+            raise ValueError(
+                "`interleaved` needs several repeats at a time (`repeat`, `concurrent`) of several `chunks`"
+            )
+        return self
 
 
 class LocalReply(FileModel):

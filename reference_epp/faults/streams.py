@@ -57,20 +57,20 @@ class BodiesWithoutWaitingRefused(Conversation):
 @fault(
     "shared-body-buffer",
     breaks="ENV-21",
-    why="There are 16 buffers for the bodies to give back: when more streams are open, two share one.",
-    also={"ENV-09": "a body comes back with parts of another", "ENV-06": "or nothing of it, before its trailers"},
+    why="There are 96 buffers for the bodies to give back: when more streams are open, two share one.",
+    also={"ENV-09": "a body comes back with parts of another"},
     modes=FULL_DUPLEX,
 )
 class SharedBodyBuffer(Conversation):
-    buffers: ClassVar[list[list[bytes]]] = [[] for _ in range(16)]
+    buffers: ClassVar[list[list[bytes]]] = [[] for _ in range(96)]
 
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
-        self.buffers[self.number % 16].append(body.body)
+        self.buffers[self.number % 96].append(body.body)
         return super().on_request_body(body)
 
     def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
         if direction == "request":
-            buffer = self.buffers[self.number % 16]
+            buffer = self.buffers[self.number % 96]
             body = b"".join(buffer)
             buffer.clear()
         return super().stream(direction, body, end_of_stream=end_of_stream)
@@ -78,7 +78,7 @@ class SharedBodyBuffer(Conversation):
     def finished(self) -> None:
         super().finished()
         if not isinstance(self.decision, Picked):  # a request that went nowhere leaves nothing behind
-            self.buffers[self.number % 16].clear()
+            self.buffers[self.number % 96].clear()
 
 
 @fault(

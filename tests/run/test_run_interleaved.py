@@ -1,33 +1,89 @@
-"""The hundred interleaved streams of a scenario are open at the same time, and each of their pieces comes in turn."""
+"""The hundred interleaved streams of a scenario are open at the same time, at the target too."""
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from conformance.episode import Episode
 from conformance.run.events import RunEvent, ScenarioFinished
+from conformance.run.meeting import Meeting
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
+from conformance.scenario.schema import Exchange
+from conformance.targets.profile import Limits
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.record import Author, Message, StreamEnded, StreamOpened
 
 
-def test_a_hundred_at_the_same_time():
-    profile = load_profile(REFERENCE).model_copy(update={"body_modes": ("full-duplex",)})
+def interleaved(limits: Limits) -> Episode:
+    """What happens in the scenario."""
+    profile = load_profile(REFERENCE).model_copy(update={"body_modes": ("full-duplex",), "limits": limits})
     seen: list[RunEvent] = []
     selection = Selection(scenarios=("robustness.interleaved",))
     run(RunSettings(profile=profile, selection=selection, seed=1, jobs=1), seen.append)
     (episode,) = [event.episode for event in seen if isinstance(event, ScenarioFinished)]
     assert episode is not None
+    return episode
+
+
+def test_a_hundred_at_the_same_time():
     is_open: set[str] = set()
     most = 0
     turns: list[str] = []
-    for entry in episode.entries:
+    ended: list[int] = []
+    for entry in interleaved(Limits()).entries:
         match entry.event:
             case StreamOpened(stream=str(stream)):
                 is_open.add(stream)
                 most = max(most, len(is_open))
             case StreamEnded(stream=str(stream)):
                 is_open.remove(stream)
+                ended.append(len(turns))
             case Message(stream=str(stream), author=Author.DATA_PLANE):
                 turns.append(stream)
     assert most == 100
-    for piece in range(6):  # the headers and five pieces of the body
+    for piece in range(2):  # the headers and the first piece of the body
         assert len(set(turns[100 * piece : 100 * (piece + 1)])) == 100
+    alone = turns[200 : ended[0]]
+    assert len(set(alone)) == 1  # the last one goes through, answered to its end
+    rest = turns[ended[0] :]
+    for piece in range(4):
+        assert len(set(rest[99 * piece : 99 * (piece + 1)])) == 99
+
+
+def test_fewer_where_the_target_may_be_asked_less():
+    episode = interleaved(Limits(concurrency=7))
+    ended = [entry.seq for entry, event in episode.of(StreamEnded)]
+    opened = [entry.seq for entry, event in episode.of(StreamOpened)]
+    assert len(ended) == 100
+    assert sum(seq < ended[0] for seq in opened) == 7
+
+
+@pytest.mark.parametrize("exchange", [{"chunks": 3}, {"repeat": 9, "chunks": 3}, {"repeat": 9, "concurrent": 9}])
+def test_what_can_not_be_interleaved_is_refused(exchange):
+    with pytest.raises(ValueError, match="`interleaved` needs several repeats at a time"):
+        Exchange.model_validate({**exchange, "interleaved": True})
+
+
+def test_nobody_waits_for_ever():
+    async def two_of_three() -> None:
+        meeting = Meeting(size=3, timeout=0.01)
+        await asyncio.gather(meeting.hold(), meeting.hold())
+
+    asyncio.run(two_of_three())
+
+
+def test_who_is_over_is_not_waited_for():
+    async def one_is_over() -> None:
+        meeting = Meeting(size=3, timeout=60)
+        meeting.leave()
+        waits = asyncio.create_task(meeting.hold())
+        await asyncio.sleep(0)
+        await meeting.hold()  # the last goes through
+        assert not waits.done()
+        meeting.leave()
+        await waits
+
+    asyncio.run(one_is_over())
