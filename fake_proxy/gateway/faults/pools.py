@@ -67,6 +67,11 @@ class _Told(Talk):
         super().close()
 
 
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _FirstFailed(Outcome):
+    first: _Told
+
+
 class _FirstIsTold(Gateway):
     """The EPP of the first pool learns who served, and that of the second, which served, does not."""
 
@@ -81,13 +86,11 @@ class _FirstIsTold(Gateway):
     async def through(self, pool: Pool, talk: Talk, request: Request, *, before: Outcome | None) -> Outcome:
         outcome = await super().through(pool, talk, request, before=before)
         assert isinstance(talk, _Told)
-        if before is None and outcome.failed:
-            outcome = dataclasses.replace(outcome, tried=[*outcome.tried])
+        if isinstance(before, _FirstFailed):
+            await before.first.learn(outcome.response.status, outcome.endpoint)
+        elif outcome.failed:
             talk.kept = True
-            self.__dict__.setdefault("first", {})[id(outcome)] = talk
-        elif before is not None:
-            first: _Told = self.__dict__["first"].pop(id(before))
-            await first.learn(outcome.response.status, outcome.endpoint)
+            return _FirstFailed(response=outcome.response, endpoint=outcome.endpoint, tried=outcome.tried, first=talk)
         return outcome
 
 
