@@ -20,7 +20,7 @@ from conformance.run.engine import CLEAN_UP, Engine, collect_seldom, cores
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
 
-AT_A_TIME = 2
+AT_A_TIME = 3
 """Trials that a worker has in hand: while one EPP is waited for, another is asked."""
 
 AGAIN = 2
