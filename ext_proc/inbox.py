@@ -14,6 +14,10 @@ Received = Message | Malformed | HalfClosed | StreamEnded
 Listener = Callable[[Received], None]
 
 
+def _nobody(_: Received) -> None:
+    """The listener of a stream that has ended: connections know their streams long after that, for what comes late."""
+
+
 class Inbox:
     """Hands each event to the listener if there is one, else keeps it for one reader, without limit."""
 
@@ -26,16 +30,21 @@ class Inbox:
     def put(self, event: Received) -> None:
         """An event arrived."""
         if self._listener is not None:
-            self._listener(event)
+            listener = self._listener
+            if isinstance(event, StreamEnded):
+                self._listener = _nobody
+            listener(event)
             return
         self._kept.append(event)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def keep(self, event: Received) -> None:
+    def keep(self, end: StreamEnded) -> None:
         """The owner's own doing, which a listener need not be told, but a reader must find."""
         if self._listener is None:
-            self.put(event)
+            self.put(end)
+        else:
+            self._listener = _nobody
 
     async def next(self) -> Received | None:
         """The next event; None once `StreamEnded` was read."""

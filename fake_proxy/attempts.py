@@ -100,6 +100,7 @@ class Attempts:
         self.abort()
         for attempt in self._made:
             await attempt.wait_closed()
+        self._made.clear()
 
     # -- events of the attempt under way -------------------------------------------------------------------------------
 

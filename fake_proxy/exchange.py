@@ -191,7 +191,10 @@ class Exchange:
         await self._stream.leave(self._pace.deadline)
         if self._defect is not None:
             raise self._defect
-        return self._outcome()
+        outcome = self._outcome()
+        self._machine.dissolve()
+        del self._stream, self._attempts  # they know us, too
+        return outcome
 
     # -- the client ----------------------------------------------------------------------------------------------------
 

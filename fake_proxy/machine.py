@@ -80,6 +80,11 @@ class Machine:
         self.endpoint: str | None = None
         """The endpoint of the latest attempt."""
 
+    def dissolve(self) -> None:
+        """Nothing will be asked of it any more: let go of its parts, which know it. In a circle all of them would wait
+        for the garbage collector, which stops the loop to look for them."""
+        del self._request, self._response, self._router, self._client
+
     @property
     def awaiting(self) -> str:
         """What the exchange waits for now, in the words of the record."""

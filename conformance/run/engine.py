@@ -27,9 +27,8 @@ def collect_seldom() -> None:
     """Let Python look for cyclic garbage seldom, and never again among what was made until now.
 
     For programs whose process is the suite's. Events pile up by the thousand until an episode is judged; looking
-    through them each time that 700 more are there, as the defaults have it, is a waste. But each exchange leaves some
-    two hundred objects that only the collector finds, and the loop stands still while they are freed: 50,000, as the
-    second threshold is reached, take about 50 ms, a million a second.
+    through them each time that 700 more are there, as the defaults have it, is a waste. But what is found is freed at
+    one go, at a million objects a second, and the loop stands still: the second threshold is reached with 50,000.
     """
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)
