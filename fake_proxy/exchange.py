@@ -91,7 +91,7 @@ class Pace:
     but no longer than `PATIENCE` times as long.
     `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
     `echo_timeout`; the same limit holds for the waits of the request's chunks.
-    `hold` is awaited when the first chunk of the request's body has been sent.
+    `hold` is awaited when the first chunk of the request's body has been sent; meanwhile no deadline runs.
     """
 
     deadline: float = 10.0
@@ -220,13 +220,20 @@ class Exchange:
                         self._feed(self._machine.request_data(data, end))
                         self._abort_at("request-body", chunk)
                         if chunk == 1 and self._pace.hold is not None:
-                            await self._pace.hold()
+                            await self._held(self._pace.hold)
                     case TrailersArrive(trailers):
                         self._feed(self._machine.request_trailers(trailers))
                     case EchoAwaited(through):
                         await self._await_echo("request", through)
                 await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
         self._abort_at("request")
+
+    async def _held(self, hold: Callable[[], Awaitable[None]]) -> None:
+        """Wait for others, which is nobody's delay."""
+        self._deadline.cancel()
+        await hold()
+        self._progress = self._loop.time()
+        self._deadline = self._loop.call_at(self._progress + self._pace.deadline, self._expire)
 
     def _abort_at(self, point: AbortPoint, count: int = 1) -> None:
         """The exchange reached `point` for the `count`th time: the client goes away if its request says so."""

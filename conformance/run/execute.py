@@ -102,8 +102,8 @@ class _Execution:
         queue: Iterator[int] = iter(range(exchange.repeat))
         meeting: Meeting | None = None
         if exchange.interleaved:
-            limits, timeouts = self._lane.profile.limits, self._lane.profile.timeouts
-            meeting = Meeting(min(exchange.repeat, exchange.concurrent, limits.concurrency), timeouts.answer / 2)
+            limit = self._lane.profile.limits.concurrency
+            meeting = Meeting(min(exchange.repeat, exchange.concurrent, limit))
         await asyncio.gather(*(self._some(queue, exchange, expect, meeting) for _ in range(exchange.concurrent)))
 
     async def _some(

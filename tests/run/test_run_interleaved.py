@@ -69,15 +69,31 @@ def test_what_can_not_be_interleaved_is_refused(exchange):
 
 def test_nobody_waits_for_ever():
     async def two_of_three() -> None:
-        meeting = Meeting(size=3, timeout=0.01)
+        meeting = Meeting(size=3, apart=0.01)
         await asyncio.gather(meeting.hold(), meeting.hold())
+        await meeting.hold()
+        await meeting.hold()  # more than were expected
 
     asyncio.run(two_of_three())
 
 
+def test_the_last_may_take_its_time():
+    async def slow() -> None:
+        meeting = Meeting(size=2, apart=0.001)
+        waits = asyncio.create_task(meeting.hold())
+        await asyncio.sleep(0)
+        await meeting.hold()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waits), 0.02)
+        meeting.leave()
+        await waits
+
+    asyncio.run(slow())
+
+
 def test_who_is_over_is_not_waited_for():
     async def one_is_over() -> None:
-        meeting = Meeting(size=3, timeout=60)
+        meeting = Meeting(size=3)
         meeting.leave()
         waits = asyncio.create_task(meeting.hold())
         await asyncio.sleep(0)
