@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -116,14 +117,13 @@ class _Execution:
             name = self._capture.exchange()
             if expect is not None:
                 self._expectations[name] = self._expectation(expect)
-            outcome = await self._lane.carry_out(
-                prepared,
-                name,
-                fresh_connection=exchange.connection == "fresh",
-                hold=None if meeting is None else meeting.hold,
-            )
-            if meeting is not None:
-                meeting.leave()
+            with meeting or contextlib.nullcontext():
+                outcome = await self._lane.carry_out(
+                    prepared,
+                    name,
+                    fresh_connection=exchange.connection == "fresh",
+                    hold=None if meeting is None else meeting.hold,
+                )
             if outcome.details == UNROUTED and _about_the_response(exchange, expect):
                 self._unrouted(name)
             self.expired = self.expired or bool(outcome.expired)

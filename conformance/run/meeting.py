@@ -13,7 +13,7 @@ class Meeting:
 
     What a target was sent it need not have read: sent in turn, a hundred streams may be dealt with one by one. A whole
     exchange that came after all the others' beginnings was answered after the target had them. A target may open fewer
-    streams: where nobody comes for `apart` seconds, all go on. Use within a running loop.
+    streams: where nobody comes for `apart` seconds, all go on. Made in a running loop; `with meeting:` around each.
     """
 
     def __init__(self, size: int, apart: float = APART) -> None:
@@ -33,8 +33,11 @@ class Meeting:
         self._waiting += 1
         await self._all_go_on.wait()
 
-    def leave(self) -> None:
-        """An exchange is over."""
+    def __enter__(self) -> None:
+        """An exchange begins."""
+
+    def __exit__(self, *_: object) -> None:
+        """It is over."""
         self._over += 1
         if self._waiting + self._over >= self._size:
             self._timer.cancel()

@@ -675,6 +675,24 @@ def test_a_model_server_that_never_answers_expires() -> None:
     asyncio.run(run())
 
 
+def test_while_it_is_held_back_no_deadline_runs() -> None:
+    async def run() -> None:
+        async with grpc_epp("127.0.0.1:9") as epp:
+            deadline = 0.5
+            held = asyncio.Event()
+
+            async def hold() -> None:
+                asyncio.get_running_loop().call_later(1.2 * deadline, held.set)
+                await held.wait()
+
+            request = replace(POST, body=(Chunk(data=b"one"), Chunk(data=b"two")))
+            ran = await exchange(epp, request, FDS, pace=Pace(deadline=deadline, hold=hold))
+            assert (ran.outcome.expired, ran.outcome.status) == ("", 200)
+            assert held.is_set()
+
+    asyncio.run(run())
+
+
 # -- the client goes away ----------------------------------------------------------------------------------------------
 
 

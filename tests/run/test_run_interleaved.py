@@ -85,7 +85,8 @@ def test_the_last_may_take_its_time():
         await meeting.hold()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waits), 0.02)
-        meeting.leave()
+        with meeting:
+            pass
         await waits
 
     asyncio.run(slow())
@@ -94,12 +95,14 @@ def test_the_last_may_take_its_time():
 def test_who_is_over_is_not_waited_for():
     async def one_is_over() -> None:
         meeting = Meeting(size=3)
-        meeting.leave()
+        with meeting:
+            pass
         waits = asyncio.create_task(meeting.hold())
         await asyncio.sleep(0)
         await meeting.hold()  # the last goes through
         assert not waits.done()
-        meeting.leave()
+        with meeting:
+            pass
         await waits
 
     asyncio.run(one_is_over())
