@@ -101,8 +101,13 @@ class _Number(Decimal):
     """A JSON number with its exact value."""
 
 
+def not_json(constant: str) -> Any:
+    """For `parse_constant`: NaN and Infinity are Python's words, not JSON's. Raises `ValueError`."""
+    raise ValueError(f"{constant} is not JSON")
+
+
 def _parse(body: bytes) -> Any:
-    return json.loads(body, parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
+    return json.loads(body, parse_constant=not_json, parse_int=_Number, parse_float=_Number, object_pairs_hook=_members)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

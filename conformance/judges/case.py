@@ -17,6 +17,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from conformance.bodies import not_json
 from conformance.conversation import Conversation, conversations
 from conformance.endpoints import parse_list
 from conformance.episode import Context, Episode, Expectation, Gauges, HealthProbe, ProcessExited
@@ -45,8 +46,8 @@ class Answer(StrEnum):
     UNSEEN = "not observed"
 
 
-INFERENCE = b"completions"
-"""How the paths end that every EPP is expected to know as inference."""
+INFERENCE, CHAT = b"completions", b"/chat/completions"
+"""How the paths end that every EPP is expected to know as inference, and those of chats."""
 
 
 class Shape(StrEnum):
@@ -207,7 +208,14 @@ class Case:
         if body is None or lane.end is None:
             return Shape.UNSEEN
         path = (self.request_header(":path") or b"").partition(b"?")[0]
-        return Shape.ORDINARY if path.endswith(INFERENCE) and _ordinary(body) else Shape.ODD
+        return Shape.ORDINARY if path.endswith(INFERENCE) and _ordinary(body, path) else Shape.ODD
+
+    @property
+    def incomprehensible(self) -> bool:
+        """Whether nobody need understand the request (AMB-08); a POST of an empty body is as odd as any body."""
+        opened = self.conversation.opened
+        empty = self.shape is Shape.BODYLESS and opened is not None and opened.method == "POST"
+        return empty or self.shape in (Shape.ODD, Shape.UNSEEN)
 
     @cached_property
     def served(self) -> ServedReport | None:
@@ -374,15 +382,18 @@ class Scene:
         )
 
 
-def _ordinary(body: bytes) -> bool:
+def _ordinary(body: bytes, path: bytes) -> bool:
     try:
-        content: Any = json.loads(body)
+        content: Any = json.loads(body.decode(), parse_constant=not_json)
     except (ValueError, RecursionError):
         return False
     if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
         return False
-    prompt, messages = content.get("prompt"), content.get("messages")
-    return (isinstance(prompt, str | list) and bool(prompt)) or (isinstance(messages, list) and bool(messages))
+    if path.endswith(CHAT):
+        messages = content.get("messages")
+        return isinstance(messages, list) and bool(messages) and all(isinstance(one, dict) for one in messages)
+    prompt = content.get("prompt")
+    return isinstance(prompt, str | list) and bool(prompt)
 
 
 def _last(values: Sequence[bytes]) -> bytes | None:

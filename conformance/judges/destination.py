@@ -13,12 +13,15 @@ import itertools
 from collections.abc import Iterator
 
 from conformance.endpoints import EndpointList, parse_list
-from conformance.judges.case import Answer, Case, Shape
+from conformance.judges.case import INFERENCE, Answer, Case, Shape
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held, noted
 from conformance.said import REQUEST
 from conformance.steering import DESTINATION, Setting
 from conformance.verdict import Verdict
+
+BLANKS = " \t"
+"""What may stand around the items of a list."""
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
@@ -28,9 +31,7 @@ def undue_error(case: Case) -> Ruling | None:
     expected = ("an endpoint",)
     match case.shape:
         case Shape.BODYLESS if case.code in range(400, 500):
-            if case.conversation.opened is not None and case.conversation.opened.method == "POST":
-                return None
-            return case.warn("EPP-DEST-07", expected)
+            return None if case.incomprehensible else case.warn("EPP-DEST-07", expected)
         case Shape.BODYLESS:
             return case.fail("EPP-DEST-07", expected)
         case Shape.ODD:
@@ -39,10 +40,17 @@ def undue_error(case: Case) -> Ruling | None:
         case Shape.ORDINARY if case.flow.request.duplex and case.scene.counts("EPP-STRM-01") and case.code == 413:
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return case.fail("EPP-STRM-01", expected, hint=hint)
-        case Shape.ORDINARY:
+        case Shape.ORDINARY | Shape.UNSEEN if case.shape is Shape.ORDINARY or _before_the_body(case):
             return case.fail("EPP-DEST-01", expected, hint="The pool has a ready, eligible endpoint.")
         case _:
             return None
+
+
+def _before_the_body(case: Case) -> bool:
+    """Whether an inference request was refused on its headers: no body of it was there to be odd."""
+    path = (case.request_header(":path") or b"").partition(b"?")[0]
+    request = case.flow.request
+    return request.headers is not None and not request.bodies and path.endswith(INFERENCE)
 
 
 def missing(case: Case) -> Ruling:
@@ -112,7 +120,7 @@ def _different(case: Case) -> Ruling | None:
         return None
     actual = f"header {header}, metadata {metadata}"
     expected = "the same value in the header and in the metadata"
-    if "".join(header.split()) == "".join(metadata.split()):
+    if [one.strip(BLANKS) for one in header.split(",")] == [one.strip(BLANKS) for one in metadata.split(",")]:
         return case.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ")
     return case.fail("EPP-DEST-05", expected, actual, hint=_client(case, header))
 

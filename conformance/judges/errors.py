@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges import expectation
-from conformance.judges.case import Answer, Case, Shape
+from conformance.judges.case import Answer, Case
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held, noted
@@ -41,7 +41,7 @@ def acceptable_error(case: Case) -> bool:
     """Whether the code is right where no endpoint is eligible: 503, or what a bad request gets in any case."""
     if case.code == UNAVAILABLE:
         return True
-    bad_request = case.shape in (Shape.ODD, Shape.UNSEEN) or case.unknown_model
+    bad_request = case.incomprehensible or case.unknown_model
     return bad_request and case.code in range(400, 500) and case.code != TOO_MANY
 
 
@@ -79,7 +79,7 @@ def tolerated(case: Case) -> bool:
         return True
     if code == TOO_MANY:
         return load.blind or not load.idle
-    if code in range(400, 500) and (case.unknown_model or case.shape in (Shape.ODD, Shape.UNSEEN)):
+    if code in range(400, 500) and (case.unknown_model or case.incomprehensible):
         return True
     large = len(case.request_body or b"") > LARGE_BODY
     return code == TOO_LARGE and large and not case.scene.counts("EPP-STRM-01")

@@ -16,9 +16,10 @@ def fallback(case: Case) -> Iterator[Ruling]:
     if not case.steering.fallbacks:
         yield moot("EPP-FB-01", "no fallback was given")
         return
-    entry = case.steering.fallbacks[-1]
-    yield noted("EPP-FB-02", f"the fallback key is there: {entry.value}", exchange=case.exchange, seq=entry.said.seq)
     namespace = case.context.destination_namespace
+    in_place = [one for one in case.steering.fallbacks if one.namespace == namespace]
+    entry = (in_place or case.steering.fallbacks)[-1]
+    yield noted("EPP-FB-02", f"the fallback key is there: {entry.value}", exchange=case.exchange, seq=entry.said.seq)
     if entry.namespace != namespace:
         where = "at the top level" if entry.namespace is None else f"in namespace {entry.namespace!r}"
         yield case.fail("EPP-FB-01", f"the fallback in namespace {namespace!r}", f"it is {where}", at=entry.said)
@@ -44,7 +45,7 @@ def fallback(case: Case) -> Iterator[Ruling]:
 
 
 def _outside(case: Case, endpoint: str) -> str:
-    if case.hint.set and not case.hint.may_mean(endpoint):
+    if case.hint.set and case.hint.where != "body" and not case.hint.may_mean(endpoint):
         return "not in the subset"
     if case.demand.known and endpoint not in case.demand.pool:
         return "not a ready endpoint of the pool"

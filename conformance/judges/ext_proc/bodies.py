@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.bodies import Sameness, compare
-from conformance.conversation import BUFFERED_MODES
+from conformance.conversation import BUFFERED
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held
@@ -169,12 +169,12 @@ def content_length(case: Case) -> Iterator[Ruling]:
         if lane.header_only or any(said.partial for said in counting(lane)):
             continue
         body = _body(case, lane)
-        values = list(dict.fromkeys(_set_lengths(counting(lane))))
+        values, removed = _lengths(lane)
         if values:
             yield from _check_lengths(case, lane, values, body)
-        elif body is not None and lane.mode in BUFFERED_MODES:
+        elif body is not None and lane.mode == BUFFERED:  # in other modes Envoy takes the client's away
             kept = values_of(sent_headers(lane), "content-length")
-            if not _removed(lane) and kept and kept[-1] != b"%d" % len(body):
+            if not removed and kept and kept[-1] != b"%d" % len(body):
                 expected = f"content-length is changed to {len(body)} with the body"
                 actual = f"the body has {len(body)} bytes, content-length is still {_text(kept[-1])}"
                 yield case.fail("ENV-10", expected, actual, at=_last(lane), hint="Envoy answers 500 to this.")
@@ -195,17 +195,19 @@ def _check_lengths(case: Case, lane: Lane, values: Sequence[bytes], body: bytes 
         yield held("ENV-10")
 
 
-def _set_lengths(answers: Sequence[Said]) -> Iterator[bytes]:
-    for said in answers:
+def _lengths(lane: Lane) -> tuple[list[bytes], bool]:
+    """The different values that the last answer to set or remove it sets, and whether it is removed for good."""
+    values: list[bytes] = []
+    removed = False
+    for said in counting(lane):
         mutation = said.header_mutation
-        for option in mutation.set_headers if mutation is not None else ():
-            if option.header.key.lower() == "content-length":
-                yield value_of(option.header)
-
-
-def _removed(lane: Lane) -> bool:
-    mutations = (said.header_mutation for said in counting(lane))
-    return any("content-length" in {n.lower() for n in one.remove_headers} for one in mutations if one is not None)
+        if mutation is None:
+            continue
+        found = [value_of(one.header) for one in mutation.set_headers if one.header.key.lower() == "content-length"]
+        goes = "content-length" in {name.lower() for name in mutation.remove_headers}
+        if found or goes:
+            values, removed = list(dict.fromkeys(found)), goes and not found
+    return values, removed
 
 
 def _text(value: bytes) -> str:

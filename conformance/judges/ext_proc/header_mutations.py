@@ -88,18 +88,21 @@ def destination_header(case: Case) -> Iterator[Ruling]:
             )
         else:
             yield held("ENV-12")
-    if lane.mode in BUFFERED_MODES or not case.steering.observed:
+    if not case.steering.observed:
         return
+    buffered = lane.mode in BUFFERED_MODES
     if steering.settings:
-        yield held("ENV-13")
+        if not buffered:
+            yield held("ENV-13")
     elif steering.late_settings:
         late = steering.late_settings[0]
+        effect = f"In mode {lane.mode} header mutations of a body answer have no effect; hold the headers answer back."
         yield case.fail(
             "ENV-13",
-            "the destination header on the answer to the request headers",
+            f"the destination header on the answer to the request headers{' or the body' if buffered else ''}",
             f"{late.value} on {late.said.what}",
             at=late.said,
-            hint=f"In mode {lane.mode} header mutations of a body answer have no effect; hold the headers answer back.",
+            hint="Header mutations of a trailers answer change the trailers." if buffered else effect,
         )
 
 
