@@ -173,7 +173,10 @@ def version_outcome(
     kinds: dict[Kind, Result] = {}
     for kind in (kind for kind in KINDS if any(row.requirement.kind == kind for row in rows)):
         counted = [row for row in rows if counts(row) and row.requirement.kind == kind]
-        kinds[kind] = result(row.verdict for row in counted if catalogue.effect(row.requirement.id, version) == "fail")
+        verdicts = [row.verdict for row in counted if catalogue.effect(row.requirement.id, version) == "fail"]
+        kinds[kind] = result(verdicts)
+        if kinds[kind] is Result.CONFORMANT and Verdict.PASS not in verdicts:
+            kinds[kind] = Result.INCOMPLETE  # nothing was seen to hold
     overall = _both(kinds.values())
     return VersionOutcome(
         version=version,

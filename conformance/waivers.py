@@ -90,19 +90,20 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
 
 
 def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:
-    """A file that waives every failing result, to be edited: reasons are the findings' own words."""
-    waivers = [
-        Waiver(
-            pattern=result.id,
-            reason=(result.decisive.actual if result.decisive else "") or result.title,
-            link=link,
-            owner=owner,
-            expires=expires,
-        )
-        for result in results
-        if result.verdict is Verdict.FAIL
-    ]
-    return WaiverFile(waivers=tuple({waiver.pattern: waiver for waiver in waivers}.values()))
+    """A file that waives every failing result, and requirements that were broken in scenarios that are not about them;
+    to be edited: reasons are the findings' own words."""
+    reasons: dict[str, str] = {}
+    for result in results:
+        if result.verdict is Verdict.FAIL:
+            reasons[result.id] = (result.decisive.actual if result.decisive else "") or result.title
+        elif not result.provisional:
+            broken = (one for one in result.findings if one.verdict is Verdict.FAIL)
+            reasons.update({one.requirement: one.actual or f"broken in {result.id}" for one in broken})
+    waivers = (
+        Waiver(pattern=pattern, reason=reason, link=link, owner=owner, expires=expires)
+        for pattern, reason in reasons.items()
+    )
+    return WaiverFile(waivers=tuple(waivers))
 
 
 def _apply(waiver: Waiver, outcome: RunOutcome, today: dt.date) -> Applied:

@@ -9,6 +9,8 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite 
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,6 +25,11 @@ CTRL_C = 130
 def main() -> None:
     """The entry point: runs the command line and exits. SIGTERM and a terminal that is closed are taken as Ctrl-C is:
     all is cleaned up."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # not every terminal knows every letter
+    if os.environ.get("COLUMNS") == "0":  # what some terminals without a size say; nothing would be printed
+        del os.environ["COLUMNS"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored: under nohup
         signal.signal(signal.SIGHUP, signal.default_int_handler)
@@ -67,8 +74,12 @@ def _invoke(arguments: list[str]) -> int:
 
 def _show(problem: Exception) -> int:
     from conformance.cli.console import show_defect, show_error
-    from conformance.errors import ConformanceError
+    from conformance.errors import ConformanceError, HarnessError
 
+    if isinstance(problem, OSError) and problem.strerror is not None:
+        where = f"{problem.filename}: " if problem.filename is not None else ""
+        hint = "trouble of this machine: is there room, may it be written there? --debug shows what was done"
+        problem = HarnessError(f"{where}{problem.strerror}", hint=hint)
     if isinstance(problem, ConformanceError):
         show_error(problem)
         return problem.exit_code

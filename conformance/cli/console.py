@@ -18,21 +18,32 @@ if TYPE_CHECKING:
 
 
 def out() -> Console:
-    """Where results go."""
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    """Where results go. A reader of them who goes away ends nothing: the exit code still says what came out."""
+    return _lasting(to_stderr=False)
 
 
 def err() -> Console:
-    """Where progress and errors go. A reader of them who goes away ends nothing: a run has a report to write."""
+    """Where progress and errors go. Neither a reader who goes away nor a full disk ends a run, which has a report to
+    write."""
+    return _lasting(to_stderr=True)
+
+
+def _lasting(*, to_stderr: bool) -> Console:
     from rich.console import Console
 
     class Lasting(Console):
         def on_broken_pipe(self) -> None:
-            reader_is_gone(sys.stderr)
+            reader_is_gone(sys.stderr if to_stderr else sys.stdout)
 
-    return Lasting(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        def print(self, *objects: Any, **style: Any) -> None:
+            try:
+                super().print(*objects, **style)
+            except OSError:
+                if not to_stderr:
+                    raise
+                reader_is_gone(sys.stderr)
+
+    return Lasting(stderr=to_stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def width_of(console: Console) -> int:

@@ -35,7 +35,7 @@ def judge(
     Exit code 1 if a rule was broken, 3 if something could not be read or judged.
     """
     from conformance.cli.console import err, out, without_colour
-    from conformance.errors import UnknownNameError
+    from conformance.errors import UnknownNameError, UsageError
     from conformance.live.files import Damage, read
     from conformance.live.metrics import Tally
     from conformance.live.wording import Worth
@@ -48,18 +48,26 @@ def judge(
         raise UnknownNameError("protocol version", protocol_version, VERSIONS)
     catalogue, tally, worth, damaged = Catalogue.load(), Tally(), Worth(each), 0
     results, remarks = out(), err()
+    seen: set[str] = set()
     for path in files:
         for one in read(path):
             if isinstance(one, Damage):
                 damaged += not one.harmless
                 what = "ends in the middle of an exchange" if one.harmless else f"is no transcript: {one.what}"
                 remarks.print(f"{path}, line {one.line}: {what}")
-            elif not exchange or one.episode.id in exchange:
+                continue
+            seen.add(one.episode.id)
+            if not exchange or one.episode.id in exchange:
                 judged = _judge(one, protocol_version, catalogue)
                 tally.add(judged)
                 if judged.problem:
                     remarks.print(f"{path}, line {one.line}: {one.episode.id} could not be judged: {judged.problem}")
                 _show(one, judged, catalogue, worth, results.print, json=json)
+    for name in exchange or ():
+        if name not in seen:
+            raise UnknownNameError("exchange", name, seen)
+    if not seen and not damaged:
+        raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint="was anything recorded?")
     if not json:
         results.print(f"{tally.judged} exchanges judged, {tally.violating} with a broken rule")
         for requirement, count in tally.broken():

@@ -39,10 +39,14 @@ class Named:
 
     def resolve(self) -> Resolved | ResolvedGateway:
         """The target, with its profile. Without `--role`, the other flags tell whose it is. Raises `UsageError`."""
+        from conformance.errors import UsageError
         from conformance.targets.gateway import GatewayProfile
         from conformance.targets.resolve import Overrides, load_any, resolve
         from conformance.targets.resolve_gateway import resolve_gateway
 
+        for flag in ("epp", "gateway", "profile", "binary"):
+            if getattr(self, flag) == "":  # as "$EPP" is where nobody set it; the default would be tested instead
+                raise UsageError(f"what is given for --{flag} is empty", hint="is a variable of the shell not set?")
         base = load_any(self.profile) if self.profile is not None else None
         is_gateway = isinstance(base, GatewayProfile)
         meant = self.role is options.RoleName.DATA_PLANE or (self.role is None and (is_gateway or bool(self.gateway)))
@@ -58,8 +62,6 @@ class Named:
         if not meant:
             return resolve(self.epp, self.profile, overrides)
         if base is not None and not isinstance(base, GatewayProfile):
-            from conformance.errors import UsageError
-
             hint = "leave out --role, or name a profile with `role: data-plane`"
             raise UsageError(f"{self.profile} is the profile of an endpoint picker, not of a gateway", hint=hint)
         return resolve_gateway(self.gateway, base, overrides, self.epp_listen or ())

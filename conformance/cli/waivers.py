@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from conformance.errors import UsageError
+
 waivers = typer.Typer(no_args_is_help=True, help="Known failures that shall not fail a build.")
 
 
@@ -23,6 +25,9 @@ def suggest(
     from conformance.strict_yaml import dump
     from conformance.waivers import suggest as waive
 
+    for flag, text in (("--owner", owner), ("--link", link)):
+        if not text.strip():
+            raise UsageError(f"{flag} is empty", hint="say who answers for the waivers, and where it is discussed")
     expires = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=days)
     results = [row.result() for row in read(report)[0].results]
     file = waive(results, owner=owner, link=link, expires=expires)

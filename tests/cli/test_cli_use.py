@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,9 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("rum",), "run"),
         (("run", "--seed", "x"), "--seed"),
         (("run", "--jobs", "0"), "--jobs"),
+        (("run", "--epp", ""), "what is given for --epp is empty"),
+        (("run", "--profile", ""), "what is given for --profile is empty"),
+        (("doctor", "--epp", ""), "what is given for --epp is empty"),
         (("run", "--epp", "py:thing"), "known: reference, HOST:PORT, cmd:COMMAND, image:IMAGE"),
         (("run", "--epp", "127.0.0.1:9"), "--endpoints-file"),
         (("run", "--epp", "cmd:./e {port"), "learns its pool"),
@@ -166,6 +171,60 @@ def test_a_closed_pipe_is_no_error() -> None:
         process.stdout.close()
         assert process.wait(timeout=60) == 0
         assert b"Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize("arguments", [("judge", "{report}/evidence.ndjson.gz"), ("report", "verify", "{report}")])
+def test_a_closed_pipe_changes_no_verdict(program, a_report: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    damaged = tmp_path / "report"
+    shutil.copytree(a_report, damaged)
+    text = (damaged / "report.json").read_text()
+    (damaged / "report.json").write_text(text.replace('"verdict": "fail"', '"verdict": "pass"'))
+    process = program(*(one.format(report=damaged) for one in arguments))
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_full_disk_for_messages_ends_no_run(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "conformance", "run", "-k", "destination.chat", "-o", str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == 4
+        assert (tmp_path / "report.html").is_file()
+        wrong = [sys.executable, "-m", "conformance", "explain", "nope"]
+        assert subprocess.run(wrong, stderr=full, timeout=60, check=False).returncode == 2
+
+
+def test_a_full_disk_is_trouble_of_the_machine(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: list[str]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "report.json")
+
+    monkeypatch.setattr(command_line, "_invoke", full)
+    ran = cli("list")
+    assert ran.code == 3
+    assert ran.err.startswith("error: report.json: No space left on device\n  hint: trouble of this machine")
+
+
+@pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "0"}])
+def test_poor_terminals_get_the_report_too(program, a_report: Path, environment: dict[str, str]) -> None:
+    process = program("report", "show", a_report, **environment)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "EPP-DEST-05" in out
+    assert err == ""
+
+
+def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> None:
+    evidence = a_report / "evidence.ndjson.gz"
+    ran = cli("judge", evidence, "--exchange", "nope")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: there is no exchange 'nope'")
+    (tmp_path / "empty.ndjson").touch()
+    assert cli("judge", tmp_path / "empty.ndjson").code == 2
 
 
 def test_the_command_that_runs_a_target_again() -> None:

@@ -7,7 +7,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Result, Verdict
 
 
-def skipped(*requirements: str) -> ScenarioResult:
+def one(verdict: Verdict, *requirements: str) -> ScenarioResult:
     return ScenarioResult(
         id="x.y",
         scenario="x.y",
@@ -15,14 +15,23 @@ def skipped(*requirements: str) -> ScenarioResult:
         section="",
         requirements=requirements,
         mode="full-duplex",
-        verdict=Verdict.SKIPPED,
+        verdict=verdict,
     )
+
+
+PASSED = one(Verdict.PASS, "EPP-DEST-01")
 
 
 def test_only_what_counts_in_the_version_stands_in_the_way():
     """Streaming responses token by token is a rule of the next version, and a remark in 1.0.0."""
     catalogue = Catalogue.load()
     for version, blockers, result in (("1.0.0", (), Result.CONFORMANT), ("next", ("EPP-STRM-02",), Result.INCOMPLETE)):
-        outcome = version_outcome(catalogue, version, [skipped("EPP-STRM-02")])
+        outcome = version_outcome(catalogue, version, [one(Verdict.SKIPPED, "EPP-STRM-02"), PASSED])
         assert outcome.blockers == blockers
         assert outcome.kinds["protocol"] is result
+
+
+def test_where_nothing_was_seen_to_hold_nothing_is_conformant():
+    """Requirements that are attested stand in nobody's way, and prove nothing."""
+    outcome = version_outcome(Catalogue.load(), "1.0.0", [PASSED])
+    assert outcome.kinds == {"protocol": Result.CONFORMANT, "ext_proc": Result.INCOMPLETE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def test_a_waiver_that_rots_fails_the_run(one: Waiver, expected: str) -> None:
 
 
 def test_a_rotten_waiver_fails_even_a_conformant_run() -> None:
-    run = outcome(FAILING[2])
+    run = outcome(FAILING[2], result("ext-proc.matching-answers", "ENV-01", Verdict.PASS))
     assert exit_code_after(run, ()) == 0
     assert exit_code_after(run, apply([waiver("subset.empty")], run, TODAY)) == 1
 
@@ -101,6 +102,14 @@ def test_suggested_waivers_can_be_read_and_waive_the_run(tmp_path: Path) -> None
     path.write_text(dump(file.model_dump(mode="json", by_alias=True)))
     assert load(path, WaiverFile) == file
     assert exit_code_after(run, apply(load_waivers(path, CATALOGUE, IDS), run, TODAY)) == 0
+
+
+def test_what_is_broken_in_passing_is_suggested_too() -> None:
+    broken = Finding(requirement="EPP-DEST-05", verdict=Verdict.FAIL, actual="two values")
+    passing = dataclasses.replace(FAILING[2], findings=(*FAILING[2].findings, broken))
+    assert passing.verdict is Verdict.PASS
+    (suggested,) = suggest([passing], owner="me", link="https://example.org/1", expires=TODAY).waivers
+    assert (suggested.pattern, suggested.reason) == ("EPP-DEST-05", "two values")
 
 
 @pytest.mark.parametrize(

@@ -462,8 +462,8 @@ def test_the_command_judge(traffic: Path, tmp_path: Path, capsys) -> None:
     right = tmp_path / "right.ndjson"
     right.write_text(traffic.read_text().splitlines()[0] + "\n")
     assert call(["judge", str(right), "--protocol-version", "0.4.0"]) == 0
-    assert call(["judge", str(right), "--exchange", "other"]) == 0
-    assert "0 exchanges judged" in capsys.readouterr().out
+    assert call(["judge", str(right), "--exchange", "other"]) == 2
+    assert "there is no exchange 'other'" in capsys.readouterr().err
     right.write_text(right.read_text() + "garbage\n")
     assert call(["judge", str(right)]) == 3
     assert "line 2: is no transcript" in capsys.readouterr().err
