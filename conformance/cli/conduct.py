@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.progress import progress
@@ -11,7 +12,7 @@ from conformance.errors import IncompleteError
 from conformance.outcome import RunOutcome
 from conformance.report.blocks import Waiver
 from conformance.report.build import build
-from conformance.report.folder import EVIDENCE, EvidenceKeeper, make_folder, write_all
+from conformance.report.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.report.model import Report
 from conformance.report.redaction import Redactor
 from conformance.requirements.catalogue import Catalogue
@@ -22,6 +23,7 @@ from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.waivers import Applied, apply, exit_code_after, load_waivers
+from conformance.waivers import Waiver as Known
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +52,16 @@ def conduct(
     whatever is a defect of the suite.
     """
     catalogue = Catalogue.load()
-    waived = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
+    known = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
     settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
     check_bindable(_known_endpoints(settings.profile))
-    make_folder(output)
+    with reserved(output):
+        return _conduct(settings, output, catalogue, known, title=title, quiet=quiet)
+
+
+def _conduct(
+    settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[Known], *, title: str, quiet: bool
+) -> Conducted:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
@@ -72,7 +80,7 @@ def conduct(
         except IncompleteError as problem:
             stopped = problem
     assert outcome is not None, "a run that ends without an error has an outcome"
-    applied = apply(waived, outcome, dt.datetime.now(dt.UTC).date())
+    applied = apply(known, outcome, dt.datetime.now(dt.UTC).date())
     report = build(
         outcome,
         catalogue=catalogue,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -21,7 +22,7 @@ from conformance.pytest_plugin.items import (
 )
 from conformance.pytest_plugin.settings import run_settings
 from conformance.pytest_plugin.suite import Suite
-from conformance.report.folder import EvidenceKeeper, make_folder, write_all
+from conformance.report.folder import EvidenceKeeper, reserved, write_all
 from conformance.targets.resolve import only_one_at_a_time
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def install(config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", None)
         settings = run_settings(config, seed=worker["epp_seed"] if worker else None)
         if (folder := config.getoption("epp_report")) and worker is None:
-            make_folder(Path(folder))
+            stack = contextlib.ExitStack()
+            stack.enter_context(reserved(Path(folder)))
+            config.add_cleanup(stack.close)
     except ConformanceError as problem:
         raise pytest.UsageError(str(problem)) from None
     suite = Suite(settings)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import queue
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -30,6 +34,23 @@ def make_folder(output: Path) -> None:
         raise UsageError(
             f"no report can be written to {output}: {problem.strerror}", hint="give another folder with --output"
         ) from None
+
+
+@contextlib.contextmanager
+def reserved(output: Path) -> Iterator[None]:
+    """The folder `output`, made, for this run alone: two runs would mix their evidence. Raises `UsageError`."""
+    make_folder(output)
+    folder = os.open(output, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                what = f"another run is writing its report to {output}"
+                raise UsageError(what, hint="give another folder with --output") from None
+        yield
+    finally:
+        os.close(folder)
 
 
 def write_all(report: Report, output: Path) -> tuple[Path, ...]:

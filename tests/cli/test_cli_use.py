@@ -13,6 +13,7 @@ import pytest
 import conformance.cli as command_line
 from conformance.cli import call
 from conformance.cli.naming import Named
+from conformance.report.folder import reserved
 
 REST = "title: T, requirements: [EPP-SUB-01]"
 
@@ -217,6 +218,14 @@ def test_poor_terminals_get_the_report_too(program, a_report: Path, environment:
     assert process.returncode == 0
     assert "EPP-DEST-05" in out
     assert err == ""
+
+
+def test_two_runs_write_no_report_together(cli, tmp_path: Path) -> None:
+    with reserved(tmp_path):
+        ran = cli("run", "-k", "destination.chat", "-o", tmp_path)
+    assert (ran.code, ran.err.splitlines()[0]) == (2, f"error: another run is writing its report to {tmp_path}")
+    assert not list(tmp_path.iterdir())
+    assert cli("run", "-k", "destination.chat", "-o", tmp_path).code == 4
 
 
 def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> None:
