@@ -41,9 +41,12 @@ def install(config: pytest.Config) -> None:
             stack = contextlib.ExitStack()
             stack.enter_context(reserved(Path(folder)))
             config.add_cleanup(stack.close)
+        suite = Suite(settings)
+        if worker is None and not config.getoption("epp_fixtures_only"):
+            for version in settings.versions:
+                suite.session(version)  # what is wrong with the selection is said here, and not by each worker
     except ConformanceError as problem:
         raise pytest.UsageError(str(problem)) from None
-    suite = Suite(settings)
     config.stash[SUITE] = suite
     config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
     config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)

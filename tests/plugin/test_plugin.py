@@ -145,6 +145,8 @@ def test_several_versions(run) -> None:
         (("--epp", "py:thing"), "*no kind of target*"),
         (("--epp-profile", "gie-epp-15"), "*did you mean 'gie-epp-1.5'*"),
         (("--epp", "reference", "--epp-scenario", "subset.nobdy"), "*did you mean 'subset.nobody'*"),
+        (("--epp", "reference", "--epp-scenario", "subset.nobdy", "-n", "2"), "*did you mean 'subset.nobody'*"),
+        (("--epp", ""), "*what is given for --epp is empty*"),
         (("--epp", "reference", "--epp-report", "taken/x"), "*no report can be written*"),
     ],
 )
