@@ -24,7 +24,7 @@ from conformance.lane import Lane
 from conformance.said import REQUEST, RESPONSE
 from conformance.steering import DESTINATION
 from conformance.verdict import Verdict
-from ext_proc.record import Author, ClientAborted, HalfClosed
+from ext_proc.record import Author
 
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
@@ -81,7 +81,7 @@ def unanswered(case: Case) -> Iterator[Ruling]:
             yield _cut_short(case, stop, side)
         elif not case.scene.explains_end(case):
             yield _unanswered(case, stop, side, part)
-    elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(case, stop):
+    elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(case):
         if not case.scene.explains_end(case):
             at = stop.entry.seq if stop.entry is not None else None
             hint = "Only a clean end lets Envoy go on without the target; to this it answers 500."
@@ -90,14 +90,10 @@ def unanswered(case: Case) -> Iterator[Ruling]:
         yield from _answered(case)
 
 
-def _between_the_phases(case: Case, stop: Stop) -> bool:
+def _between_the_phases(case: Case) -> bool:
     """Whether the data plane was still to say something when the stream ended, with all it said answered."""
     flow = case.flow
-    last = stop.entry.seq if stop.entry is not None else case.conversation.span[1]
-    before = [one.event for one in case.conversation.entries if one.seq < last]
-    left = any(isinstance(one, HalfClosed) and one.author is Author.DATA_PLANE for one in before)
-    gone = any(isinstance(one, ClientAborted) for one in before)
-    return not (left or gone or flow.garbled or flow.immediate is not None or flow.response.complete)
+    return not (flow.garbled or flow.immediate is not None or flow.response.complete)
 
 
 def _unfinished(case: Case, side: str) -> bool:

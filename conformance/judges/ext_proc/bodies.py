@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.bodies import Sameness, compare
-from conformance.conversation import BUFFERED
+from conformance.conversation import BUFFERED, NONE
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held
@@ -166,18 +166,27 @@ def _size(said: Said) -> int:
 def content_length(case: Case) -> Iterator[Ruling]:
     """A content-length that an answer sets is one number, and that of the body."""
     for lane in (case.flow.request, case.flow.response):
-        if lane.header_only or any(said.partial for said in counting(lane)):
+        bodyless = lane.header_only
+        if (bodyless and not _forwards_length(lane)) or any(said.partial for said in counting(lane)):
             continue
-        body = _body(case, lane)
+        body = b"" if bodyless else _body(case, lane)
         values, removed = _lengths(lane)
         if values:
             yield from _check_lengths(case, lane, values, body)
-        elif body is not None and lane.mode == BUFFERED:  # in other modes Envoy takes the client's away
+        elif (
+            body is not None and lane.mode == BUFFERED and not bodyless
+        ):  # in other modes Envoy takes the client's away
             kept = values_of(sent_headers(lane), "content-length")
             if not removed and kept and kept[-1] != b"%d" % len(body):
                 expected = f"content-length is changed to {len(body)} with the body"
                 actual = f"the body has {len(body)} bytes, content-length is still {_text(kept[-1])}"
                 yield case.fail("ENV-10", expected, actual, at=_last(lane), hint="Envoy answers 500 to this.")
+
+
+def _forwards_length(lane: Lane) -> bool:
+    """Whether Envoy passes on the content-length that an answer gives a request without a body. A response may have
+    one, as that to HEAD does."""
+    return lane.side == REQUEST and lane.mode in (NONE, BUFFERED)
 
 
 def _check_lengths(case: Case, lane: Lane, values: Sequence[bytes], body: bytes | None) -> Iterator[Ruling]:

@@ -27,6 +27,11 @@ def immediate_response(case: Case) -> Iterator[Ruling]:
         expected = "a status with a code from 200 to 599"
         yield case.fail("ENV-15", expected, actual, at=said, hint="Envoy takes a missing status for 200.")
         return
+    if case.flow.response.complete:
+        expected = "no ImmediateResponse once the response is complete"
+        hint = "Envoy takes the response away from the client, which may have it already."
+        yield case.fail("ENV-15", expected, f"ImmediateResponse {case.code}", at=said, hint=hint)
+        return
     end = case.conversation.end
     if end is not None and end[1].how == "status" and end[1].status:
         expected = "after an ImmediateResponse the stream ends with gRPC status OK"

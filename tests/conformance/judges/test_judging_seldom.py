@@ -212,3 +212,29 @@ def test_blanks_around_an_item_are_not_blanks_within(ask, metadata, verdict):
     made = script()
     made.exchange().request().answers(headers_answer(A, metadata=metadata), *echo(BODY)).drained()
     assert ask(made)["EPP-DEST-05"] is verdict
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "wrong"), [("BUFFERED", 51, True), ("NONE", 51, True), ("BUFFERED", 0, False)]
+)
+def test_a_length_for_a_request_without_a_body(ask, mode, number, wrong):
+    made = script()
+    exchange = made.exchange(mode=mode, method="GET").request(None)
+    exchange.answers(headers_answer(A, options=[length(number)])).drained()
+    assert ("ENV-10" in ask(made).failed) is wrong
+
+
+def test_no_immediate_response_after_the_last_chunk(ask):
+    made = script()
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY)).response_headers()
+    exchange.answers(headers_answer(side="response")).body(b"{}", side="response")
+    exchange.answers(*echo(b"{}", side="response"), immediate(500)).drained()
+    assert "ENV-15" in ask(made).failed
+
+
+@pytest.mark.parametrize("end", ["half-closed", "aborted"])
+def test_once_the_data_plane_is_done_any_end_will_do(ask, end):
+    made = script()
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
+    _ = exchange.drained(1) if end == "half-closed" else exchange.aborted().closed(1, "cancelled")
+    assert "ENV-16" not in ask(made).blamed
