@@ -54,6 +54,7 @@ from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.echo import Echoes
 from fake_proxy.epp_stream import EppStream
 from fake_proxy.machine import Machine
+from fake_proxy.pace import PATIENCE, Pace
 from fake_proxy.router import Failure
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import Upstream
@@ -77,27 +78,6 @@ class Outcome:
     """The wait that the deadline ended; empty if it was kept."""
     stream: StreamEnded | None
     """How the ext_proc stream ended; None if there was none."""
-
-
-PATIENCE = 4
-"""Deadlines that an exchange may take at most, however much goes on in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How fast an exchange may go and how long it may take, in seconds.
-
-    `deadline`: so long may nothing happen. An exchange that goes on (a large body on a slow machine) may take longer,
-    but no longer than `PATIENCE` times as long.
-    `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
-    `echo_timeout`; the same limit holds for the waits of the request's chunks.
-    `hold` is awaited when the first chunk of the request's body has been sent; meanwhile no deadline runs.
-    """
-
-    deadline: float = 10.0
-    lock_step: bool = False
-    echo_timeout: float = 1.0
-    hold: Callable[[], Awaitable[None]] | None = None
 
 
 async def run_exchange(

@@ -20,7 +20,8 @@ from ext_proc.record import Headers, Recorder
 from fake_proxy.actions import ClientData, ClientHeaders, ClientTrailers
 from fake_proxy.client import AbortPoint, Arrival, DataArrives, HttpRequest, Part, TrailersArrive, head_arrives
 from fake_proxy.config import ProxyConfig
-from fake_proxy.exchange import Exchange, Outcome, Pace
+from fake_proxy.exchange import Exchange, Outcome
+from fake_proxy.pace import Pace
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import HttpUpstream, Upstream
 

@@ -70,8 +70,8 @@ def proxy(
     from ext_proc.http2.dial import split_address
     from ext_proc.http2.errors import BadAddress
     from ext_proc.record import Recorder
-    from fake_proxy.exchange import Pace
     from fake_proxy.listener import Serving
+    from fake_proxy.pace import Pace
 
     if no_color:
         without_colour()

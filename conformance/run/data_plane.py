@@ -18,7 +18,8 @@ from conformance.scenario.schema import BodyMode
 from conformance.targets.profile import Profile
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import ExchangeOpened, Recorder, StreamEnded
-from fake_proxy.exchange import Outcome, Pace, run_exchange
+from fake_proxy.exchange import Outcome, run_exchange
+from fake_proxy.pace import Pace
 
 if TYPE_CHECKING:
     from ext_proc.channel import Channel

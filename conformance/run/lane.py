@@ -33,7 +33,8 @@ from conformance.targets.profile import Profile
 from ext_proc.record import Author, Entry, Message, Recorder
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
-from fake_proxy.exchange import Outcome, Pace
+from fake_proxy.exchange import Outcome
+from fake_proxy.pace import Pace
 
 if TYPE_CHECKING:
     from conformance.run.envoy import EnvoyDataPlane

@@ -181,9 +181,7 @@ class Exchange(ClientRequest):
         "default",
         description="protocol_config of the first message: the body modes, none, or that and send_body_without_waiting",
     )
-    header_field: Literal["raw_value", "value", "both"] = Field(
-        "raw_value", description="the field that holds header values"
-    )
+    header_field: Literal["raw_value", "value", "both"] = Field("raw_value", description="where header values are")
     inject: tuple[Inject, ...] = Field((), description="what messages hold beyond the ordinary")
     served: Literal["default", "absent", "unknown", "other", "ipv6", "number", "list", "empty"] = Field(
         "default", description="the endpoint reported with the response headers: the real one, none, or something odd"
@@ -193,16 +191,12 @@ class Exchange(ClientRequest):
     )
     connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
-    interleaved: bool = Field(
-        False, description="after their first chunk all wait for the last one, which is answered first"
-    )
+    interleaved: bool = Field(False, description="after their first chunk all wait for the last, which goes first")
 
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:
         if self.interleaved and (self.concurrent < 2 or self.repeat < 2 or self.chunks == 1):
-            raise ValueError(
-                "`interleaved` needs several repeats at a time (`repeat`, `concurrent`) of several `chunks`"
-            )
+            raise ValueError("`interleaved` needs several repeats at a time (`concurrent`) of several `chunks`")
         return self
 
 

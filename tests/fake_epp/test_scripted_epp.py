@@ -55,7 +55,8 @@ from fake_epp import (
 )
 from fake_proxy.client import Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
-from fake_proxy.exchange import Outcome, Pace, run_exchange
+from fake_proxy.exchange import Outcome, run_exchange
+from fake_proxy.pace import Pace
 from fake_proxy.scripted import Reply, ScriptedUpstream, sse_reply
 from fake_proxy.stimulus import Stimulus
 

@@ -43,7 +43,8 @@ from ext_proc.record import (
 from ext_proc.server import serve
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
-from fake_proxy.exchange import Outcome, Pace, run_exchange
+from fake_proxy.exchange import Outcome, run_exchange
+from fake_proxy.pace import Pace
 from fake_proxy.scripted import Reply, ScriptedUpstream, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 from fake_proxy.upstream import HttpUpstream, Upstream

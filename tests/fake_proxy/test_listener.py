@@ -30,8 +30,9 @@ from fake_epp import Answer, Delay, Script, answers_immediately, does, open_epp,
 from fake_epp.acts import Pick
 from fake_modelserver import Fleet, PodSpec, Reply
 from fake_proxy.config import BodyMode, ProxyConfig
-from fake_proxy.exchange import Outcome, Pace
+from fake_proxy.exchange import Outcome
 from fake_proxy.listener import Listener, Serving, open_listener
+from fake_proxy.pace import Pace
 from fake_proxy.scripted import Reply as ScriptedReply
 from fake_proxy.scripted import ScriptedUpstream
 

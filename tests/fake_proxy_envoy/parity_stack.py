@@ -24,7 +24,8 @@ from fake_proxy.client import HttpRequest
 from fake_proxy.config import ProxyConfig
 from fake_proxy.envoy import Envoy, EnvoySettings, send_request, start_envoy, subset_header_value
 from fake_proxy.envoy.settings import SUBSET_HEADER
-from fake_proxy.exchange import Pace, run_exchange
+from fake_proxy.exchange import run_exchange
+from fake_proxy.pace import Pace
 from fake_proxy.scripted import Reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 from fake_proxy.upstream import HttpUpstream

@@ -39,7 +39,8 @@ from fake_proxy.client import AbortPoint, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.envoy import HttpResponse, send_request, subset_header_value
 from fake_proxy.envoy.settings import SUBSET_HEADER
-from fake_proxy.exchange import PATIENCE, Outcome, Pace
+from fake_proxy.exchange import Outcome
+from fake_proxy.pace import PATIENCE, Pace
 from fake_proxy.tap import RecordingEnded
 
 EXCHANGE_HEADER = b"x-epp-conformance-exchange"

@@ -22,7 +22,8 @@ from fake_modelserver import Served
 from fake_modelserver.messages import Request, Response
 from fake_proxy.config import Ending, ProxyConfig
 from fake_proxy.envoy import Envoy, EnvoyError, EnvoySettings, start_envoy
-from fake_proxy.exchange import Outcome, Pace
+from fake_proxy.exchange import Outcome
+from fake_proxy.pace import Pace
 from fake_proxy.tap import Limits, Recording, Tap, open_tap
 
 GATEWAY = "gw"

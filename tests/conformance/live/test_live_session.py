@@ -45,7 +45,8 @@ from fake_epp import (
 )
 from fake_proxy.client import Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
-from fake_proxy.exchange import Pace, run_exchange
+from fake_proxy.exchange import run_exchange
+from fake_proxy.pace import Pace
 from fake_proxy.scripted import Reply, ScriptedUpstream, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 

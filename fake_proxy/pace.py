@@ -1,0 +1,26 @@
+"""How fast an exchange may go, and how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+PATIENCE = 4
+"""Deadlines that an exchange may take at most, however much goes on in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast an exchange may go and how long it may take, in seconds.
+
+    `deadline`: so long may nothing happen. An exchange that goes on (a large body on a slow machine) may take longer,
+    but no longer than `PATIENCE` times as long.
+    `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
+    `echo_timeout`; the same limit holds for the waits of the request's chunks.
+    `hold` is awaited when the first chunk of the request's body has been sent; meanwhile no deadline runs.
+    """
+
+    deadline: float = 10.0
+    lock_step: bool = False
+    echo_timeout: float = 1.0
+    hold: Callable[[], Awaitable[None]] | None = None
