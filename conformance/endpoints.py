@@ -9,7 +9,8 @@ import functools
 import ipaddress
 from dataclasses import dataclass
 
-_BLANKS = " \t\r\n"
+BLANKS = " \t\r\n"
+"""What may stand around the items of a list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Item:
     @property
     def padded(self) -> bool:
         """Whether there are blanks around it, which the grammar does not have."""
-        return self.text != self.text.strip(_BLANKS)
+        return self.text != self.text.strip(BLANKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def parse_list(text: str) -> EndpointList:
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> Item:
     """`text` as one endpoint; never raises. Blanks around it are tolerated here and told by `padded`."""
-    bare = text.strip(_BLANKS)
+    bare = text.strip(BLANKS)
     if not bare:
         return Item(text=text, problem="an empty item")
     if "://" in bare:
@@ -93,7 +94,7 @@ def canonical(endpoint: str) -> str:
 def address_of(endpoint: str) -> str:
     """The address of an endpoint (or of a bare address) in one spelling, without brackets; the text if it has none."""
     found = parse(endpoint).canonical
-    host = found.rpartition(":")[0] if found else endpoint.strip(_BLANKS)
+    host = found.rpartition(":")[0] if found else endpoint.strip(BLANKS)
     address = _address(host.strip("[]"))
     return str(address) if address is not None else host
 

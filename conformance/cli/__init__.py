@@ -76,7 +76,7 @@ def _show(problem: Exception) -> int:
     from conformance.cli.console import show_defect, show_error
     from conformance.errors import ConformanceError, HarnessError
 
-    if isinstance(problem, OSError) and problem.strerror is not None:
+    if isinstance(problem, OSError) and problem.strerror is not None and not isinstance(problem, ConnectionError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
         hint = "trouble of this machine: is there room, may it be written there? --debug shows what was done"
         problem = HarnessError(f"{where}{problem.strerror}", hint=hint)

@@ -10,19 +10,17 @@ has its model), `settling` (a poll made while the pool settles: judged for strea
 from __future__ import annotations
 
 import dataclasses
-import json
 import weakref
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 
-from conformance.bodies import not_json
 from conformance.conversation import Conversation, conversations
 from conformance.endpoints import parse_list
 from conformance.episode import Context, Episode, Expectation, Gauges, HealthProbe, ProcessExited
 from conformance.flow import Flow, StopKind, follow
 from conformance.hints import UNSET, Hint, ServedReport, served_report, subset_hint
+from conformance.inference import is_ordinary
 from conformance.judges.demand import NOTHING, Demand, demand
 from conformance.judges.relay import Relay
 from conformance.judges.rules import Rules
@@ -44,10 +42,6 @@ class Answer(StrEnum):
     OFFENDED = "an answer that is not acceptable"
     NOT_ASKED = "there was no request"
     UNSEEN = "not observed"
-
-
-INFERENCE, CHAT = b"completions", b"/chat/completions"
-"""How the paths end that every EPP is expected to know as inference, and those of chats."""
 
 
 class Shape(StrEnum):
@@ -207,8 +201,7 @@ class Case:
         body = self.request_body
         if body is None or lane.end is None:
             return Shape.UNSEEN
-        path = (self.request_header(":path") or b"").partition(b"?")[0]
-        return Shape.ORDINARY if path.endswith(INFERENCE) and _ordinary(body, path) else Shape.ODD
+        return Shape.ORDINARY if is_ordinary(self.request_header(":path") or b"", body) else Shape.ODD
 
     @property
     def incomprehensible(self) -> bool:
@@ -380,20 +373,6 @@ class Scene:
             for one in self.cases
             if one is not case and one.conversation.span[0] <= last and one.conversation.span[1] >= first
         )
-
-
-def _ordinary(body: bytes, path: bytes) -> bool:
-    try:
-        content: Any = json.loads(body.decode(), parse_constant=not_json)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(content, dict) or not isinstance(content.get("model"), str) or not content["model"]:
-        return False
-    if path.endswith(CHAT):
-        messages = content.get("messages")
-        return isinstance(messages, list) and bool(messages) and all(isinstance(one, dict) for one in messages)
-    prompt = content.get("prompt")
-    return isinstance(prompt, str | list) and bool(prompt)
 
 
 def _last(values: Sequence[bytes]) -> bytes | None:

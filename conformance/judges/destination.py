@@ -12,16 +12,14 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
-from conformance.endpoints import EndpointList, parse_list
-from conformance.judges.case import INFERENCE, Answer, Case, Shape
+from conformance.endpoints import BLANKS, EndpointList, parse_list
+from conformance.inference import is_inference
+from conformance.judges.case import Answer, Case, Shape
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held, noted
 from conformance.said import REQUEST
 from conformance.steering import DESTINATION, Setting
 from conformance.verdict import Verdict
-
-BLANKS = " \t"
-"""What may stand around the items of a list."""
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
@@ -48,9 +46,8 @@ def undue_error(case: Case) -> Ruling | None:
 
 def _before_the_body(case: Case) -> bool:
     """Whether an inference request was refused on its headers: no body of it was there to be odd."""
-    path = (case.request_header(":path") or b"").partition(b"?")[0]
     request = case.flow.request
-    return request.headers is not None and not request.bodies and path.endswith(INFERENCE)
+    return request.headers is not None and not request.bodies and is_inference(case.request_header(":path") or b"")
 
 
 def missing(case: Case) -> Ruling:
@@ -120,9 +117,13 @@ def _different(case: Case) -> Ruling | None:
         return None
     actual = f"header {header}, metadata {metadata}"
     expected = "the same value in the header and in the metadata"
-    if [one.strip(BLANKS) for one in header.split(",")] == [one.strip(BLANKS) for one in metadata.split(",")]:
+    if _items(header) == _items(metadata):
         return case.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ")
     return case.fail("EPP-DEST-05", expected, actual, hint=_client(case, header))
+
+
+def _items(value: str) -> list[str]:
+    return [item.text.strip(BLANKS) for item in parse_list(value).items]
 
 
 def _set_twice(settings: tuple[Setting, ...]) -> tuple[Setting, Setting] | None:
