@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from conformance.scenario.schema import Role
     from conformance.selftest import Deviation, Trial
 
+SHOWN = 10
+"""Findings behind an inexact trial that are shown."""
+
 
 def selftest(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these faults or variants.")] = None,
@@ -28,6 +31,9 @@ def selftest(
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Write the table as Markdown.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where evidence of what is inexact goes.")
+    ] = options.DEFAULT_OUTPUT / "selftest",
     no_color: options.NoColor = False,
 ) -> None:
     """Try the suite on the bundled endpoint picker with each of its faults, and with each odd but right variant.
@@ -55,13 +61,16 @@ def selftest(
     def show(trial: Trial) -> None:
         console.print(line(trial), style=None if trial.exact else "bold red")
 
-    trials = run_trials(chosen, show, jobs=jobs, full=full)
+    trials = run_trials(chosen, show, jobs=jobs, full=full, keep=output)
     if table is not None:
         table.write_text(as_table(trials, Catalogue.load(), whose))
     inexact = [trial for trial in trials if not trial.exact]
     missed = sum(not trial.caught for trial in trials)
     wrong = sum(bool(trial.wrongly) for trial in trials)
     broken = [trial for trial in trials if trial.deviation.breaks]
+    for trial in inexact:
+        console.print(line(trial), style="bold red")
+        console.print(details(trial), highlight=False)
     console.print(
         f"selftest     {len(broken)} faults: {len(broken) - missed} caught, {missed} missed · "
         f"{wrong} of {len(trials)} wrongly accused · {len(inexact) or 'none'} inexact",
@@ -99,3 +108,11 @@ def line(trial: Trial) -> str:
     parts += [f"not judged: {what}" for what in trial.trouble[:2]]
     parts += [f"not recorded: {trial.deviation.noted[name]!r} of {name}" for name in trial.unrecorded]
     return f"{said}  {'; '.join(parts)}"
+
+
+def details(trial: Trial) -> str:
+    """Why a trial is not exact: what the findings say, and where their evidence is."""
+    lines = [*trial.doubts[:SHOWN], *([f"and {len(trial.doubts) - SHOWN} more"] if len(trial.doubts) > SHOWN else [])]
+    if trial.evidence is not None:
+        lines.append(f"what was sent and came: epp-conformance judge {trial.evidence}")
+    return "\n".join(f"      {text}" for text in lines)

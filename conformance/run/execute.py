@@ -103,8 +103,9 @@ class _Execution:
         queue: Iterator[int] = iter(range(exchange.repeat))
         meeting: Meeting | None = None
         if exchange.interleaved:
-            limit = self._lane.profile.limits.concurrency
-            meeting = Meeting(min(exchange.repeat, exchange.concurrent, limit))
+            profile = self._lane.profile
+            size = min(exchange.repeat, exchange.concurrent, profile.limits.concurrency)
+            meeting = Meeting(size, scouts=profile.connect.connections)
         await asyncio.gather(*(self._some(queue, exchange, expect, meeting) for _ in range(exchange.concurrent)))
 
     async def _some(
@@ -117,12 +118,12 @@ class _Execution:
             name = self._capture.exchange()
             if expect is not None:
                 self._expectations[name] = self._expectation(expect)
-            with meeting or contextlib.nullcontext():
+            with meeting.place() if meeting else contextlib.nullcontext() as hold:
                 outcome = await self._lane.carry_out(
                     prepared,
                     name,
                     fresh_connection=exchange.connection == "fresh",
-                    hold=None if meeting is None else meeting.hold,
+                    hold=hold,
                 )
             if outcome.details == UNROUTED and _about_the_response(exchange, expect):
                 self._unrouted(name)

@@ -191,7 +191,7 @@ class Exchange(ClientRequest):
     )
     connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
-    interleaved: bool = Field(False, description="after their first chunk all wait for the last, which goes first")
+    interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
 
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:

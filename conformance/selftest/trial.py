@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from conformance.episode import Claims
+from conformance.outcome import ScenarioResult
+from conformance.report.evidence import EvidenceWriter
+from conformance.report.folder import make_folder
 from conformance.run.engine import Engine
+from conformance.run.events import RunEvent, ScenarioFinished
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.deviation import Deviation
@@ -21,6 +27,9 @@ from conformance.verdict import Verdict
 
 PATIENCE = Timeouts(answer=3, convergence=1.5, scrape=1, start=30)
 """Many faults never answer, or never follow a change: waiting for the full default each time would tell no more."""
+
+ACCUSING = (Verdict.FAIL, Verdict.WARN)
+UNJUDGED = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,10 @@ class Trial:
     """Results of scenarios that name what it breaks, with their verdicts."""
     unrecorded: tuple[str, ...] = ()
     """Requirements that only inform, of which the record does not say what was declared."""
+    doubts: tuple[str, ...] = ()
+    """Of a trial that is not exact: what the findings behind that say, a line each."""
+    evidence: Path | None = None
+    """And the file with their episodes, for `epp-conformance judge`."""
 
     @property
     def caught(self) -> bool:
@@ -59,8 +72,8 @@ class Trial:
         return self.caught and not self.wrongly and not self.trouble and not self.unrecorded
 
 
-async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
-    """Try a deviation, on the engine's loop.
+async def attempt(deviation: Deviation, engine: Engine, *, full: bool, keep: Path | None = None) -> Trial:
+    """Try a deviation, on the engine's loop. What made it inexact goes to a file in the folder `keep`.
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set. A variant runs
     every scenario. What names neither what may be broken nor what must be on record runs in one body mode and with one
@@ -76,21 +89,35 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
         selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared)
     profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
-    session = Session(settings, engine)
+    suspects: list[ScenarioFinished] = []
+
+    def suspect(event: RunEvent) -> None:
+        if isinstance(event, ScenarioFinished) and _suspicious(deviation, event.result):
+            suspects.append(event)
+
+    session = Session(settings, engine, suspect)
     await session.run()
+    trial = _told(deviation, session)
+    if trial.exact:
+        return trial
+    return replace(trial, doubts=tuple(_doubts(trial, suspects)), evidence=_keep(trial, suspects, keep))
+
+
+def _told(deviation: Deviation, session: Session) -> Trial:
+    """What the session's results say of the deviation."""
     accused: dict[str, list[str]] = {}
     strong: set[str] = set()
     recorded: set[str] = set()
     trouble: list[str] = [] if session.stopped is None else [session.stopped.message]
     for result in session.results.values():
         for finding in result.findings:
-            if finding.verdict in (Verdict.FAIL, Verdict.WARN):
+            if finding.verdict in ACCUSING:
                 accused.setdefault(finding.requirement, []).append(result.id)
             if finding.verdict is Verdict.FAIL:
                 strong.add(finding.requirement)
             if deviation.noted.get(finding.requirement, finding.actual) in finding.actual:
                 recorded.add(finding.requirement)
-        if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        if result.verdict in UNJUDGED:
             trouble.append(f"{result.id}: {result.verdict}: {result.reason}")
     return Trial(
         deviation=deviation,
@@ -105,6 +132,38 @@ async def attempt(deviation: Deviation, engine: Engine, *, full: bool) -> Trial:
         ),
         unrecorded=tuple(sorted(set(deviation.noted) - recorded)),
     )
+
+
+def _suspicious(deviation: Deviation, result: ScenarioResult) -> bool:
+    """Whether a result may be behind an inexact trial: it accuses wrongly, could not be judged, or should accuse."""
+    return (
+        result.verdict in UNJUDGED
+        or deviation.breaks in result.requirements
+        or any(one.verdict in ACCUSING and one.requirement not in deviation.declared for one in result.findings)
+    )
+
+
+def _doubts(trial: Trial, suspects: Sequence[ScenarioFinished]) -> Iterator[str]:
+    for result in (one.result for one in suspects):
+        for finding in result.findings:
+            if finding.verdict in ACCUSING and finding.requirement in trial.wrongly:
+                wanted = f", expected {' or '.join(finding.expected)}" if finding.expected else ""
+                yield f"{result.id}, {finding.exchange}: {finding.requirement}: {finding.actual}{wanted}"
+    if not trial.caught:
+        yield from (f"{name}: should have accused {trial.deviation.breaks}" for name in trial.naming)
+    yield from trial.trouble
+
+
+def _keep(trial: Trial, suspects: Sequence[ScenarioFinished], folder: Path | None) -> Path | None:
+    if folder is None or not any(one.episode for one in suspects):
+        return None
+    path = folder / f"{trial.deviation.name}.ndjson.gz"
+    make_folder(folder)
+    with contextlib.closing(EvidenceWriter(path)) as writer:
+        for one in suspects:
+            if one.episode is not None and one.context is not None:
+                writer.add(one.result.id, one.episode, one.context)
+    return path
 
 
 def _profile(deviation: Deviation) -> Profile:

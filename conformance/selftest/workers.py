@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 
 from conformance.errors import HarnessError
 from conformance.run.engine import CLEAN_UP, Engine, collect_seldom, cores
@@ -29,16 +30,22 @@ busy machine's, and no reason to doubt a judge."""
 
 
 def run_trials(
-    chosen: Sequence[Deviation], report: Callable[[Trial], None], *, jobs: int | None = None, full: bool = False
+    chosen: Sequence[Deviation],
+    report: Callable[[Trial], None],
+    *,
+    jobs: int | None = None,
+    full: bool = False,
+    keep: Path | None = None,
 ) -> tuple[Trial, ...]:
     """Try each deviation, in `jobs` processes (default: one per core); `report` gets each trial as it comes.
 
-    With `full` every fault runs every scenario. Raises `HarnessError` if a worker fails.
+    With `full` every fault runs every scenario. Evidence of what is inexact goes to the folder `keep`. Raises
+    `HarnessError` if a worker fails.
     """
     waiting = deque(sorted(chosen, key=lambda one: one.breaks is not None))  # variants run longest: they begin
     trials: dict[str, Trial] = {}
     again = Counter({one.name: AGAIN for one in chosen})
-    workers = [_Worker(full=full) for _ in range(min(jobs or cores(), len(chosen)))]
+    workers = [_Worker(full=full, keep=keep) for _ in range(min(jobs or cores(), len(chosen)))]
     try:
         for _ in range(AT_A_TIME):
             for worker in workers:
@@ -66,10 +73,11 @@ def run_trials(
 class _Worker:
     """A worker process, as its parent sees it."""
 
-    def __init__(self, *, full: bool) -> None:
+    def __init__(self, *, full: bool, keep: Path | None) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would copy the threads' locks as they are
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), kwargs={"full": full}, daemon=True)
+        settings = {"full": full, "keep": keep}
+        self._process = context.Process(target=_serve, args=(theirs,), kwargs=settings, daemon=True)
         self._process.start()
         theirs.close()
         self._tries: list[str] = []
@@ -106,7 +114,7 @@ class _Worker:
 # -- in the worker -----------------------------------------------------------------------------------------------------
 
 
-def _serve(connection: Connection, *, full: bool) -> None:
+def _serve(connection: Connection, *, full: bool, keep: Path | None) -> None:
     """The worker: until the connection is closed. What it has in hand then is cancelled and cleaned up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whoever started us gets them too, and lets go
         signal.signal(number, signal.SIG_IGN)
@@ -117,7 +125,7 @@ def _serve(connection: Connection, *, full: bool) -> None:
                 deviation: Deviation = connection.recv()
             except (EOFError, OSError):
                 return
-            trial = engine.submit(attempt(deviation, engine, full=full))
+            trial = engine.submit(attempt(deviation, engine, full=full, keep=keep))
             trial.add_done_callback(lambda done, name=deviation.name: _hand_back(connection, name, done))  # type: ignore[misc]
 
 

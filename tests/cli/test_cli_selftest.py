@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.cli.selftest import details
 from conformance.selftest import Deviation, Trial, deviations, run_trials, select
 
 PATIENT = 60
@@ -33,9 +34,9 @@ def fault(name: str, **changes: object) -> Deviation:
     return dataclasses.replace(select(deviations("faults"), [name])[0], **changes)
 
 
-def trial(deviation: Deviation) -> Trial:
+def trial(deviation: Deviation, keep: Path | None = None) -> Trial:
     seen: list[Trial] = []
-    assert run_trials([deviation], seen.append, jobs=1) == tuple(seen)
+    assert run_trials([deviation], seen.append, jobs=1, keep=keep) == tuple(seen)
     return seen[0]
 
 
@@ -57,6 +58,18 @@ def test_a_fault_that_breaks_something_else_is_seen() -> None:
     assert not seen.caught
     assert seen.wrongly == ("EPP-TRN-03",)
     assert not seen.exact
+
+
+def test_what_made_a_trial_inexact_is_said_and_can_be_judged_again(cli, tmp_path: Path) -> None:
+    seen = trial(fault(QUICK, breaks="EPP-TRN-02"), keep=tmp_path / "kept")
+    assert any("EPP-TRN-03" in line and "expected" in line for line in seen.doubts), seen.doubts
+    assert any("should have accused EPP-TRN-02" in line for line in seen.doubts), seen.doubts
+    assert seen.evidence == tmp_path / "kept" / f"{QUICK}.ndjson.gz"
+    shown = details(seen)
+    assert str(seen.evidence) in shown
+    assert seen.doubts[0] in shown
+    judged = cli("judge", seen.evidence)
+    assert "EPP-TRN-03" in judged.out
 
 
 def test_a_fault_that_is_called_right_is_seen() -> None:

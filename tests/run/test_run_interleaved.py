@@ -46,11 +46,11 @@ def test_a_hundred_at_the_same_time():
     assert most == 100
     for piece in range(2):  # the headers and the first piece of the body
         assert len(set(turns[100 * piece : 100 * (piece + 1)])) == 100
-    alone = turns[200 : ended[0]]
-    assert len(set(alone)) == 1  # the last one goes through, answered to its end
-    rest = turns[ended[0] :]
+    scouts = turns[200 : ended[1]]
+    assert len(set(scouts)) == 2  # the last on each of the connections goes through, answered to its end
+    rest = turns[ended[1] :]
     for piece in range(4):
-        assert len(set(rest[99 * piece : 99 * (piece + 1)])) == 99
+        assert len(set(rest[98 * piece : 98 * (piece + 1)])) == 98
 
 
 def test_fewer_where_the_target_may_be_asked_less():
@@ -67,42 +67,63 @@ def test_what_can_not_be_interleaved_is_refused(exchange):
         Exchange.model_validate({**exchange, "interleaved": True})
 
 
+async def come(meeting: Meeting, over: asyncio.Event) -> None:
+    """An exchange that goes on after its first chunk when it may, and ends when it is told."""
+    with meeting.place() as hold:
+        await hold()
+        await over.wait()
+
+
 def test_nobody_waits_for_ever():
     async def two_of_three() -> None:
-        meeting = Meeting(size=3, apart=0.01)
-        await asyncio.gather(meeting.hold(), meeting.hold())
-        await meeting.hold()
-        await meeting.hold()  # more than were expected
+        meeting, over = Meeting(size=3, apart=0.01), asyncio.Event()
+        over.set()
+        await asyncio.gather(come(meeting, over), come(meeting, over))
+        await come(meeting, over)
+        await come(meeting, over)  # more than were expected
 
     asyncio.run(two_of_three())
 
 
-def test_the_last_may_take_its_time():
+@pytest.mark.parametrize("scouts", [1, 2])
+def test_the_last_ones_may_take_their_time(scouts: int):
     async def slow() -> None:
-        meeting = Meeting(size=2, apart=0.001)
-        waits = asyncio.create_task(meeting.hold())
-        await asyncio.sleep(0)
-        await meeting.hold()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(waits), 0.02)
-        with meeting:
-            pass
-        await waits
+        meeting, over = Meeting(size=5, scouts=scouts, apart=0.001), [asyncio.Event() for _ in range(5)]
+        for one in over[: 5 - scouts]:
+            one.set()  # who is held ends at once when it goes on
+        all_of_them = [asyncio.create_task(come(meeting, one)) for one in over]
+        held = asyncio.gather(*all_of_them[: 5 - scouts])
+        for one in over[5 - scouts :]:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(held), 0.02)
+            one.set()
+        await asyncio.gather(held, *all_of_them)
 
     asyncio.run(slow())
 
 
 def test_who_is_over_is_not_waited_for():
     async def one_is_over() -> None:
-        meeting = Meeting(size=3)
-        with meeting:
+        meeting, over = Meeting(size=3), asyncio.Event()
+        with meeting.place():
             pass
-        waits = asyncio.create_task(meeting.hold())
-        await asyncio.sleep(0)
-        await meeting.hold()  # the last goes through
-        assert not waits.done()
-        with meeting:
-            pass
-        await waits
+        waits = asyncio.create_task(come(meeting, over))
+        last = asyncio.create_task(come(meeting, over))
+        over.set()
+        await asyncio.gather(waits, last)
 
     asyncio.run(one_is_over())
+
+
+def test_of_two_one_waits():
+    async def two() -> None:
+        meeting, over = Meeting(size=2, scouts=2), asyncio.Event()
+        over.set()
+        with meeting.place() as hold:
+            held = asyncio.ensure_future(hold())
+            await asyncio.sleep(0)
+            assert not held.done()
+            await come(meeting, over)
+            await held
+
+    asyncio.run(two())
