@@ -65,7 +65,8 @@ class Flow:
     def decision(self) -> Said | None:
         """The answer that decided about the request: the ImmediateResponse instead of a release, or the release."""
         released, immediate = self.request.release, self.immediate
-        if released is not None and (immediate is None or released.seq < immediate.seq):
+        waits = immediate is not None and self.request.held_by_trailers
+        if released is not None and not waits and (immediate is None or released.seq < immediate.seq):
             return released
         return immediate if not self.response.headers_answer else None
 
@@ -133,6 +134,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
             flow.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
             return
     kind = StopKind.CANCELLED if flow.garbled else kind
+    flow.request.left = kind is StopKind.CLOSED
     flow.stop = Stop(kind=kind, entry=entry, what=what, status=end.status)
 
 
@@ -175,7 +177,7 @@ def _released(flow: Flow) -> Said | None:
     """The answer that has let the request go, as long as the request phase lasts."""
     request = flow.request
     over = flow.response.headers is not None or (request.complete and not request.header_only)
-    return None if over else request.release
+    return None if over or request.held_by_trailers else request.release
 
 
 def _asked(flow: Flow, said: Said) -> None:

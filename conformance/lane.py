@@ -23,6 +23,8 @@ class Lane:
     trailers_answer: Said | None = None
     end: Said | None = None
     """The data plane's message that completed the direction."""
+    left: bool = False
+    """The EPP closed the stream well before all was answered: what it had answered goes on as it is."""
     finish: Said | None = None
     """The EPP's end of stream (full duplex only)."""
 
@@ -58,6 +60,11 @@ class Lane:
         return "trailers" if self.trailers is not None and self.trailers_answer is None else None
 
     @property
+    def held_by_trailers(self) -> bool:
+        """Whether a buffered message, whose body is answered, still waits for the answer to its trailers."""
+        return self.mode in BUFFERED_MODES and self.trailers is not None and self.trailers_answer is None
+
+    @property
     def complete(self) -> bool:
         """Whether the data plane said all of it, and all of it is answered."""
         return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
@@ -65,9 +72,11 @@ class Lane:
     @property
     def release(self) -> Said | None:
         """The answer after which the direction goes on to the other side; in full duplex, that of the headers."""
-        if self.mode in BUFFERED_MODES and not (self.header_only or self.replaced):
-            return self.body_answers[-1] if self.body_answers else None
-        return self.headers_answer
+        if self.mode not in BUFFERED_MODES or self.header_only or self.replaced:
+            return self.headers_answer
+        if self.body_answers:
+            return self.body_answers[-1]
+        return self.headers_answer if self.left else None
 
 
 def streams_end(said: Said) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges import expectation
-from conformance.judges.case import Answer, Case
+from conformance.judges.case import Answer, Case, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held, noted
@@ -48,7 +48,8 @@ def acceptable_error(case: Case) -> bool:
 def undue_error(case: Case) -> Ruling | None:
     """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
     load, code = case.demand.load, case.code
-    if load.saturated and code != TOO_MANY:
+    dropped = code == UNAVAILABLE or case.shape is Shape.ORDINARY  # other codes may be about an odd request
+    if load.saturated and code != TOO_MANY and dropped:
         if case.scene.applies("EPP-ERR-03"):
             expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
             return case.fail("EPP-ERR-03", expected)

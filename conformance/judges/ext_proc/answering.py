@@ -22,7 +22,6 @@ from conformance.judges.registry import judge_of_case, judge_of_scene
 from conformance.judges.ruling import Nature, Ruling, held, moot, noted
 from conformance.lane import Lane
 from conformance.said import REQUEST, RESPONSE
-from conformance.steering import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.record import Author
 
@@ -236,11 +235,7 @@ def _may_close(case: Case, side: str, part: str) -> bool:
     lane = case.flow.lane(side)
     if side == RESPONSE:
         return lane.headers_answer is None or not lane.duplex or _all_came_back(lane)
-    if lane.duplex or part == "headers":
-        return False
-    steered = lane.headers_answer.header_mutation if lane.headers_answer is not None else None
-    names = {option.header.key.lower() for option in steered.set_headers} if steered is not None else set()
-    return part == "trailers" or DESTINATION in names
+    return not lane.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 
 def _moot_response() -> Iterator[Ruling]:

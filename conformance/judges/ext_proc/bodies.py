@@ -62,6 +62,12 @@ def _mutated(asked: Said, answer: Said) -> bytes:
             return asked.body
 
 
+def _emptied(lane: Lane) -> bool:
+    """Whether the answer to the headers puts nothing in the place of a body."""
+    common = lane.headers_answer.common if lane.headers_answer is not None else None
+    return common is not None and lane.replaced and not lane.header_only and not common.body_mutation.body
+
+
 def sent_body(lane: Lane) -> bytes:
     """The body as it was sent to the EPP."""
     return b"".join(said.body for said in lane.bodies)
@@ -71,6 +77,9 @@ def sent_body(lane: Lane) -> bytes:
 def integrity(case: Case) -> Iterator[Ruling]:
     """No byte is lost, and nothing is changed that nobody claimed."""
     for lane in (case.flow.request, case.flow.response):
+        if _emptied(lane) and case.flow.offence is None:
+            expected, actual = f"the {lane.side} body goes on", "it is replaced with nothing before any of it was seen"
+            yield case.fail("ENV-09", expected, actual, at=lane.headers_answer)
         got = _body(case, lane)
         if got is None:
             continue

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from conformance.episode import Claims
+from conformance.episode import Claims, Expectation
 from conformance.scripted import (
     BODY,
     Script,
@@ -20,7 +20,7 @@ from conformance.scripted import (
 )
 from conformance.steering import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
-from ext_proc.messages import BodyMutation, HeaderMutation
+from ext_proc.messages import BodyMutation, CommonResponse, HeaderMutation
 from ext_proc.record import Author
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
@@ -238,3 +238,67 @@ def test_once_the_data_plane_is_done_any_end_will_do(ask, end):
     exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
     _ = exchange.drained(1) if end == "half-closed" else exchange.aborted().closed(1, "cancelled")
     assert "ENV-16" not in ask(made).blamed
+
+
+class TestLeftBeforeTheBody:
+    """A clean end lets Envoy go on with what was answered; in buffered mode the headers' answer may be all."""
+
+    def left(self, answer) -> Script:
+        made = script()
+        made.exchange(mode="BUFFERED", subset=[A]).request_headers().answers(answer).body(BODY).closed()
+        return made
+
+    def test_steered_by_the_headers_answer(self, ask):
+        expected = {"x1": Expectation(answer=("endpoint",), requirement="EPP-DEST-01")}
+        found = ask(self.left(headers_answer(A)), expectations=expected, requirements=("EPP-DEST-01",))
+        assert not found.blamed
+        assert found["EPP-DEST-01"] is Verdict.PASS
+
+    def test_steered_out_of_the_subset(self, ask):
+        assert "EPP-SUB-01" in ask(self.left(headers_answer(B))).failed
+
+    def test_not_steered_at_all(self, ask):
+        assert ask(self.left(headers_answer())).failed == {"EPP-DEST-01"}
+
+    def test_not_even_the_headers_answered(self, ask):
+        made = script()
+        made.exchange(mode="BUFFERED").request_headers().body(BODY).closed()
+        assert "ENV-16" in ask(made).failed
+
+
+def test_an_error_on_the_trailers_of_a_buffered_request(ask):
+    """It is held back until its trailers are answered."""
+    made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
+    exchange = made.exchange(mode="BUFFERED").request_headers().answers(headers_answer())
+    exchange.body(BODY, trailers=True).answers(body_answer(), immediate(429)).drained()
+    assert not ask(made).blamed
+
+
+class TestOddRequestsOfABusyPool:
+    def refused(self, code: int, body: bytes | None, **exchange) -> Script:
+        made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
+        made.exchange(**exchange).request(body).answers(immediate(code)).drained()
+        return made
+
+    def test_they_are_no_worse_than_of_an_idle_one(self, ask):
+        assert not ask(self.refused(500, b"{nope")).failed
+        assert not ask(self.refused(404, None, method="GET")).failed
+
+    def test_an_inference_request_is_dropped_with_429(self, ask):
+        assert "EPP-ERR-03" in ask(self.refused(500, BODY)).failed
+        assert "EPP-ERR-03" in ask(self.refused(503, None, method="GET")).failed
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_a_body_that_is_replaced_unseen(ask, side):
+    made = script()
+    replacing = headers_answer(A if side == "request" else None, side=side)
+    getattr(replacing, f"{side}_headers").response.status = CommonResponse.CONTINUE_AND_REPLACE
+    exchange = made.exchange(mode="BUFFERED", response_mode="BUFFERED").request_headers()
+    if side == "request":
+        exchange.answers(replacing)
+    else:
+        exchange.answers(headers_answer(A)).body(BODY).answers(body_answer())
+        exchange.response_headers().answers(replacing)
+    exchange.drained()
+    assert "ENV-09" in ask(made).failed
