@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,10 +53,11 @@ def test_what_is_written_is_read_again(tmp_path_factory, bodies: list[bytes]) ->
 
 def test_a_file_is_continued_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "t.ndjson"
-    write(path, an_episode("a"))
+    a, b, c = (replace(an_episode("a"), id=name, entries=()) for name in "abc")  # as long as each other
+    write(path, a)
     size = path.stat().st_size
-    assert not write(path, an_episode("b"), limit=2 * size).full
-    assert write(path, an_episode("c"), limit=2 * size).full
+    assert not write(path, b, limit=2 * size).full
+    assert write(path, c, limit=2 * size).full
     assert [one.episode.id for one in read(path)] == ["a", "b"]
 
 
