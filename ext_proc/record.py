@@ -217,6 +217,13 @@ class Wait(Event):
     seconds: float = 0.0
 
 
+STILL_OPEN = "end of stream after half-close"
+"""The name of the wait for the EPP's status once the data plane has said all it had to say."""
+
+DRAINING = "end of stream while draining"
+"""That of a wait which ends when nothing more comes: its end without a status says nothing of the EPP."""
+
+
 # -- recording ---------------------------------------------------------------------------------------------------------
 
 

@@ -101,8 +101,6 @@ class ProxyConfig:
 
     ending: Ending = Ending.ENVOY
     quiet_window: float = 0.150
-    half_close_wait: float = 1.0
-    """How long `HALF_CLOSE` waits for the EPP's status; then the stream is reset."""
 
     def __post_init__(self) -> None:
         for direction, mode, trailers in (

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.inbox import Received
-from ext_proc.record import Message, Recorder, StreamEnded, Wait, header
+from ext_proc.record import DRAINING, STILL_OPEN, Message, Recorder, StreamEnded, Wait, header
 from ext_proc.stream import ProcessStream
 from fake_proxy.actions import Closing, Layer
 from fake_proxy.config import Ending, ProxyConfig
+from fake_proxy.pace import Pace
 
 _UNKNOWN, _INTERNAL, _UNAVAILABLE = 2, 13, 14
 _GRPC_OF_HTTP = {b"400": 13, b"401": 16, b"403": 7, b"404": 12, b"429": 14, b"502": 14, b"503": 14, b"504": 14}
@@ -92,26 +93,27 @@ class EppStream:
                 stream.half_close()
             stream.reset()
 
-    async def leave(self, limit: float) -> None:
-        """The rest of the ending: wait for the EPP as configured, at most `limit` seconds, then reset."""
+    async def leave(self, pace: Pace) -> None:
+        """The rest of the ending: wait for the EPP as configured, at most the pace's deadline, then reset."""
         await self.opened()
         stream = self._stream
         if stream is None or stream.ended is not None:
             return
         draining = self._config.ending is Ending.DRAIN
+        quiet = self._config.quiet_window if draining else pace.ending_timeout
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while stream.ended is None and loop.time() < began + limit:
+        while stream.ended is None and loop.time() < began + pace.deadline:
             self._activity.clear()
             try:
-                async with asyncio.timeout(self._config.quiet_window if draining else self._config.half_close_wait):
+                async with asyncio.timeout(quiet):
                     await self._activity.wait()
             except TimeoutError:
                 break
         self._recorder.emit(
             Wait(
                 exchange=self._exchange,
-                what="end of stream while draining" if draining else "end of stream after half-close",
+                what=DRAINING if draining else STILL_OPEN,
                 outcome="expired" if stream.ended is None else "met",
                 seconds=loop.time() - began,
             )

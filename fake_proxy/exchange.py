@@ -168,7 +168,7 @@ class Exchange:
             await self._attempts.close()
             for timer in self._timers.values():
                 timer.cancel()
-        await self._stream.leave(self._pace.deadline)
+        await self._stream.leave(self._pace)
         if self._defect is not None:
             raise self._defect
         outcome = self._outcome()

@@ -17,10 +17,12 @@ class Pace:
     but no longer than `PATIENCE` times as long.
     `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
     `echo_timeout`; the same limit holds for the waits of the request's chunks.
+    `ending_timeout`: a stream that was half-closed is reset when the EPP has not ended it after this.
     `hold` is awaited when the first chunk of the request's body has been sent; meanwhile no deadline runs.
     """
 
     deadline: float = 10.0
     lock_step: bool = False
     echo_timeout: float = 1.0
+    ending_timeout: float = 1.0
     hold: Callable[[], Awaitable[None]] | None = None

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from conformance.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
 from conformance.errors import ConformanceError
-from conformance.judges.streaming import ECHO
 from conformance.run.capture import Capture
 from conformance.run.data_plane import UNROUTED
 from conformance.run.lane import Lane
@@ -21,7 +20,7 @@ from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
-from ext_proc.record import Wait
+from ext_proc.record import DRAINING, Wait
 
 LAGGING = 1.0
 """Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
@@ -42,7 +41,7 @@ async def execute(lane: Lane, work: Work) -> tuple[Episode, Context]:
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
         late = lane.lag.worst(began)
-        if late > LAGGING and (execution.expired or _missed_an_echo(capture.episode())):
+        if late > LAGGING and (execution.expired or _ran_out(capture.episode())):
             what = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
             capture.remark(HarnessTrouble(what=what))
         return capture.episode(), execution.context()
@@ -55,7 +54,7 @@ class _Execution:
         self._capture = capture
         self._expectations: dict[str, Expectation] = {}
         self.expired = False
-        """A deadline of some exchange or check ran out."""
+        """The deadline of a health check ran out."""
         self.lost = False
         """The connection of some exchange broke."""
 
@@ -127,7 +126,6 @@ class _Execution:
                 )
             if outcome.details == UNROUTED and _about_the_response(exchange, expect):
                 self._unrouted(name)
-            self.expired = self.expired or bool(outcome.expired)
             self.lost = self.lost or (outcome.stream is not None and outcome.stream.how == "lost")
             if outcome.expired.startswith("answer"):
                 return  # one that was never answered says it all; a hung target would make each repeat wait as long
@@ -178,8 +176,9 @@ class _Execution:
         )
 
 
-def _missed_an_echo(episode: Episode) -> bool:
-    return any(wait.outcome == "expired" and wait.what.startswith(ECHO) for _, wait in episode.of(Wait))
+def _ran_out(episode: Episode) -> bool:
+    """Whether something was waited for in vain that was due."""
+    return any(wait.outcome == "expired" and wait.what != DRAINING for _, wait in episode.of(Wait))
 
 
 def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:

@@ -21,6 +21,7 @@ from conformance.run.engine import LagMeter
 from conformance.run.fixed import fixed_pool
 from conformance.run.kubernetes import KubernetesApi
 from conformance.run.limits import Throttle
+from conformance.run.patience import Patience
 from conformance.run.polls import Polls
 from conformance.run.pool import PoolController
 from conformance.run.stimuli import Prepared, prepare
@@ -34,7 +35,6 @@ from ext_proc.record import Author, Entry, Message, Recorder
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
 from fake_proxy.exchange import Outcome
-from fake_proxy.pace import Pace
 
 if TYPE_CHECKING:
     from conformance.run.envoy import EnvoyDataPlane
@@ -72,6 +72,7 @@ class Lane:
         self._redactor = redactor or Redactor()
         self.recorder = Recorder(redact=self._redactor.event)
         self.throttle = Throttle(profile.limits)
+        self._patience = Patience(profile.timeouts.answer, self.recorder)
         self.status = status
         self._rng = random.Random(seed)
         self._number = number
@@ -318,19 +319,12 @@ class Lane:
         hold: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
         """Run one exchange within the target's limits (`hold`: see `Pace`); everything that happens is in the log."""
-        limit = deadline or self.profile.timeouts.answer
-        pace = Pace(
-            deadline=limit + prepared.reply.gap_seconds * (prepared.reply.events + 1),
-            lock_step=prepared.reply.lock_step,
-            echo_timeout=min(2.0, limit) + prepared.reply.gap_seconds,
-            hold=hold,
-        )
         async with self.throttle:
             return await (through or self._envoy or self._fake).carry_out(
                 prepared,
                 exchange_id,
                 note={**prepared.note, **(note or {})},
-                pace=pace,
+                pace=self._patience.pace(prepared.reply, hold, deadline),
                 fresh_connection=fresh_connection,
             )
 

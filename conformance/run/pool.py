@@ -7,6 +7,7 @@ What the target does with the new state is for the judges.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
@@ -27,6 +28,9 @@ Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
 """Ask the target for a pick within some endpoints (None: no subset hint); gives its first endpoint, or None."""
 
 POLL_INTERVAL = 0.02
+ENOUGH_POLLS = 25
+"""So many that are answered as before the change show that it is not followed."""
+
 AGREEING_POLLS = 3
 """Without a subset hint a pool change shows only by chance; so many picks in a row must agree with it."""
 
@@ -262,18 +266,21 @@ class PoolController:
             return
         loop = asyncio.get_running_loop()
         start = loop.time()
-        try:
-            async with asyncio.timeout(patience):
-                if self.supports_subset:
-                    for endpoint in sorted(old ^ now):
-                        await self._until(lambda endpoint=endpoint: self._follows(endpoint, endpoint in now))  # type: ignore[misc]
-                else:
-                    await self._until(self._picks_from_the_pool)
-            outcome = "met"
-        except TimeoutError:
-            outcome = "expired"
+        met = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * patience):
+                met = await self._followed(old ^ now, now, start + patience)
         what = "the target follows the pool change"
-        self._emit(Wait(what=what, outcome="met" if outcome == "met" else "expired", seconds=loop.time() - start))
+        self._emit(Wait(what=what, outcome="met" if met else "expired", seconds=loop.time() - start))
+
+    async def _followed(self, changed: set[str], now: set[str], deadline: float) -> bool:
+        """Whether the picks agree with the pool before loop time `deadline`."""
+        if not self.supports_subset:
+            return await self._until(self._picks_from_the_pool, deadline)
+        for endpoint in sorted(changed):
+            if not await self._until(lambda one=endpoint: self._follows(one, one in now), deadline):  # type: ignore[misc]
+                return False
+        return True
 
     def _is_eligible(self, server: str) -> bool:
         return any(self._server(member) == server and member.fact.eligible for member in self._members.values())
@@ -288,9 +295,16 @@ class PoolController:
         return all([await self.probe(None) in allowed for _ in range(AGREEING_POLLS)])
 
     @staticmethod
-    async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-        while not await condition():  # noqa: ASYNC110 - what is polled is another process
+    async def _until(condition: Callable[[], Awaitable[bool]], deadline: float) -> bool:
+        """Whether it came true in time. A target that stood still meanwhile, and answered few polls, gets more."""
+        loop = asyncio.get_running_loop()
+        polls = 0
+        while not await condition():
+            polls += 1
+            if polls >= ENOUGH_POLLS and loop.time() > deadline:
+                return False
             await asyncio.sleep(POLL_INTERVAL)
+        return True
 
     async def _scraped(self, marks: Mapping[str, int]) -> None:
         """Two scrapes that started after the change have read it; a target that does not scrape is not waited for."""

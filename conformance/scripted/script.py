@@ -30,6 +30,7 @@ from ext_proc.messages import (
     ProtocolConfiguration,
 )
 from ext_proc.record import (
+    DRAINING,
     Author,
     ClientAborted,
     ClientResponse,
@@ -267,7 +268,7 @@ class ScriptedExchange:
         """The data plane half-closes; the EPP ends the stream."""
         return self.emit(
             HalfClosed(exchange=self.name, stream=self.stream, author=Author.DATA_PLANE),
-            Wait(exchange=self.name, what="end of stream while draining", outcome="met"),
+            Wait(exchange=self.name, what=DRAINING, outcome="met"),
         ).closed(status)
 
     def closed(self, status: int = 0, message: str = "") -> ScriptedExchange:

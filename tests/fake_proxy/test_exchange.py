@@ -310,8 +310,8 @@ def test_an_epp_that_does_not_end_is_left_after_the_quiet_window() -> None:
     async def run() -> None:
         async with own_epp(silent_at_the_end) as epp:
             for ending in (Ending.DRAIN, Ending.HALF_CLOSE):
-                config = replace(FDS, ending=ending, quiet_window=0.02, half_close_wait=0.02)
-                ran = await exchange(epp, POST, config)
+                config = replace(FDS, ending=ending, quiet_window=0.02)
+                ran = await exchange(epp, POST, config, pace=Pace(ending_timeout=0.02))
                 (wait,) = ran.of(Wait)
                 assert wait.outcome == "expired"
                 assert ran.of(StreamEnded)[0].how == "reset"

@@ -14,6 +14,7 @@ from conformance.judges.case import Answer, Case, Crash, Scene
 from conformance.judges.registry import judge_of_case, judge_of_scene
 from conformance.judges.ruling import Nature, Ruling, held
 from conformance.verdict import Verdict
+from ext_proc.record import STILL_OPEN
 
 _LIVES = (Answer.ENDPOINT, Answer.IMMEDIATE, Answer.UNSTEERED)
 
@@ -65,7 +66,7 @@ def _survived_aborts(scene: Scene) -> Iterator[Ruling]:
 def end_of_stream(case: Case) -> Iterator[Ruling]:
     """A stream that the data plane half-closed ends."""
     for entry, wait in case.conversation.expired:
-        if wait.what.startswith("end of stream after half-close"):
+        if wait.what == STILL_OPEN:
             yield case.warn(
                 "ENV-22",
                 "the stream ends when the data plane half-closes it",

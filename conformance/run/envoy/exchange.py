@@ -21,6 +21,7 @@ from conformance.run.served import attempt
 from conformance.run.stimuli import SUBSET_KEY, Prepared
 from conformance.said import RESPONSE, Said, decode
 from ext_proc.record import (
+    STILL_OPEN,
     Author,
     ClientAborted,
     ClientResponse,
@@ -286,10 +287,9 @@ class EnvoyExchange:
             return
         began = self._loop.time()
         graceful = self._config.ending is Ending.HALF_CLOSE
-        await self._until(lambda: self._ended is not None, CLOSING)
+        await self._until(lambda: self._ended is not None, self._pace.ending_timeout if graceful else CLOSING)
         if graceful:
-            what = "end of stream after half-close"
-            self._emit(self._wait(what, began, met=self._ended is not None))
+            self._emit(self._wait(STILL_OPEN, began, met=self._ended is not None))
 
     def _unrouted(self, got: HttpResponse) -> bool:
         """Whether Envoy had nowhere to send the request: an ORIGINAL_DST cluster that is given a list, for example."""

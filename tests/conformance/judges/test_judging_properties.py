@@ -28,7 +28,7 @@ from conformance.scripted import (
 )
 from conformance.verdict import Verdict
 from ext_proc.messages import ProcessingResponse
-from ext_proc.record import Author, Malformed, Wait
+from ext_proc.record import DRAINING, Author, Malformed, Wait
 
 A, B = "10.0.0.1:8000", "[fd00::1]:8000"
 CATALOGUE = Catalogue.load()
@@ -61,7 +61,7 @@ messages = st.one_of(
     st.just(ProcessingResponse()),
     st.binary(max_size=60),
 )
-WAITS = ("answer to request_headers", "answer to response_body", "echo of response", "end of stream while draining")
+WAITS = ("answer to request_headers", "answer to response_body", "echo of response", DRAINING)
 steps = st.one_of(
     st.tuples(st.just("answers"), messages),
     st.tuples(st.just("request_headers"), st.booleans()),
