@@ -79,7 +79,7 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
     """The exit code with waivers: 0 if all failures are waived (4 in a selection), 1 if a waiver is wrong."""
     code = exit_code(outcome)
     if any(one.problem for one in applied):
-        return code or 1
+        return code if code == 3 else 1
     if code != 1:
         return code
     waived = {name for one in applied for name in one.waived}
@@ -120,9 +120,9 @@ def _apply(waiver: Waiver, outcome: RunOutcome, today: dt.date) -> Applied:
     problem = ""
     if waiver.expires < today:
         problem = f"the waiver {waiver.pattern!r} expired on {waiver.expires}: fix the failure, or extend it"
-    elif not matched:
+    elif not matched and all(version.complete for version in outcome.versions):  # a selection leaves most out
         problem = f"the waiver {waiver.pattern!r} matches nothing that was run; remove it"
-    elif not failing and not requirements:
+    elif matched and not failing and not requirements:
         problem = f"what the waiver {waiver.pattern!r} waives does not fail any more; remove it"
     return Applied(waiver=waiver, waived=(*failing, *requirements), problem=problem)
 

@@ -212,6 +212,7 @@ def _semantic(part: Document, role: Role, catalogue: Catalogue, seen: dict[str, 
             hint = "ids are unique over all scenario files"
             yield part.problem(("id",), f"the id {name!r} is taken by {seen[name]}", hint)
         seen[name] = f"{part.name}:{part.position(())[0]}"
+    yield from _matrix(part)
     yield from _steps(part, role)
     pods = _pod_names(raw)
     variables = set(raw["matrix"]) if isinstance(raw.get("matrix"), Mapping) else set()
@@ -233,6 +234,31 @@ def _requirements(part: Document, role: Role, catalogue: Catalogue) -> Iterator[
                 f"{requirement} is a requirement of role {own}, and this file's scenarios test role {role}",
                 f"say `role: {own}` at the head of the file" if own in ACTIONS_OF else "",
             )
+
+
+def _matrix(part: Document) -> Iterator[Problem]:
+    """What is wrong with the variables: each is to have a name and values of its own, and a use."""
+    matrix = part.data.get("matrix")
+    if not isinstance(matrix, Mapping):
+        return
+    if not matrix:
+        yield part.problem(("matrix",), "a matrix has at least one variable", "leave it out", key=True)
+    used = {name for _, name in references.names({key: one for key, one in part.data.items() if key != "matrix"})}
+    pods = _pod_names({key: one for key, one in part.data.items() if key != "matrix"})
+    for name, values in matrix.items():
+        wrong, hint = "", ""
+        if not references.REFERENCE.fullmatch(f"{{{name}}}"):
+            wrong, hint = f"{name!r} is no name of a variable", "it has small letters, digits and -, a letter first"
+        elif name in pods:
+            wrong, hint = f"the variable {name} has the name of a pod", f"{{{name}}} could mean either: rename one"
+        elif name not in used:
+            wrong, hint = f"nothing uses the variable {name}", did_you_mean(name, used - pods)
+        elif values == []:
+            wrong, hint = f"the variable {name} has no values", "then there is nothing to run"
+        elif isinstance(values, list) and len({_label(one) for one in values}) < len(values):
+            wrong, hint = f"a value of {name} is there twice", "the ids of both instances would be the same"
+        if wrong:
+            yield part.problem(("matrix", name), wrong, hint, key=True)
 
 
 def _steps(part: Document, role: Role) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>
 
 
 def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every name that is referred to in the strings of a JSON-shaped value, with its place in it."""
+    """Every name that is referred to in the strings of a JSON-shaped value, keys too, with its place in it."""
     for place, text in _strings(value, ()):
         for match in REFERENCE.finditer(text):
             yield place, match["name"]
@@ -63,6 +63,7 @@ def _strings(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[s
             yield place, value
         case Mapping():
             for key, item in value.items():
+                yield (*place, key), str(key)
                 yield from _strings(item, (*place, key))
         case list() | tuple():
             for index, item in enumerate(value):

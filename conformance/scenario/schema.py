@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from conformance.header_fields import HeaderPairs
 from conformance.strict_yaml import FileModel
 
 
@@ -105,7 +106,7 @@ class Reply(FileModel):
         "plane itself, before the target was asked; none",
     )
     status: int = Field(200, ge=100, le=999, description="the HTTP status")
-    headers: tuple[tuple[str, str], ...] = Field((), description="further headers, as [name, value]")
+    headers: HeaderPairs = Field((), description="further headers, as [name, value]")
     kind: Literal["json", "sse", "text", "binary", "none"] = Field("json", description="what the body is")
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
@@ -114,7 +115,7 @@ class Reply(FileModel):
     events: int = Field(5, ge=0, description="how many SSE events")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
-    trailers: tuple[tuple[str, str], ...] | None = Field(None, description="trailers after the body, as [name, value]")
+    trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
     early: bool = Field(False, description="the response begins before the request body is complete")
     lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
     gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
@@ -144,7 +145,7 @@ class ClientRequest(FileModel):
 
     method: str = Field("POST", description="the HTTP method")
     path: str | None = Field(None, description="default: the profile's path")
-    headers: tuple[tuple[str, str], ...] = Field((), description="headers, as [name, value], before the profile's")
+    headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
     model: str = Field("known", description="`known`, `unknown`, or a name")
@@ -156,7 +157,7 @@ class ClientRequest(FileModel):
     )
     chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
-    trailers: tuple[tuple[str, str], ...] = Field((), description="trailers after the body, as [name, value]")
+    trailers: HeaderPairs = Field((), description="trailers after the body, as [name, value]")
     content_length: bool = Field(True, description="the length is said beforehand; else the body is chunked")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     reply: Reply = Field(Reply.model_construct(), description="what the model server answers")
@@ -205,7 +206,7 @@ class LocalReply(FileModel):
 
     code: int = Field(503, ge=200, le=599, description="its HTTP status")
     body: str = Field("", description="its body")
-    headers: tuple[tuple[str, str], ...] = Field((), description="its headers, as [name, value]")
+    headers: HeaderPairs = Field((), description="its headers, as [name, value]")
 
 
 class EppScript(FileModel):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from conformance.episode import Claims
+from conformance.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
 
@@ -92,7 +93,7 @@ class Connect(FileModel):
     """How streams are opened."""
 
     authority: str | None = Field(None, description=":authority of the gRPC calls; default: the address")
-    metadata: dict[str, str] = Field({}, description="gRPC metadata (headers) of every call")
+    metadata: HeaderMap = Field({}, description="gRPC metadata (headers) of every call")
     connections: int = Field(2, ge=1, le=16, description="how many connections streams are spread over")
 
 
@@ -145,7 +146,7 @@ class Discovery(FileModel):
 class Sheddable(FileModel):
     """How a request is marked as one that may be dropped under load."""
 
-    headers: dict[str, str] = Field({}, description="headers that mark it")
+    headers: HeaderMap = Field({}, description="headers that mark it")
     model: str | None = Field(None, description="the model that marks it")
 
 
@@ -156,8 +157,8 @@ class Requests(FileModel):
     unknown_model: str = Field("no-such-model", description="a model that it does not serve")
     path: str = Field("/v1/completions", description="where requests go")
     chat_path: str = Field("/v1/chat/completions", description="where chat requests go")
-    headers: dict[str, str] = Field({}, description="sent with every request")
-    secret_headers: dict[str, str] = Field({}, description="likewise, and redacted in all that is written")
+    headers: HeaderMap = Field({}, description="sent with every request")
+    secret_headers: HeaderMap = Field({}, description="likewise, and redacted in all that is written")
     body: dict[str, Any] = Field({}, description="further fields of every JSON body")
     sheddable: Sheddable = Field(
         Sheddable.model_construct(), description="how a request is marked as one that may be dropped under load"

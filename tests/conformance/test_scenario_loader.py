@@ -47,3 +47,56 @@ def test_any_file(tmp_path: Path, scenarios: list, role: object) -> None:
     except FileError as error:
         problems = error.problems
     assert all(problem.line and problem.message for problem in problems)
+
+
+def problems_of(tmp_path: Path, *lines: str) -> list[tuple[int, int, str]]:
+    """Line, column and message of all that is wrong with a scenario with these lines; the first is line 8."""
+    head = ["section: mine", "scenarios:", "  - id: mine.one", "    title: t", "    requirements: [EPP-SUB-01]"]
+    text = "\n".join([*head, "    versions: [1.0.0]", "    smoke: false", *(f"    {line}" for line in lines)])
+    (tmp_path / "mine.yaml").write_text(text)
+    try:
+        load(Catalogue.load(), [tmp_path / "mine.yaml"])
+    except FileError as error:
+        return [(one.line, one.column, one.message) for one in error.problems]
+    return []
+
+
+STEP = "steps: [{exchange: {model: '{x}'}}]"
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ("{x: [m, n]}", None),
+        ("{}", "a matrix has at least one variable"),
+        ("{x: [m], y: [1]}", "nothing uses the variable y"),
+        ("{x: [m], a: [b]}", "the variable a has the name of a pod"),
+        ("{x: [m, n, m]}", "a value of x is there twice"),
+        ("{x: []}", "the variable x has no values"),
+        ("{X: [m]}", "'X' is no name of a variable"),
+    ],
+)
+def test_the_variables_of_a_matrix(tmp_path: Path, matrix: str, message: str | None) -> None:
+    found = problems_of(tmp_path, f"matrix: {matrix}", STEP)
+    assert [text for _, _, text in found] == ([message] if message else [])
+    assert all(line == 8 for line, _, _ in found)
+
+
+def test_a_variable_may_stand_for_a_key(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, "matrix: {x: [a, b]}", "steps: [{gauges: {'{x}': {queue: 3}}}]") == []
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("[x-ok, 'any thing']", None),
+        ("[':path', /]", "is no header, but a part of the request"),
+        ("['x y', v]", "is no header's name"),
+        ("['', v]", "is no header's name"),
+        (r'[x, "a\r\nb"]', "no line breaks"),
+    ],
+)
+def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None) -> None:
+    found = problems_of(tmp_path, f"steps: [{{exchange: {{headers: [{header}]}}}}]")
+    assert len(found) == bool(message)
+    assert all(message in text and line == 8 and column > 30 for line, column, text in found)

@@ -73,6 +73,14 @@ def test_a_waived_selection_is_still_no_full_verdict() -> None:
     assert exit_code_after(run, apply([waiver("EPP-SUB-0*")], run, TODAY)) == 4
 
 
+def test_what_a_selection_leaves_out_is_not_held_against_a_waiver() -> None:
+    run = outcome(FAILING[2], complete=False)
+    applied = apply([waiver("errors.shed")], run, TODAY)
+    assert not applied[0].problem
+    assert exit_code_after(run, applied) == 4
+    assert exit_code_after(run, apply([waiver("subset.empty")], run, TODAY)) == 1
+
+
 @pytest.mark.parametrize(
     ("one", "expected"),
     [
