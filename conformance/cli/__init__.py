@@ -13,6 +13,7 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 
 from conformance.cli.console import err, reader_is_gone
@@ -20,6 +21,9 @@ from conformance.cli.console import err, reader_is_gone
 DEFECT, INCOMPLETE, USAGE = 3, 4, 2
 CTRL_C = 130
 """What typer makes of it."""
+
+SAME_WISH = 3.0
+"""Seconds in which further interruptions are taken for the same one; after that they end what is still done."""
 
 
 def main() -> None:
@@ -30,10 +34,24 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # not every terminal knows every letter
     if os.environ.get("COLUMNS") == "0":  # what some terminals without a size say; nothing would be printed
         del os.environ["COLUMNS"]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # ignored: under nohup
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    interrupt = _Interrupt()
+    for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, interrupt)
     sys.exit(call(sys.argv[1:]))
+
+
+class _Interrupt:
+    """Handles signals as Python does SIGINT. Those that soon follow mean the same: they must not cost the report."""
+
+    def __init__(self) -> None:
+        self._meant = -SAME_WISH
+
+    def __call__(self, *_: object) -> None:
+        now = time.monotonic()
+        if now - self._meant >= SAME_WISH:
+            self._meant = now
+            raise KeyboardInterrupt
 
 
 def call(arguments: Sequence[str]) -> int:

@@ -95,6 +95,8 @@ def tap(
     if no_color:
         without_colour()
     host, port = listening(listen, "--listen")
+    if record is not None:
+        _can_be_written(record)
     version, claims = judged_by(profile, protocol_version)
     settings = LiveSettings(
         host=host,
@@ -144,6 +146,16 @@ async def _serve(
             assert settings.metrics is not None
             warn(f"metrics at http://{settings.metrics[0]}:{live.metrics_port}/metrics")
         await asyncio.get_running_loop().create_future()
+
+
+def _can_be_written(path: Path) -> None:
+    """Found out now, and not at the first exchange. Raises `UsageError`."""
+    from conformance.errors import UsageError
+
+    try:
+        path.open("ab").close()
+    except OSError as problem:
+        raise UsageError(f"--record {path}: {problem.strerror}", hint="name a file that can be written") from None
 
 
 def listening(text: str, flag: str) -> tuple[str, int]:

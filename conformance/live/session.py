@@ -111,8 +111,12 @@ class LiveTap:
         except ssl.SSLError as problem:
             raise UsageError(f"the certificate or key can't be used: {problem}", hint="give PEM files") from None
         except OSError as problem:
-            where = problem.filename or f"{settings.host}:{settings.port}"
-            raise UsageError(f"{where}: {problem.strerror}", hint="choose another address with --listen") from None
+            if problem.filename is not None:
+                raise UsageError(
+                    f"{problem.filename}: {problem.strerror}", hint="give a file that can be read"
+                ) from None
+            what = f"{settings.host}:{settings.port}: {problem.strerror}"
+            raise UsageError(what, hint="choose another address with --listen") from None
         try:
             if settings.metrics is not None:
                 readings = Readings(

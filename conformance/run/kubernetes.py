@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from conformance.errors import UsageError
 from conformance.run.members import OTHER_NAMESPACE, Member
 from conformance.targets.profile import Kubernetes
-from fake_kubernetes import INFERENCE_POOLS, INFERENCE_POOLS_V1ALPHA2, PODS, Change, Emulator, Faults, builders
+from fake_kubernetes import (
+    INFERENCE_POOLS,
+    INFERENCE_POOLS_V1ALPHA2,
+    PODS,
+    Change,
+    Emulator,
+    Faults,
+    KubernetesEmulatorError,
+    builders,
+)
 
 SELECTOR = {"app": "epp-conformance"}
 UNSELECTED = {"app": "something-else"}
@@ -37,8 +47,11 @@ class KubernetesApi:
             emulator.store.put(
                 builders.model(model, model, settings.pool, namespace=settings.namespace, pool_group=settings.group)
             )
-        for manifest in settings.objects:
-            emulator.store.put(dict(manifest))
+        for number, manifest in enumerate(settings.objects):
+            try:
+                emulator.store.put(dict(manifest))
+            except KubernetesEmulatorError as problem:
+                raise UsageError(f"discovery.kubernetes.objects[{number}] of the profile: {problem}") from None
 
     async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
         """Make the objects match: deletions first, so that an address can pass from one pod to another."""

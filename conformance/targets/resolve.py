@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,7 +16,7 @@ from conformance.endpoints import parse as parse_endpoint
 from conformance.errors import UnknownNameError, UsageError, did_you_mean, nearest
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
-from conformance.strict_yaml import FileError, load, parse
+from conformance.strict_yaml import Document, FileError, Problem, load, parse
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls
@@ -126,13 +126,17 @@ def load_any(name: str) -> AnyProfile:
     """
     known = shipped()
     if name in known:
-        return _of_its_role(known[name], f"{name} (shipped)")
+        return _of_its_role(known[name], f"{name} (shipped)")[0]
     path = Path(name)
     if not path.exists() and "/" not in name and not name.endswith((".yaml", ".yml")):
         raise UnknownNameError("profile", name, known, hint=_profile_hint(name, known))
     if path.is_dir():
         raise UsageError(f"{name} is a folder", hint="name the profile's file in it")
-    return _beside(_of_its_role(path, name), path.parent)
+    found, document = _of_its_role(path, name)
+    profile = _beside(found, path.parent)
+    if wrong := tuple(_out_of_place(document, profile)):
+        raise FileError(wrong)
+    return profile
 
 
 def json_schema(role: str = "epp") -> dict[str, Any]:
@@ -146,15 +150,35 @@ def _profile_hint(name: str, known: Mapping[str, Traversable]) -> str:
     return f"did you mean {best!r}?" if best else f"a file, or one of: {', '.join(known)}"
 
 
-def _of_its_role(source: Traversable, name: str) -> AnyProfile:
+def _of_its_role(source: Traversable, name: str) -> tuple[AnyProfile, Document]:
     try:
         document = parse(source, name=name)
     except FileError:
-        return load(source, Profile, name=name)  # tells what else is wrong with it
+        load(source, Profile, name=name)  # tells what else is wrong with it
+        raise
     role = document.data.get("role", "epp") if isinstance(document.data, Mapping) else "epp"
     if role not in ROLES:
         raise FileError([document.problem(("role",), f"{role!r} is no role", did_you_mean(str(role), ROLES))])
-    return document.validate(GatewayProfile) if role == "data-plane" else document.validate(Profile)
+    return document.validate(GatewayProfile) if role == "data-plane" else document.validate(Profile), document
+
+
+def _out_of_place(document: Document, profile: AnyProfile) -> Iterator[Problem]:
+    """What a profile names that can't be there: files, folders, an address. Its paths are absolute by now."""
+    workdir = profile.start.workdir
+    if workdir is not None and "{" not in workdir and not Path(workdir).is_dir():
+        yield document.problem(("start", "workdir"), f"there is no folder {workdir}")
+    if isinstance(profile, GatewayProfile):
+        return
+    for name in ("ca", "cert", "key"):
+        path = getattr(profile.tls, name)
+        if path is not None and not Path(path).is_file():
+            yield document.problem(("tls", name), f"there is no file {path}")
+    if "{" not in profile.address and not _is_address(profile.address):
+        yield document.problem(("address",), f"{profile.address!r} is no address", "give HOST:PORT, IPv6 as [::1]:9002")
+    file = profile.discovery.file
+    if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
+        place = ("discovery", "file", "path")
+        yield document.problem(place, f"there is no folder {Path(file.path).parent}", "the suite writes the file there")
 
 
 def _beside(profile: AnyProfile, folder: Path) -> AnyProfile:

@@ -24,6 +24,7 @@ class ClientTls:
 
     def context(self) -> ssl.SSLContext:
         """An `SSLContext` that offers HTTP/2. Raises `OSError` or `ssl.SSLError` for files that can't be used."""
+        _readable(self.ca, self.certificate, self.key)
         context = ssl.create_default_context(cafile=self.ca)
         # Python 3.13 began to insist on extensions that Envoy does not ask for; a verdict must not depend on Python.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -46,6 +47,7 @@ class ServerTls:
 
     def context(self) -> ssl.SSLContext:
         """An `SSLContext` that offers HTTP/2. Raises `OSError` or `ssl.SSLError` for files that can't be used."""
+        _readable(self.certificate, self.key, self.client_ca)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         if self.client_ca is not None:
@@ -53,6 +55,13 @@ class ServerTls:
             context.verify_mode = ssl.CERT_REQUIRED
         context.set_alpn_protocols(["h2"])
         return context
+
+
+def _readable(*paths: Path | None) -> None:
+    """Raises `OSError` with the name of the file, which that of the `ssl` module lacks."""
+    for path in paths:
+        if path is not None:
+            path.open("rb").close()
 
 
 def self_signed(directory: Path, *, names: tuple[str, ...] = (), stem: str = "server") -> ServerTls:

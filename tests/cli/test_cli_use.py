@@ -49,6 +49,11 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("list", "--protocol-version", "2"), "protocol version"),
         (("report", "show", "no-such-folder"), "no report at no-such-folder"),
         (("certify",), "implementation.url"),
+        (
+            ("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--record", "no/f.ndjson"),
+            "no/f.ndjson: No such",
+        ),
+        (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "no.pem"), "a file that can be read"),
     ],
 )
 def test_wrong_use(

@@ -77,6 +77,8 @@ def test_the_reference_epp_is_told_its_models_in_every_version() -> None:
 
 
 def test_paths_in_a_profile_are_beside_its_file(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "ca.pem").touch()
     path = tmp_path / "p.yaml"
     path.write_text(
         "start: {command: [./epp], workdir: bin}\ntls: {mode: verified, ca: ca.pem}\ndiscovery: {file: {}}\n"
@@ -228,6 +230,13 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ("discovery: {file: {}}\nstart: {command: ./epp}\n", r"2:18: start.command"),
         ("discovery: {file: {}, file: {}}\n", r"1:23: .*twice"),
         ("- a\n", r"1:1: "),
+        (
+            "discovery: {file: {}}\nstart: {command: [./epp], workdir: bin}\n",
+            r"2:36: start.workdir: there is no",
+        ),
+        ("discovery: {file: {}}\ntls: {mode: verified, ca: ca.pem}\n", r"2:27: tls.ca: there is no file"),
+        ("discovery: {file: {}}\naddress: nowhere\n", r"2:10: address: 'nowhere' is no address"),
+        ("discovery: {file: {path: no/where.txt}}\n", r"1:26: discovery.file.path: there is no folder no"),
     ],
 )
 def test_a_wrong_profile_is_explained_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
