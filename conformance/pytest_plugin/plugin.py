@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -46,11 +47,21 @@ def install(config: pytest.Config) -> None:
             for version in settings.versions:
                 suite.session(version)  # what is wrong with the selection is said here, and not by each worker
     except ConformanceError as problem:
-        raise pytest.UsageError(str(problem)) from None
+        raise _usage_error(problem, config) from None
     config.stash[SUITE] = suite
     config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
     config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)
     config.pluginmanager.register(fixtures, f"{PLUGIN}-fixtures")
+
+
+def _usage_error(problem: ConformanceError, config: pytest.Config) -> pytest.UsageError:
+    """The error, with the flags that it names as they are called here."""
+
+    def as_here(flag: re.Match[str]) -> str:
+        name = "report" if flag[1] == "output" else flag[1]
+        return f"--epp-{name}" if hasattr(config.option, f"epp_{name.replace('-', '_')}") else flag[0]
+
+    return pytest.UsageError(re.sub(r"(?<![\w-])--([a-z][a-z-]*)", as_here, str(problem)))
 
 
 def _worker(config: pytest.Config, suite: Suite) -> Hooks:
@@ -75,7 +86,7 @@ class Hooks:
         try:
             found = collector.collect()
         except ConformanceError as problem:
-            raise pytest.UsageError(str(problem)) from None
+            raise _usage_error(problem, session.config) from None
         report = pytest.CollectReport(collector.nodeid, "passed", None, list(found))
         session.ihook.pytest_collectreport(report=report)  # the terminal counts what it is told of
         items.extend(found)

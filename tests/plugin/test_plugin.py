@@ -143,6 +143,7 @@ def test_several_versions(run) -> None:
     ("arguments", "expected"),
     [
         (("--epp", "py:thing"), "*no kind of target*"),
+        (("--epp", "127.0.0.1:9"), "*--epp-endpoints-file PATH*--epp-profile FILE*"),
         (("--epp-profile", "gie-epp-15"), "*did you mean 'gie-epp-1.5'*"),
         (("--epp", "reference", "--epp-scenario", "subset.nobdy"), "*did you mean 'subset.nobody'*"),
         (("--epp", "reference", "--epp-scenario", "subset.nobdy", "-n", "2"), "*did you mean 'subset.nobody'*"),
