@@ -220,12 +220,12 @@ class Lane:
     async def _gate(self) -> None:
         loop = asyncio.get_running_loop()
         patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
-        until = loop.time() + patience
+        began = loop.time()
         last: Outcome | None = None
         heard: list[str] = []
         stop = self.recorder.listen(lambda entry: heard.append(_said(entry)))
         try:
-            while loop.time() < until:
+            while loop.time() < began + patience:
                 if self.target.crashed:
                     raise await self.target.explain_end()
                 heard.clear()
@@ -241,7 +241,7 @@ class Lane:
             stop()
         if self.target.crashed:
             raise await self.target.explain_end()
-        raise self._gate_error(last)
+        raise self._gate_error(last, loop.time() - began)
 
     def _passes(self, last: Outcome, heard: Sequence[str]) -> bool:
         """An endpoint passes, and so does any attempt to give one: what is wrong with it is for the judges to say."""
@@ -250,10 +250,10 @@ class Lane:
             return bool(answered)
         return bool(last.attempts) or any(what != "immediate_response" for what in answered)
 
-    def _gate_error(self, last: Outcome | None) -> GateFailedError | TargetUnreachableError:
+    def _gate_error(self, last: Outcome | None, seconds: float) -> GateFailedError:
         happened = describe(last)
         output = self.target.output
-        text = f"the first plain request got no endpoint within {self.profile.timeouts.start:g} s: {happened}"
+        text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {happened}"
         if output:
             text += f"\nthe target's last output:\n{output}"
         return GateFailedError(text + self._asked(), hint=_gate_hint(self.profile, last))
