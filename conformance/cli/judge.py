@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from conformance.live.judging import Judged
     from conformance.requirements.catalogue import Catalogue
 
+DAMAGES = 3
+"""Lines that are no transcript and are shown; others are counted."""
+
 
 def judge(
     files: Annotated[
@@ -54,7 +57,8 @@ def judge(
             if isinstance(one, Damage):
                 damaged += not one.harmless
                 what = "ends in the middle of an exchange" if one.harmless else f"is no transcript: {one.what}"
-                remarks.print(f"{path}, line {one.line}: {what}")
+                if damaged <= DAMAGES:
+                    remarks.print(f"{path}, line {one.line}: {what}")
                 continue
             seen.add(one.episode.id)
             if not exchange or one.episode.id in exchange:
@@ -66,8 +70,12 @@ def judge(
     for name in exchange or ():
         if name not in seen:
             raise UnknownNameError("exchange", name, seen)
-    if not seen and not damaged:
-        raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint="was anything recorded?")
+    if damaged > DAMAGES:
+        remarks.print(f"… and {damaged - DAMAGES} lines more that are no transcript")
+    if not seen:
+        recorded = "name files that `tap --record` wrote, or a run's evidence.ndjson.gz"
+        hint = recorded if damaged else "was anything recorded?"
+        raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint=hint)
     if not json:
         results.print(f"{tally.judged} exchanges judged, {tally.violating} with a broken rule")
         for requirement, count in tally.broken():

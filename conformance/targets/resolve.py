@@ -63,6 +63,10 @@ def resolve(epp: str | None = None, profile: str | None = None, overrides: Overr
         found = found.model_copy(update={"body_modes": _body_modes(overrides.body_modes)})
     if overrides.tls is not None or overrides.ca is not None:
         found = found.model_copy(update={"tls": _tls(found.tls, overrides)})
+    if overrides.binary is not None and "{binary}" not in found.start.model_dump_json():
+        raise UsageError(
+            "--binary has no place in this target", hint="its command needs {binary}, as shipped profiles do"
+        )
     values = {} if overrides.binary is None else {"binary": _program(overrides.binary)}
     return Resolved(profile=found, values=values)
 

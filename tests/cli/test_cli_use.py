@@ -45,6 +45,7 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("run", "-k", "subset.pick-*", "--protocol-version", "0.2.0"), "no scenario of version 0.2.0"),
         (("run", "--profile", "gie-epp-1.0"), "give it with --binary"),
         (("run", "--profile", "gie-epp-1.0", "--binary", "./no-such-epp"), "no-such-epp"),
+        (("run", "--binary", "./my-epp"), "--binary has no place in this target"),
         (("list", "--format", "xml"), "xml"),
         (("list", "--protocol-version", "2"), "protocol version"),
         (("report", "show", "no-such-folder"), "no report at no-such-folder"),
@@ -239,6 +240,14 @@ def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> N
     assert (ran.code, ran.err.splitlines()[0]) == (2, "error: there is no exchange 'nope'")
     (tmp_path / "empty.ndjson").touch()
     assert cli("judge", tmp_path / "empty.ndjson").code == 2
+
+
+def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
+    ran = cli("judge", a_report / "report.json")
+    assert ran.code == 2
+    assert len(ran.err.splitlines()) < 10
+    assert "lines more" in ran.err
+    assert "evidence.ndjson.gz" in ran.err
 
 
 def test_the_command_that_runs_a_target_again() -> None:
