@@ -83,7 +83,9 @@ def parse(text: str) -> Item:
         return Item(text=text, problem=f"{host!r} is no IP address")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
         return Item(text=text, problem=f"{port!r} is no port from 1 to 65535")
-    return Item(text=text, canonical=f"[{address}]:{int(port)}" if bracketed else f"{address}:{int(port)}")
+    address = _unmapped(address)
+    host = f"[{address}]" if address.version == 6 else str(address)
+    return Item(text=text, canonical=f"{host}:{int(port)}")
 
 
 def canonical(endpoint: str) -> str:
@@ -96,7 +98,7 @@ def address_of(endpoint: str) -> str:
     found = parse(endpoint).canonical
     host = found.rpartition(":")[0] if found else endpoint.strip(BLANKS)
     address = _address(host.strip("[]"))
-    return str(address) if address is not None else host
+    return str(_unmapped(address)) if address is not None else host
 
 
 def is_ipv6(endpoint: str) -> bool:
@@ -111,3 +113,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def _unmapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address that an IPv6 address maps, as the types of Go and Java have it; any other as it is."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

@@ -54,6 +54,8 @@ class Flow:
     immediate: Said | None = None
     offence: Offence | None = None
     stop: Stop | None = None
+    foreign: bool = False
+    """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
     garbled: bool = False
     """The data plane itself said what is no message: then the EPP may end the stream in any way."""
 
@@ -65,7 +67,9 @@ class Flow:
     def decision(self) -> Said | None:
         """The answer that decided about the request: the ImmediateResponse instead of a release, or the release."""
         released, immediate = self.request.release, self.immediate
-        waits = immediate is not None and self.request.held_by_trailers
+        if self.request.headers is None:
+            return None
+        waits = immediate is not None and (self.request.held_by_trailers or self.request.unclear)
         if released is not None and not waits and (immediate is None or released.seq < immediate.seq):
             return released
         return immediate if not self.response.headers_answer else None
@@ -86,6 +90,7 @@ def follow(conversation: Conversation) -> Flow:
     flow = Flow(
         request=Lane(side=REQUEST, mode=conversation.request_mode),
         response=Lane(side=RESPONSE, mode=conversation.response_mode),
+        foreign=conversation.opened is None,
     )
     if conversation.stream is None:
         if conversation.refused:
@@ -134,7 +139,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
             flow.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
             return
     kind = StopKind.CANCELLED if flow.garbled else kind
-    flow.request.left = kind is StopKind.CLOSED
+    flow.request.left = kind is StopKind.CLOSED and flow.immediate is None
     flow.stop = Stop(kind=kind, entry=entry, what=what, status=end.status)
 
 
@@ -177,7 +182,7 @@ def _released(flow: Flow) -> Said | None:
     """The answer that has let the request go, as long as the request phase lasts."""
     request = flow.request
     over = flow.response.headers is not None or (request.complete and not request.header_only)
-    return None if over or request.held_by_trailers else request.release
+    return None if over or request.held_by_trailers or request.unclear else request.release
 
 
 def _asked(flow: Flow, said: Said) -> None:
@@ -213,6 +218,9 @@ def _answered(flow: Flow, said: Said) -> None:
     match said.part:
         case "headers":
             lane.headers_answer = said
+            if flow.foreign and said.response is not None and said.response.HasField("mode_override"):
+                for one in (flow.request, flow.response):
+                    one.mode = one.mode if one.bodies else None
         case "body":
             lane.body_answers.append(said)
             if lane.duplex and streams_end(said):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from conformance.conversation import BUFFERED_MODES, DUPLEX
+from conformance.conversation import BUFFERED_MODES, DUPLEX, MODES
 from conformance.said import Said
 from ext_proc.messages import CommonResponse
 
@@ -63,6 +63,11 @@ class Lane:
     def held_by_trailers(self) -> bool:
         """Whether a buffered message, whose body is answered, still waits for the answer to its trailers."""
         return self.mode in BUFFERED_MODES and self.trailers is not None and self.trailers_answer is None
+
+    @property
+    def unclear(self) -> bool:
+        """Whether nobody says which answer lets the message go: it has a body, and its mode is not known."""
+        return self.mode not in MODES and not self.header_only
 
     @property
     def complete(self) -> bool:

@@ -106,8 +106,10 @@ class Setting(NamedTuple):
 
     @property
     def conditional(self) -> bool:
-        """Whether it may keep a value of the client, or set nothing (ENV-12)."""
-        return _mode(self.option, False) != "overwrite"
+        """Whether it may keep a value of the client, or set nothing (ENV-12). What is removed before can't be kept."""
+        mutation = self.said.header_mutation
+        removed = mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]
+        return _mode(self.option, False) not in ("overwrite", *(("append", "if-absent") if removed else ()))
 
 
 class Entry(NamedTuple):

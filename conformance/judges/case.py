@@ -101,7 +101,9 @@ class Case:
                 return Answer.UNSEEN
             if self.steering.header or self.steering.metadata_entries or self.steering.late_settings:
                 return Answer.ENDPOINT
-            return Answer.OFFENDED if flow.offence is not None else Answer.UNSTEERED
+            if flow.offence is not None:
+                return Answer.OFFENDED
+            return Answer.UNSEEN if flow.request.unclear else Answer.UNSTEERED
         if flow.offence is not None:
             return Answer.OFFENDED
         match flow.stop.kind if flow.stop else None:

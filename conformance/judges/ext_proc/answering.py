@@ -40,6 +40,7 @@ _UNIMPLEMENTED = (12, 9)
     "ENV-22",
     "ENV-23",
     "ENV-26",
+    "ENV-27",
     "EPP-DEST-07",
     "EPP-ERR-01",
     "EPP-ERR-02",
@@ -235,6 +236,8 @@ def _may_close(case: Case, side: str, part: str) -> bool:
     lane = case.flow.lane(side)
     if side == RESPONSE:
         return lane.headers_answer is None or not lane.duplex or _all_came_back(lane)
+    if case.flow.response.complete:
+        return True  # an early response, which the client has
     return not lane.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 

@@ -63,9 +63,12 @@ def _mutated(asked: Said, answer: Said) -> bytes:
 
 
 def _emptied(lane: Lane) -> bool:
-    """Whether the answer to the headers puts nothing in the place of a body."""
-    common = lane.headers_answer.common if lane.headers_answer is not None else None
-    return common is not None and lane.replaced and not lane.header_only and not common.body_mutation.body
+    """Whether the answer to the headers puts nothing in the place of a body. Without a mutation the body stays."""
+    answer = lane.headers_answer
+    common = answer.common if answer is not None and not answer.partial else None
+    if common is None or not lane.replaced or lane.header_only or not common.HasField("body_mutation"):
+        return False
+    return not common.body_mutation.body
 
 
 def sent_body(lane: Lane) -> bytes:

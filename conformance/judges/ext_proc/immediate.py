@@ -32,6 +32,12 @@ def immediate_response(case: Case) -> Iterator[Ruling]:
         hint = "Envoy takes the response away from the client, which may have it already."
         yield case.fail("ENV-15", expected, f"ImmediateResponse {case.code}", at=said, hint=hint)
         return
+    released = case.decided if case.decided is not said and case.flow.response.headers is None else None
+    if released is not None and not case.demand.load.saturated:
+        expected = "no answer that lets the request go before an ImmediateResponse"
+        hint = "Only eviction under load would be a reason to take a pick back."
+        yield case.warn("ENV-15", expected, f"ImmediateResponse {case.code} after {released.what}", at=said, hint=hint)
+        return
     end = case.conversation.end
     if end is not None and end[1].how == "status" and end[1].status:
         expected = "after an ImmediateResponse the stream ends with gRPC status OK"
@@ -71,6 +77,11 @@ def _changed(case: Case, said: Said, sent: HeaderList) -> Iterator[Ruling]:
             yield case.fail("ENV-24", f":status stays {_text(status)}", actual, at=said)
     removed = {name.lower() for name in mutation.remove_headers}
     replaced = {option.header.key.lower() for option in mutation.set_headers}
+    for option in mutation.set_headers:
+        name, value, own = option.header.key.lower(), value_of(option.header), values_of(sent, "content-type")
+        if name == "content-type" and own and value not in own:
+            actual = f"it is set to {value.decode('latin-1')[:60]!r}"
+            yield case.warn("ENV-24", f"content-type stays {_text(own)}", actual, at=said)
     if "content-type" in removed - replaced and values_of(sent, "content-type"):
         yield case.fail("ENV-24", "the response keeps its content-type", "it is removed", at=said)
 

@@ -505,6 +505,8 @@ class TestHeaders:
             (headers_answer(side="response", options=[option(":status", "200")]), {"ENV-24"}),
             (headers_answer(side="response", options=[option(":status", "503")]), set()),
             (headers_answer(side="response", remove=["content-type"]), {"ENV-24"}),
+            (headers_answer(side="response", options=[option("content-type", "text/html")]), {"ENV-24"}),
+            (headers_answer(side="response", options=[option("content-type", "application/json")]), set()),
             (immediate(502), {"ENV-24"}),
         ):
             script, one = started()

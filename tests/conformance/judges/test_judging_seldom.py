@@ -20,7 +20,7 @@ from conformance.scripted import (
 )
 from conformance.steering import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
-from ext_proc.messages import BodyMutation, CommonResponse, HeaderMutation
+from ext_proc.messages import BodyMutation, CommonResponse, HeaderMutation, HeaderValueOption, ProcessingMode
 from ext_proc.record import Author
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
@@ -290,10 +290,17 @@ class TestOddRequestsOfABusyPool:
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_a_body_that_is_replaced_unseen(ask, side):
+@pytest.mark.parametrize(
+    ("mutation", "wrong"), [(None, False), (BodyMutation(clear_body=True), True), (BodyMutation(body=b""), True)]
+)
+def test_a_body_that_is_replaced_unseen(ask, side, mutation, wrong):
+    """Without a mutation Envoy lets the body go on, and shows no more of it."""
     made = script()
     replacing = headers_answer(A if side == "request" else None, side=side)
-    getattr(replacing, f"{side}_headers").response.status = CommonResponse.CONTINUE_AND_REPLACE
+    common = getattr(replacing, f"{side}_headers").response
+    common.status = CommonResponse.CONTINUE_AND_REPLACE
+    if mutation is not None:
+        common.body_mutation.CopyFrom(mutation)
     exchange = made.exchange(mode="BUFFERED", response_mode="BUFFERED").request_headers()
     if side == "request":
         exchange.answers(replacing)
@@ -301,4 +308,94 @@ def test_a_body_that_is_replaced_unseen(ask, side):
         exchange.answers(headers_answer(A)).body(BODY).answers(body_answer())
         exchange.response_headers().answers(replacing)
     exchange.drained()
-    assert "ENV-09" in ask(made).failed
+    assert ask(made).blamed == ({"ENV-09"} if wrong else set())
+
+
+def test_no_more_of_a_body_that_there_is_not(ask):
+    replacing = headers_answer(A)
+    replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    made = script()
+    made.exchange(method="GET").request(None).answers(replacing).drained()
+    assert not ask(made).blamed
+
+
+@pytest.mark.parametrize("mode", ["BUFFERED", "BUFFERED_PARTIAL"])
+@pytest.mark.parametrize(("code", "pool", "body"), [(503, {}, BODY), (400, POOL, b"{nope")])
+def test_an_error_on_a_buffered_body_and_a_clean_end(ask, mode, code, pool, body):
+    made = Script(pool=pool)
+    exchange = made.exchange(mode=mode).request_headers().answers(headers_answer()).body(body)
+    exchange.answers(immediate(code)).closed()
+    assert not ask(made).blamed
+
+
+class TestBesideOthersDataPlanes:
+    """In a tap the modes may be unknown, and may change."""
+
+    def heard(self, mode: str, *answers, body: bytes | None = BODY, **exchange) -> Script:
+        made = Script(None)
+        one = made.exchange(mode=mode, opened=False, **exchange).request_headers().answers(answers[0])
+        one.body(body).answers(*answers[1:]).drained()
+        return made
+
+    def test_nobody_says_the_mode(self, ask):
+        steered = body_answer(header_mutation=HeaderMutation(set_headers=[option(DESTINATION, A)]))
+        assert not ask(self.heard("BUFFERED", headers_answer(), steered, protocol_config=False)).blamed
+        assert not ask(self.heard("BUFFERED", headers_answer(), immediate(503), protocol_config=False)).blamed
+
+    @pytest.mark.parametrize("answer", [streamed(BODY, end=True), body_answer()])
+    def test_the_mode_is_overridden(self, ask, answer):
+        override = headers_answer(A, mode_override=ProcessingMode(request_body_mode=ProcessingMode.BUFFERED))
+        assert not ask(self.heard("NONE", override, answer)).blamed
+
+    def test_headers_are_left_out(self, ask):
+        made = Script(None)
+        one = made.exchange(opened=False).request().answers(headers_answer(A), *echo(BODY))
+        one.body(b"{}", side="response").answers(*echo(b"{}", side="response")).drained()
+        assert not ask(made).blamed
+
+
+def test_an_early_response_that_is_complete(ask):
+    """The client has it: the rest of the request matters to nobody."""
+    made = script()
+    exchange = made.exchange().request_headers().chunk(BODY).answers(headers_answer(A))
+    exchange.response_headers(status=413, end=True).answers(headers_answer(side="response")).closed()
+    assert not ask(made).blamed
+
+
+@pytest.mark.parametrize(("removed", "wrong"), [([DESTINATION], False), ([], True)])
+def test_an_entry_that_is_conditional_on_what_was_removed(ask, removed, wrong):
+    made = script()
+    answer = headers_answer(A, remove=removed)
+    answer.request_headers.response.header_mutation.set_headers[0].append_action = HeaderValueOption.ADD_IF_ABSENT
+    made.exchange().request().answers(answer, *echo(BODY)).drained()
+    assert ("ENV-12" in ask(made).failed) is wrong
+
+
+@pytest.mark.parametrize(("hint", "pick"), [("[::ffff:10.0.0.1]:8000", A), (A, "[::ffff:10.0.0.1]:8000")])
+def test_an_ipv4_address_in_ipv6_clothes(ask, hint, pick):
+    made = script()
+    made.exchange(subset=[hint]).request().answers(headers_answer(pick), *echo(BODY)).drained()
+    assert not ask(made).blamed
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("0.2.0", False), ("1.0.0", True)])
+def test_the_code_of_a_dropped_request(ask, version, wrong):
+    made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
+    made.exchange(note={"sheddable": True}).request().answers(immediate(503)).drained()
+    assert bool(ask(made, version).failed) is wrong
+
+
+@pytest.mark.parametrize(("load", "verdict"), [({}, Verdict.WARN), ({"queue": 100, "kv": 0.99}, Verdict.PASS)])
+def test_a_pick_that_is_taken_back(ask, load, verdict):
+    """Eviction under load is known; without load it is none."""
+    made = script()
+    if load:
+        made.gauges("a", **load).gauges("b", **load)
+    made.exchange().request().answers(headers_answer(A), *echo(BODY), immediate(503)).drained()
+    assert ask(made)["ENV-15"] is verdict
+
+
+def test_a_local_reply_is_no_request(ask):
+    made = script()
+    made.exchange().response_headers(status=404, end=True).answers(immediate(503)).drained()
+    assert "ENV-24" in ask(made).failed
