@@ -58,6 +58,8 @@ class Flow:
     """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
     garbled: bool = False
     """The data plane itself said what is no message: then the EPP may end the stream in any way."""
+    unknown: bool = False
+    """It said a message of a kind that the schema does not know: likewise."""
 
     def lane(self, side: str) -> Lane:
         """The lane of `request` or `response`."""
@@ -138,7 +140,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
             actual = f"an HTTP answer that is not gRPC ({headers.decode('latin-1') or end.message})"
             flow.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
             return
-    kind = StopKind.CANCELLED if flow.garbled else kind
+    kind = StopKind.CANCELLED if flow.garbled or flow.unknown else kind
     flow.request.left = kind is StopKind.CLOSED and flow.immediate is None
     flow.stop = Stop(kind=kind, entry=entry, what=what, status=end.status)
 
@@ -146,6 +148,7 @@ def _end(flow: Flow, entry: Entry, end: StreamEnded) -> None:
 def _take(flow: Flow, said: Said) -> None:
     if said.author is DATA_PLANE:
         flow.garbled = flow.garbled or bool(said.problem)
+        flow.unknown = flow.unknown or (said.opaque and said.what is None)
         _asked(flow, said)
         return
     if said.problem:

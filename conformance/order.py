@@ -71,7 +71,8 @@ def _body(lane: Lane, said: Said) -> Offence | None:
             return _twice(said, lane.body_answers[-1])
         if body_mutation(said) == "streamed_response":
             expected = (f"`body`, `clear_body` or no body mutation in mode {lane.mode}",)
-            return offence("ENV-04", said.entry, expected, "streamed_response outside full duplex")
+            hint = "protocol_config on the first message says the mode of each direction; they may differ."
+            return offence("ENV-04", said.entry, expected, "streamed_response outside full duplex", hint)
         return None
     if lane.finish is not None:
         expected = (f"no {lane.side} body answer after the one with end_of_stream (#{lane.finish.seq})",)

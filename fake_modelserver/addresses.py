@@ -23,6 +23,8 @@ PORT = 8000
 _OTHER_PORTS = (18000, 28000)
 _BACKLOG = 2048
 _CLAIM_HOST = 254
+_AS_LONG_AS_ANOTHER = 100
+"""Hosts from here on are handed out first: a file of endpoints keeps its length when one is replaced."""
 _BLOCKS = 254 * 254
 _NEIGHBOURS = 64
 _MOST_TRIES = 4 * _NEIGHBOURS
@@ -151,7 +153,8 @@ class Addresses:
             number, self._next_block = self._next_block, (self._next_block + 1) % _BLOCKS
             block = f"127.{1 + number // 254}.{1 + number % 254}."
             if self._claim(f"{block}{_CLAIM_HOST}"):
-                self._fresh.extend(f"{block}{host}" for host in range(1, _CLAIM_HOST))
+                hosts = (*range(_AS_LONG_AS_ANOTHER, _CLAIM_HOST), *range(1, _AS_LONG_AS_ANOTHER))
+                self._fresh.extend(f"{block}{host}" for host in hosts)
                 return
             # Many neighbours in a row means a listener on 0.0.0.0: it takes the port of every address.
             if tried % _NEIGHBOURS == 0 and len(self._ports) > 1 and not self._claims:

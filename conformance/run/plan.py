@@ -249,10 +249,14 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
         "queueing": not claims.queues,
         "fallback-lists": claims.fallback_lists is not True,
         "reporter": claims.reporter is not True,
+        **{mode: mode not in profile.body_modes for mode in ("full-duplex", "buffered", "streamed")},
     }
     for need in scenario.needs:
         if unclaimed.get(need):
             return skip(Verdict.NOT_APPLICABLE, f"the profile does not claim {need}")
+    if "models" in scenario.needs and not _knows_models(profile):
+        reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
+        return skip(Verdict.SKIPPED, reason)
     if not ipv6 and any(pod.family == "ipv6" for pod in pods):
         return skip(Verdict.SKIPPED, "this machine has no IPv6 loopback address")
     ports = max(scenario.pool.ports, *(step.pool.ports or 1 for step in scenario.steps if step.pool), 1)
@@ -276,6 +280,11 @@ def _beyond(work: Work, data_plane: Choice | None) -> Skip | None:
 
     reason = beyond(work.instance.scenario, data_plane)
     return None if reason is None else Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)
+
+
+def _knows_models(profile: Profile) -> bool:
+    """Whether the target can tell a model that nobody serves: from InferenceModels, or because its vendor says so."""
+    return profile.discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set
 
 
 def _only_in_kubernetes(pod: Pod) -> bool:

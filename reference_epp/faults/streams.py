@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ext_proc.messages import HttpBody, HttpHeaders
 
 FAILED_PRECONDITION = 9
+DEADLINE_EXCEEDED = 4
 
 # -- what the first message says
 
@@ -49,6 +50,41 @@ class BodiesWithoutWaitingRefused(Conversation):
         if message.protocol_config.send_body_without_waiting_for_header_response:
             return Close(FAILED_PRECONDITION, "bodies must wait")
         return super().configure(message)
+
+
+@fault(
+    "one-mode-for-both",
+    breaks="ENV-04",
+    why="The response's bodies are answered as the body mode of the request asks, not as their own does.",
+)
+class OneModeForBoth(Conversation):
+    def configure(self, message: ProcessingRequest) -> Close | None:
+        refusal = super().configure(message)
+        if self.request_mode is not None:
+            self.response_mode = self.request_mode
+        return refusal
+
+
+@fault(
+    "pauses-are-the-end",
+    breaks="ENV-16",
+    why="A stream on which nothing comes for 1.5 s while the response is under way is closed with a gRPC error.",
+    also=ENDED,
+    modes=FULL_DUPLEX,
+)
+class PausesAreTheEnd(Conversation):
+    responding = False
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        self.responding = True
+        return super().on_response_headers(headers)
+
+    @property
+    def impatient(self) -> bool:
+        return self.responding or super().impatient
+
+    def patience_is_over(self) -> list[Action]:
+        return [Close(DEADLINE_EXCEEDED, "nothing comes")] if self.responding else super().patience_is_over()
 
 
 # -- isolation

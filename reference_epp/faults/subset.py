@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from reference_epp.conversation import Action, Conversation
 from reference_epp.deviations import DEAD, ENDED, NEXT, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
-from reference_epp.names import SUBSET
+from reference_epp.names import DESTINATION, SUBSET
 from reference_epp.picker import SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 
 if TYPE_CHECKING:
@@ -331,6 +331,19 @@ class OddSubsetMeansAll(Conversation):
         value = hint(metadata, self.epp.subset_namespace)
         if value is None or value.WhichOneof("kind") == "list_value":
             super().read_metadata(kind, metadata)
+
+
+@fault(
+    "client-leads-out-of-the-subset",
+    breaks="EPP-SUB-01",
+    why="A destination header of the client is followed if it names an endpoint of the pool, whatever the subset.",
+    versions=WITH_SUBSET,
+)
+class ClientLeadsOutOfTheSubset(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        wanted = self.headers.get(DESTINATION, b"").decode("latin-1")
+        own = [endpoint for endpoint in self.epp.picker.pool.endpoints if endpoint.text == wanted]
+        return Picked(tuple(own)) if own else super().choose(body)
 
 
 class HintRaises(Conversation):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.plan import Selection, selected
+from conformance.run.plan import Plan, Selection, make_plan, selected
 from conformance.scenario.loader import load
+from conformance.targets.profile import Profile
+from conformance.verdict import Verdict
 
 
 def test_in_turn_every_instance_of_a_scenario_is_taken() -> None:
@@ -28,3 +30,30 @@ def test_what_names_a_requirement_is_taken_whole() -> None:
     assert [one for one in chosen if "EPP-ERR-02" in one.scenario.requirements] == naming
     others = [one.group for one in chosen if one not in naming]
     assert len(others) == len(set(others))
+
+
+def plan(version: str, **profile: object) -> Plan:
+    catalogue = Catalogue.load()
+    target = Profile.model_validate({"discovery": {"file": {}}, **profile})
+    return make_plan(load(catalogue), catalogue, version, target, Selection(), ipv6=True)
+
+
+def test_a_model_that_is_unknown_must_be_known_to_be() -> None:
+    """Without InferenceModels only the vendor can say which models the target knows."""
+
+    def skipped(**profile: object) -> set[str]:
+        made = plan("0.3.0", **profile)
+        return {one.work.instance.id for one in made.skips if one.verdict is Verdict.SKIPPED}
+
+    assert {"model.known", "model.unknown"} <= skipped()
+    assert not {"model.known", "model.unknown"} & skipped(requests={"unknownModel": "none"})
+    assert not {"model.known", "model.unknown"} & skipped(discovery={"kubernetes": {}})
+
+
+def test_scenarios_of_several_body_modes_need_them_all() -> None:
+    def leaves_out(*modes: str) -> bool:
+        made = plan("1.0.0", bodyModes=list(modes))
+        return any(one.work.instance.id == "ext-proc.modes-of-their-own" for one in made.skips)
+
+    assert leaves_out("full-duplex")
+    assert not leaves_out("full-duplex", "buffered")

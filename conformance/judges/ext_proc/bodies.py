@@ -160,7 +160,8 @@ def chunk_size(case: Case) -> Iterator[Ruling]:
         if size > LIMIT:
             yield case.fail("ENV-08", expected, actual, at=largest, hint="Split the body before it is sent.")
         elif size > RECOMMENDED:
-            yield case.warn("ENV-08", expected, actual, at=largest)
+            hint = "Split large chunks, also those that came in one piece."
+            yield case.warn("ENV-08", expected, actual, at=largest, hint=hint)
         else:
             yield held("ENV-08")
 

@@ -26,6 +26,9 @@ from ext_proc.record import Author
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
 POOL = {"a": A, "b": B}
 REWRITTEN = json.dumps({"model": "another", "prompt": "Say hello."}).encode()
+UNKNOWN_KIND = b"\xc2\x3e\x03abc"
+"""A message with nothing but a field of number 1000."""
+
 LENGTH = ((b"content-length", str(len(BODY)).encode()),)
 
 
@@ -399,3 +402,23 @@ def test_a_local_reply_is_no_request(ask):
     made = script()
     made.exchange().response_headers(status=404, end=True).answers(immediate(503)).drained()
     assert "ENV-24" in ask(made).failed
+
+
+def test_a_mode_that_nobody_said(ask):
+    """Who drives several body modes can't know which one is meant where `protocol_config` is missing."""
+    made = script()
+    exchange = made.exchange(mode="BUFFERED", protocol_config=False).request_headers().answers(headers_answer(A))
+    exchange.body(BODY).answers(streamed(BODY, end=True)).drained()
+    found = ask(made)
+    assert not found.failed
+    assert found["ENV-19"] is Verdict.WARN
+
+
+@pytest.mark.parametrize("end", ["OK", "error", "reset"])
+def test_a_stream_may_end_on_a_message_of_an_unknown_kind(ask, end):
+    """Whether the next message was on its way by then makes no difference."""
+    made = script()
+    exchange = made.exchange().request_headers().raw(UNKNOWN_KIND, Author.DATA_PLANE)
+    exchange.answers(headers_answer(A)).chunk(BODY, end=True)
+    _ = exchange.reset(Author.EPP) if end == "reset" else exchange.closed(3 if end == "error" else 0)
+    assert not ask(made, stimulus="off-contract", requirements=("ENV-26",)).failed
