@@ -69,7 +69,6 @@ class OneModeForBoth(Conversation):
     "pauses-are-the-end",
     breaks="ENV-16",
     why="A stream on which nothing comes for 1.5 s while the response is under way is closed with a gRPC error.",
-    also=ENDED,
     modes=FULL_DUPLEX,
 )
 class PausesAreTheEnd(Conversation):

@@ -90,6 +90,9 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
         yield [get(hint=hint)]
         yield [headers(hint=hint), *([data_plane.request_body(hint=hint)] if mode else [])]
     yield [headers(subset=[C]), *body]
+    yield [headers(("x-gateway-destination-endpoint", A.encode()), subset=[C]), *body]
+    other = MODES["buffered" if mode == MODES["full-duplex"] else "full-duplex"]
+    yield [headers(response_mode=other), *body, data_plane.response_headers(), data_plane.response_body()]
     yield [headers(empty_namespace=True), *body]
     odd = get()
     odd.attributes["x"].SetInParent()
@@ -173,6 +176,11 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     for half in halves:
         for conversation in (one, two):
             note(lambda conversation=conversation, half=half: conversation.receive(half))
+
+    waiting = made.open()
+    for message in (headers(), *body, data_plane.response_headers()):
+        note(lambda message=message: waiting.receive(message))
+    seen.append(waiting.impatient)
 
     made.endpoints(B, C, SIX)
     note(lambda: made.talk(headers(), *body))
