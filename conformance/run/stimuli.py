@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import itertools
 import json
 import random
@@ -73,8 +74,13 @@ def prepare(
     )
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
+    request = http_request(exchange, profile.requests, rng)
+    if exchange.lock_step and isinstance(request.body, tuple):
+        *some, last = request.body
+        body = (*(dataclasses.replace(one, await_echo=True) for one in some), last)
+        request = dataclasses.replace(request, body=body)
     return Prepared(
-        request=http_request(exchange, profile.requests, rng),
+        request=request,
         config=_config(exchange, mode, profile, pool, index),
         stimulus=_stimulus(exchange, profile, endpoints),
         reply=exchange.reply,

@@ -194,6 +194,10 @@ class Exchange(ClientRequest):
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
     interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
 
+    lock_step: bool = Field(
+        False, description="the next chunk of the request comes only when the one before was let through"
+    )
+
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:
         if self.interleaved and (self.concurrent < 2 or self.repeat < 2 or self.chunks == 1):

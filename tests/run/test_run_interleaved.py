@@ -11,21 +11,26 @@ from conformance.run.events import RunEvent, ScenarioFinished
 from conformance.run.meeting import Meeting
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
-from conformance.scenario.schema import Exchange
+from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.profile import Limits
 from conformance.targets.resolve import REFERENCE, load_profile
+from ext_proc.messages import ProcessingRequest
 from ext_proc.record import Author, Message, StreamEnded, StreamOpened
 
 
 def interleaved(limits: Limits) -> Episode:
+    return episode("robustness.interleaved", "full-duplex", limits)
+
+
+def episode(scenario: str, mode: BodyMode, limits: Limits) -> Episode:
     """What happens in the scenario."""
-    profile = load_profile(REFERENCE).model_copy(update={"body_modes": ("full-duplex",), "limits": limits})
+    profile = load_profile(REFERENCE).model_copy(update={"body_modes": (mode,), "limits": limits})
     seen: list[RunEvent] = []
-    selection = Selection(scenarios=("robustness.interleaved",))
+    selection = Selection(scenarios=(scenario,))
     run(RunSettings(profile=profile, selection=selection, seed=1, jobs=1), seen.append)
-    (episode,) = [event.episode for event in seen if isinstance(event, ScenarioFinished)]
-    assert episode is not None
-    return episode
+    (found,) = [event.episode for event in seen if isinstance(event, ScenarioFinished)]
+    assert found is not None
+    return found
 
 
 def test_a_hundred_at_the_same_time():
@@ -51,6 +56,17 @@ def test_a_hundred_at_the_same_time():
     rest = turns[ended[1] :]
     for piece in range(4):
         assert len(set(rest[98 * piece : 98 * (piece + 1)])) == 98
+
+
+def test_in_lock_step_a_response_overtakes_the_request():
+    """Else the whole body may be there before the target has answered the headers."""
+    asked = [
+        ProcessingRequest.FromString(event.raw)
+        for _, event in episode("ext-proc.early-response-streamed", "streamed", Limits()).of(Message)
+        if event.author is Author.DATA_PLANE
+    ]
+    before = asked[: [one.WhichOneof("request") for one in asked].index("response_headers")]
+    assert not any(one.request_body.end_of_stream for one in before)
 
 
 def test_fewer_where_the_target_may_be_asked_less():
