@@ -103,7 +103,7 @@ class _Number(Decimal):
 
 def not_json(constant: str) -> Any:
     """For `parse_constant`: NaN and Infinity are Python's words, not JSON's. Raises `ValueError`."""
-    raise ValueError(f"{constant} is not JSON")
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _parse(body: bytes) -> Any:

@@ -79,11 +79,10 @@ def parse(text: str) -> Item:
     if ":" in host and not bracketed:
         return Item(text=text, problem="an IPv6 address must be in brackets: [address]:port")
     address = _address(host[1:-1] if bracketed else host)
-    if address is None or (address.version == 6) != bracketed:
+    if address is None or (":" in host) != bracketed:
         return Item(text=text, problem=f"{host!r} is no IP address")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
         return Item(text=text, problem=f"{port!r} is no port from 1 to 65535")
-    address = _unmapped(address)
     host = f"[{address}]" if address.version == 6 else str(address)
     return Item(text=text, canonical=f"{host}:{int(port)}")
 
@@ -98,7 +97,7 @@ def address_of(endpoint: str) -> str:
     found = parse(endpoint).canonical
     host = found.rpartition(":")[0] if found else endpoint.strip(BLANKS)
     address = _address(host.strip("[]"))
-    return str(_unmapped(address)) if address is not None else host
+    return str(address) if address is not None else host
 
 
 def is_ipv6(endpoint: str) -> bool:
@@ -110,12 +109,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     if "%" in text:  # a zone means nothing on another machine
         return None
     try:
-        return ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-
-
-def _unmapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IPv4 address that an IPv6 address maps, as the types of Go and Java have it; any other as it is."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return mapped or address
+    return mapped or address  # as the types of Go and Java have it

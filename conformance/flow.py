@@ -68,9 +68,9 @@ class Flow:
     @property
     def decision(self) -> Said | None:
         """The answer that decided about the request: the ImmediateResponse instead of a release, or the release."""
-        released, immediate = self.request.release, self.immediate
         if self.request.headers is None:
             return None
+        released, immediate = self.request.release, self.immediate
         waits = immediate is not None and (self.request.held_by_trailers or self.request.unclear)
         if released is not None and not waits and (immediate is None or released.seq < immediate.seq):
             return released
@@ -181,6 +181,14 @@ def _take(flow: Flow, said: Said) -> None:
         _answered(flow, said)
 
 
+def _overridden(flow: Flow) -> None:
+    """The modes of what is to come are not known any more, unless one is full duplex: then nobody heeds an override."""
+    lanes = (flow.request, flow.response)
+    if not any(lane.duplex for lane in lanes):
+        for lane in lanes:
+            lane.mode = lane.mode if lane.bodies else None
+
+
 def _released(flow: Flow) -> Said | None:
     """The answer that has let the request go, as long as the request phase lasts."""
     request = flow.request
@@ -222,8 +230,7 @@ def _answered(flow: Flow, said: Said) -> None:
         case "headers":
             lane.headers_answer = said
             if flow.foreign and said.response is not None and said.response.HasField("mode_override"):
-                for one in (flow.request, flow.response):
-                    one.mode = one.mode if one.bodies else None
+                _overridden(flow)
         case "body":
             lane.body_answers.append(said)
             if lane.duplex and streams_end(said):

@@ -86,7 +86,7 @@ class Hint:
                 shown = ", ".join(self.items[:6]) + (", …" if len(self.items) > 6 else "")
                 return f"subset hint [{shown}]"
             case _:
-                return f"subset hint of the wrong type: {_shown(self.value)[:80]}"
+                return f"subset hint of the wrong type: {json.dumps(self.value, ensure_ascii=False)[:80]}"
 
 
 UNSET = Hint(kind="unset")
@@ -117,12 +117,6 @@ def subset_hint(conversation: Conversation, namespace: str) -> Hint:
     elif len(present) != len(values):
         where = "mixed"
     return _hint(present[0], where)
-
-
-def _shown(value: Any) -> str:
-    """As JSON, in which the numbers of a Struct, which are all fractions, look as they were written."""
-    whole = isinstance(value, float) and value.is_integer()
-    return json.dumps(int(value) if whole else value, ensure_ascii=False)
 
 
 def _hint(value: Value, where: Where) -> Hint:

@@ -46,7 +46,10 @@ class Lane:
 
     @property
     def missing(self) -> str | None:
-        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None."""
+        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None.
+
+        A data plane that is not ours may leave out the headers.
+        """
         if self.headers is not None and self.headers_answer is None:
             return "headers"
         if self.replaced or self.header_only:
@@ -61,7 +64,7 @@ class Lane:
 
     @property
     def held_by_trailers(self) -> bool:
-        """Whether a buffered message, whose body is answered, still waits for the answer to its trailers."""
+        """Whether a buffered message still waits for the answer to its trailers."""
         return self.mode in BUFFERED_MODES and self.trailers is not None and self.trailers_answer is None
 
     @property

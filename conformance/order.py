@@ -61,7 +61,7 @@ def _headers(lane: Lane, said: Said) -> Offence | None:
 def _body(lane: Lane, said: Said) -> Offence | None:
     if not lane.bodies:
         return _unasked(lane, said)
-    if lane.headers is not None and lane.headers_answer is None:  # headers may be left out by another data plane
+    if lane.missing == "headers":
         return _too_early(lane, said)
     if lane.trailers_answer is not None:
         expected = (f"no {lane.side} body after the answer to the trailers",)
@@ -98,7 +98,7 @@ def _trailers(lane: Lane, said: Said) -> Offence | None:
         return _unasked(lane, said)
     if lane.trailers_answer is not None:
         return _twice(said, lane.trailers_answer)
-    if lane.headers is not None and lane.headers_answer is None:  # headers may be left out by another data plane
+    if lane.missing == "headers":
         return _too_early(lane, said)
     return None
 

@@ -107,9 +107,8 @@ class Setting(NamedTuple):
     @property
     def conditional(self) -> bool:
         """Whether it may keep a value of the client, or set nothing (ENV-12). What is removed before can't be kept."""
-        mutation = self.said.header_mutation
-        removed = mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]
-        return _mode(self.option, False) not in ("overwrite", *(("append", "if-absent") if removed else ()))
+        mode = _mode(self.option, False)
+        return mode == "if-exists" or (mode != "overwrite" and not _removes(self.said))
 
 
 class Entry(NamedTuple):
@@ -174,8 +173,7 @@ class Steering:
         """
         value: str | None = None
         for said in self._counting:
-            mutation = said.header_mutation
-            if mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]:
+            if _removes(said):
                 value = None
             for setting in self.settings:
                 if setting.said is said:
@@ -230,6 +228,12 @@ class Steering:
     def given(self) -> str | None:
         """The value by which a data plane steers: the header, else the metadata."""
         return self.header or self.metadata
+
+
+def _removes(said: Said) -> bool:
+    """Whether an answer removes the destination header, which comes before what it sets."""
+    mutation = said.header_mutation
+    return mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]
 
 
 def _settings(said: Said) -> Iterator[Setting]:

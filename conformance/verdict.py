@@ -42,6 +42,9 @@ PRECEDENCE = (
 )
 """Worst first. `skipped` stands below `pass`: a rule that one scenario reached was reached."""
 
+UNSETTLED = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
+"""Nothing was found out."""
+
 
 def worst(verdicts: Iterable[Verdict], default: Verdict = Verdict.UNTESTED) -> Verdict:
     """The verdict that decides among several; `default` if there is none."""

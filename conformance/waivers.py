@@ -18,7 +18,7 @@ from conformance.errors import did_you_mean
 from conformance.outcome import RunOutcome, ScenarioResult, VersionOutcome, counts, exit_code
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
-from conformance.verdict import Result, Verdict
+from conformance.verdict import UNSETTLED, Result, Verdict
 
 
 class Waiver(FileModel):
@@ -122,7 +122,7 @@ def _apply(waiver: Waiver, outcome: RunOutcome, today: dt.date) -> Applied:
         problem = f"the waiver {waiver.pattern!r} expired on {waiver.expires}: fix the failure, or extend it"
     elif not matched and all(version.complete for version in outcome.versions):  # a selection leaves most out
         problem = f"the waiver {waiver.pattern!r} matches nothing that was run; remove it"
-    elif matched and not failing and not requirements:
+    elif any(one.verdict not in UNSETTLED for one in matched) and not failing and not requirements:
         problem = f"what the waiver {waiver.pattern!r} waives does not fail any more; remove it"
     return Applied(waiver=waiver, waived=(*failing, *requirements), problem=problem)
 

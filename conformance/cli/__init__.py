@@ -34,14 +34,14 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # not every terminal knows every letter
     if os.environ.get("COLUMNS") == "0":  # what some terminals without a size say; nothing would be printed
         del os.environ["COLUMNS"]
-    interrupt = _Interrupt()
+    interrupt = Interrupt()
     for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, interrupt)
     sys.exit(call(sys.argv[1:]))
 
 
-class _Interrupt:
+class Interrupt:
     """Handles signals as Python does SIGINT. Those that soon follow mean the same: they must not cost the report."""
 
     def __init__(self) -> None:

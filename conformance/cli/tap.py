@@ -95,8 +95,6 @@ def tap(
     if no_color:
         without_colour()
     host, port = listening(listen, "--listen")
-    if record is not None:
-        _can_be_written(record)
     version, claims = judged_by(profile, protocol_version)
     settings = LiveSettings(
         host=host,
@@ -126,6 +124,8 @@ def tap(
     def warn(text: str) -> None:
         remarks.print(f"tap: {text}")
 
+    if record is not None:
+        _can_be_written(record)
     until_interrupted(_serve(settings, ended, show, warn))
     if ended:
         results.print(ended[0].summary())

@@ -38,7 +38,7 @@ def undue_error(case: Case) -> Ruling | None:
         case Shape.ORDINARY if case.flow.request.duplex and case.scene.counts("EPP-STRM-01") and case.code == 413:
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return case.fail("EPP-STRM-01", expected, hint=hint)
-        case Shape.ORDINARY | Shape.UNSEEN if case.shape is Shape.ORDINARY or _before_the_body(case):
+        case shape if shape is Shape.ORDINARY or _before_the_body(case):
             return case.fail("EPP-DEST-01", expected, hint="The pool has a ready, eligible endpoint.")
         case _:
             return None

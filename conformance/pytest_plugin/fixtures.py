@@ -18,8 +18,9 @@ from conformance.judges import judge
 from conformance.pytest_plugin.suite import Suite
 from conformance.run.fixed import fixed_pool
 from conformance.run.lane import Lane
+from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
-from conformance.scenario.schema import Exchange, Load, Pod, PodState, Pool, PoolStep
+from conformance.scenario.schema import Exchange, PoolStep
 from conformance.steering import Steering
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict

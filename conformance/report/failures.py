@@ -12,8 +12,6 @@ from conformance.report.model import Report
 from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.verdict import PRECEDENCE, Verdict
 
-UNSETTLED = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occurrence:

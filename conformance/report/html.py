@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.report.evidence import episodes
-from conformance.report.failures import UNSETTLED, Concern, Occurrence, concerns
+from conformance.report.failures import Concern, Occurrence, concerns
 from conformance.report.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.model import Report
 from conformance.report.rows import RequirementRow, ScenarioRow
 from conformance.report.transcript import Line, transcript
 from conformance.report.verify import PROVES
-from conformance.verdict import Verdict
+from conformance.verdict import UNSETTLED, Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.report.blocks import GatewayTopology, Topology
-from conformance.report.failures import UNSETTLED, Concern, concerns
+from conformance.report.failures import Concern, concerns
 from conformance.report.marks import SUBJECT, WORD, mark, plural
 from conformance.report.model import Report
 from conformance.report.verify import PROVES
 from conformance.requirements.schema import VERSIONS
-from conformance.verdict import KINDS, Verdict
+from conformance.verdict import KINDS, UNSETTLED, Verdict
 
 MOST = 20
 """Failures written out; GitHub cuts step summaries at 1 MiB."""

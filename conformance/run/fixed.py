@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 
 from conformance.errors import UsageError
 from conformance.scenario import references
-from conformance.scenario.schema import Load, Pod, Pool, Scenario
+from conformance.scenario.pool import Load, Pod, Pool
+from conformance.scenario.schema import Scenario
 from fake_modelserver import Address, AddressUnavailableError, FleetError, bind
 
 

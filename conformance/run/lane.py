@@ -27,7 +27,8 @@ from conformance.run.pool import PoolController
 from conformance.run.stimuli import Prepared, prepare
 from conformance.run.target import Target
 from conformance.said import decode
-from conformance.scenario.schema import BodyMode, Exchange, Pool
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.bridge import Bridge, open_bridge
 from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile

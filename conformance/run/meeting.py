@@ -22,7 +22,7 @@ class Meeting:
     def __init__(self, size: int, scouts: int = 1, apart: float = APART) -> None:
         self._absent = size
         """How many are still to come."""
-        self._scouts = min(scouts, size // 2)
+        self._scouts = max(1, min(scouts, size // 2))
         self._abroad = 0
         """How many came, were not held, and are not over."""
         self._all_go_on = asyncio.Event()

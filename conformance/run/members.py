@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from conformance.episode import PodFact
-from conformance.scenario.schema import Load, Pod, PodState
+from conformance.scenario.pool import Load, Pod, PodState
 
 OTHER_NAMESPACE = "elsewhere"
 

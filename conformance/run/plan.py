@@ -16,7 +16,8 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane import Choice
 from conformance.run.fixed import fitted
 from conformance.scenario.loader import Instance
-from conformance.scenario.schema import BodyMode, Pod, Pool, Scenario, Step
+from conformance.scenario.pool import Pod, Pool
+from conformance.scenario.schema import BodyMode, Scenario, Step
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
 

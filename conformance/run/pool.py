@@ -17,8 +17,9 @@ from conformance.errors import UsageError
 from conformance.run.discovery import Channel
 from conformance.run.fixed import cant_bind
 from conformance.run.members import Member
+from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
-from conformance.scenario.schema import Load, Pod, PodState, Pool, PoolStep
+from conformance.scenario.schema import PoolStep
 from conformance.targets.launch import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait

@@ -23,7 +23,8 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
-from conformance.scenario.schema import ACTIONS, ACTIONS_OF, STANDARD_PODS, Role, Scenario, ScenarioFile
+from conformance.scenario.pool import STANDARD_PODS
+from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, beyond, examine
 
 _REFERRING = (
@@ -243,8 +244,8 @@ def _matrix(part: Document) -> Iterator[Problem]:
         return
     if not matrix:
         yield part.problem(("matrix",), "a matrix has at least one variable", "leave it out", key=True)
-    used = {name for _, name in references.names({key: one for key, one in part.data.items() if key != "matrix"})}
-    pods = _pod_names({key: one for key, one in part.data.items() if key != "matrix"})
+    rest = {key: one for key, one in part.data.items() if key != "matrix"}
+    used, pods = {name for _, name in references.names(rest)}, _pod_names(rest)
     for name, values in matrix.items():
         wrong, hint = "", ""
         if not references.REFERENCE.fullmatch(f"{{{name}}}"):

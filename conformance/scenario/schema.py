@@ -11,77 +11,16 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from conformance.header_fields import HeaderPairs
+from conformance.scenario.pool import Load, Name, Pod, PodState, Pool
 from conformance.strict_yaml import FileModel
-
-
-def _bare(name: str) -> str:
-    return name.strip("{}")
-
-
-Name = Annotated[str, Field(pattern=r"^\{?[a-z][a-z0-9-]*\}?$"), AfterValidator(_bare)]
-"""A pod's name; a variable of the matrix may stand for it."""
 
 Role = Literal["epp", "data-plane"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
-
-
-# -- the pool ----------------------------------------------------------------------------------------------------------
-
-
-class Load(FileModel):
-    """What a pod's metrics show."""
-
-    queue: int | None = Field(None, ge=0, description="requests waiting")
-    running: int | None = Field(None, ge=0, description="requests running")
-    kv: float | None = Field(None, ge=0, le=1, description="share of the KV cache in use")
-    loras: tuple[str, ...] | None = Field(None, description="LoRA adapters loaded")
-    waiting_loras: tuple[str, ...] | None = Field(None, description="LoRA adapters waiting")
-    metrics: Literal["ok", "down", "slow", "garbage", "nan", "stale", "error", "empty"] | None = Field(
-        None, description="how its /metrics behaves"
-    )
-
-
-class PodState(Load):
-    """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
-
-    ready: bool | None = Field(None, description="passes its readiness probe; default: yes")
-    selected: bool | None = Field(None, description="carries the label that the pool selects")
-    terminating: bool | None = Field(None, description="is being deleted, and still answers")
-    namespace: Literal["pool", "other"] | None = Field(None, description="the pool's namespace, or another")
-
-
-class Pod(PodState):
-    """A pod: a fake model server on an address of its own."""
-
-    name: Name = Field(description="what the scenario calls it")
-    family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")
-    address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
-    shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
-    backend: Literal["first", "second"] = Field("first", description="the pool it is in, where a gateway has two")
-    active_ports: tuple[int, ...] | None = Field(None, description="indexes of the pool's ports that it serves")
-
-
-STANDARD_PODS = (Pod(name="a"), Pod(name="b"), Pod(name="c"))
-
-
-class Pool(FileModel):
-    """The pool that a scenario starts from: three idle, ready pods on one port, unless said otherwise."""
-
-    pods: tuple[Pod, ...] = Field(STANDARD_PODS, description="its pods; default: a, b and c, idle and ready")
-    ports: int = Field(1, ge=1, le=8, description="how many target ports the pool has")
-
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Pool:
-        names = [pod.name for pod in self.pods]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise ValueError(f"two pods are named {', '.join(repeated)}")
-        return self
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
@@ -193,10 +132,7 @@ class Exchange(ClientRequest):
     connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
     interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
-
-    lock_step: bool = Field(
-        False, description="the next chunk of the request comes only when the one before was let through"
-    )
+    lock_step: bool = Field(False, description="a chunk of the request comes when the one before was let through")
 
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:

@@ -81,6 +81,13 @@ def test_what_a_selection_leaves_out_is_not_held_against_a_waiver() -> None:
     assert exit_code_after(run, apply([waiver("subset.empty")], run, TODAY)) == 1
 
 
+def test_what_was_not_found_out_is_not_held_against_a_waiver() -> None:
+    run = outcome(*(result(one.id, one.requirements[0], Verdict.INCONCLUSIVE) for one in FAILING))
+    applied = apply([waiver("subset.nobody"), waiver("EPP-SUB-08")], run, TODAY)
+    assert [one.problem for one in applied] == ["", ""]
+    assert exit_code_after(run, applied) == 4
+
+
 @pytest.mark.parametrize(
     ("one", "expected"),
     [

@@ -16,7 +16,8 @@ from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.scenario import references
 from conformance.scenario.loader import Instance, load
-from conformance.scenario.schema import Pool, Scenario
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import Scenario
 from conformance.targets.launch import free_ports
 from conformance.targets.profile import Discovery, Fixed, Profile, Start
 from conformance.verdict import Verdict

@@ -69,12 +69,13 @@ def test_in_lock_step_a_response_overtakes_the_request():
     assert not any(one.request_body.end_of_stream for one in before)
 
 
-def test_fewer_where_the_target_may_be_asked_less():
-    episode = interleaved(Limits(concurrency=7))
-    ended = [entry.seq for entry, event in episode.of(StreamEnded)]
-    opened = [entry.seq for entry, event in episode.of(StreamOpened)]
+@pytest.mark.parametrize("limit", [1, 7])
+def test_fewer_where_the_target_may_be_asked_less(limit: int):
+    found = interleaved(Limits(concurrency=limit))
+    ended = [entry.seq for entry, event in found.of(StreamEnded)]
+    opened = [entry.seq for entry, event in found.of(StreamOpened)]
     assert len(ended) == 100
-    assert sum(seq < ended[0] for seq in opened) == 7
+    assert sum(seq < ended[0] for seq in opened) == limit
 
 
 @pytest.mark.parametrize("exchange", [{"chunks": 3}, {"repeat": 9, "chunks": 3}, {"repeat": 9, "concurrent": 9}])
@@ -129,6 +130,16 @@ def test_who_is_over_is_not_waited_for():
         await asyncio.gather(waits, last)
 
     asyncio.run(one_is_over())
+
+
+@pytest.mark.parametrize("scouts", [1, 2])
+def test_who_is_alone_waits_for_nobody(scouts: int):
+    async def alone() -> None:
+        meeting, over = Meeting(size=1, scouts=scouts), asyncio.Event()
+        over.set()
+        await asyncio.wait_for(come(meeting, over), 60)
+
+    asyncio.run(alone())
 
 
 def test_of_two_one_waits():

@@ -6,7 +6,7 @@ import asyncio
 
 from conformance.run.discovery import FixedEndpoints
 from conformance.run.pool import UNREAD, PoolController
-from conformance.scenario.schema import Load, Pool
+from conformance.scenario.pool import Load, Pool
 from conformance.targets.profile import Discovery, File, Profile, Timeouts
 from ext_proc.record import Event, Wait
 from fake_modelserver import Fleet

@@ -93,7 +93,7 @@ def unanswered(case: Case) -> Iterator[Ruling]:
 def _between_the_phases(case: Case) -> bool:
     """Whether the data plane was still to say something when the stream ended, with all it said answered."""
     flow = case.flow
-    return not (flow.garbled or flow.immediate is not None or flow.response.complete)
+    return flow.immediate is None and not flow.response.complete
 
 
 def _unfinished(case: Case, side: str) -> bool:

@@ -186,9 +186,7 @@ def content_length(case: Case) -> Iterator[Ruling]:
         values, removed = _lengths(lane)
         if values:
             yield from _check_lengths(case, lane, values, body)
-        elif (
-            body is not None and lane.mode == BUFFERED and not bodyless
-        ):  # in other modes Envoy takes the client's away
+        elif body is not None and not bodyless and lane.mode == BUFFERED:  # in others Envoy takes the client's away
             kept = values_of(sent_headers(lane), "content-length")
             if not removed and kept and kept[-1] != b"%d" % len(body):
                 expected = f"content-length is changed to {len(body)} with the body"

@@ -12,6 +12,7 @@ from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held
 from conformance.lane import Lane
+from conformance.order import Offence
 
 
 @judge_of_case("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", "ENV-19", hygiene=True)
@@ -19,19 +20,21 @@ def order_of_answers(case: Case) -> Iterator[Ruling]:
     """Each answer is of a kind, in a place and of a form that Envoy accepts there."""
     flow = case.flow
     if flow.offence is not None:
-        found = flow.offence
-        if found.requirement == "ENV-04" and not _mode_was_said(case):
-            actual = f"{found.actual}, without a protocol_config"
-            hint = "Without it only an endpoint picker of one body mode knows what is expected."
-            yield case.warn("ENV-19", found.expected, actual, at=found.entry.seq, hint=hint)
-            return
-        yield case.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
+        yield _offence(case, flow.offence)
     if not flow.answers:
         return
     yield held("ENV-01")
     yield held("ENV-02")
     for lane in (flow.request, flow.response):
         yield from _seen_to_hold(lane)
+
+
+def _offence(case: Case, found: Offence) -> Ruling:
+    if found.requirement == "ENV-04" and not _mode_was_said(case):
+        actual = f"{found.actual}, without a protocol_config"
+        hint = "Without it only an endpoint picker of one body mode knows what is expected."
+        return case.warn("ENV-19", found.expected, actual, at=found.entry.seq, hint=hint)
+    return case.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
 
 
 def _mode_was_said(case: Case) -> bool:

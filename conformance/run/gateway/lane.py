@@ -28,7 +28,8 @@ from conformance.run.limits import Throttle
 from conformance.run.plan import Batch, Work
 from conformance.run.stimuli import http_request
 from conformance.scenario import references
-from conformance.scenario.schema import EppScript, Pool, Request
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import EppScript, Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.record import (
     ClientAborted,

@@ -8,7 +8,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.gateway.pods import OWN, is_ipv6
 from conformance.run.plan import Batch, Plan, Selection, Skip, Work, selected
 from conformance.scenario.loader import Instance
-from conformance.scenario.schema import Pool
+from conformance.scenario.pool import Pool
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.verdict import Verdict
 

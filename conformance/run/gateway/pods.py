@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from conformance.episode import Backend, PodConduct, PodFact
 from conformance.errors import UsageError
 from conformance.run.served import attempt
+from conformance.scenario.pool import Pool
 from conformance.scenario.references import NOBODY
-from conformance.scenario.schema import Conduct, Pool
+from conformance.scenario.schema import Conduct
 from conformance.targets import gateway
 from ext_proc.record import Event, header
 from fake_modelserver import Fleet, Pod, PodSpec, Reply, has_ipv6_loopback

@@ -350,6 +350,14 @@ class TestBesideOthersDataPlanes:
         override = headers_answer(A, mode_override=ProcessingMode(request_body_mode=ProcessingMode.BUFFERED))
         assert not ask(self.heard("NONE", override, answer)).blamed
 
+    def test_full_duplex_is_not_overridden(self, ask):
+        override = headers_answer(A, mode_override=ProcessingMode(request_body_mode=ProcessingMode.BUFFERED))
+        assert "ENV-04" in ask(self.heard("FULL_DUPLEX_STREAMED", override, body_answer())).failed
+
+    def test_the_load_is_not_known(self, ask):
+        answers = (headers_answer(A), streamed(BODY, end=True), immediate(503))
+        assert not ask(self.heard("FULL_DUPLEX_STREAMED", *answers)).blamed
+
     def test_headers_are_left_out(self, ask):
         made = Script(None)
         one = made.exchange(opened=False).request().answers(headers_answer(A), *echo(BODY))
