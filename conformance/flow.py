@@ -190,9 +190,15 @@ def _overridden(flow: Flow) -> None:
 
 
 def _released(flow: Flow) -> Said | None:
-    """The answer that has let the request go, as long as the request phase lasts."""
-    request = flow.request
-    over = flow.response.headers is not None or (request.complete and not request.header_only)
+    """The answer that has let the request go, as long as the request phase lasts.
+
+    Where no answer named a destination, it lasts until the EPP answers the response: without one the data plane may
+    have a response (its own) before an ImmediateResponse that was sent at once arrives.
+    """
+    request, response = flow.request, flow.response
+    steered = any(one.partial or one.names_destination for one in flow.answers)
+    responded = response.headers is not None and (steered or response.headers_answer is not None)
+    over = responded or (request.complete and not request.header_only)
     return None if over or request.held_by_trailers or request.unclear else request.release
 
 

@@ -30,6 +30,10 @@ _PLACES: dict[str | None, tuple[str | None, str | None]] = {
 }
 _NOWHERE: tuple[str | None, str | None] = (None, None)
 
+DESTINATION = "x-gateway-destination-endpoint"
+FALLBACK = "x-gateway-destination-endpoint-fallback"
+"""The header, and the metadata's key, that names the destination; in 0.3.0, and the one that names a second."""
+
 HeaderList = list[tuple[str, bytes]]
 """Names in lower case, in order. Never changed in place."""
 
@@ -76,6 +80,15 @@ class Said(NamedTuple):
     def only_timeout(self) -> bool:
         """Whether it only asks for more time: Envoy takes nothing else from such a message (ENV-18)."""
         return self.response is not None and self.response.HasField("override_message_timeout")
+
+    @property
+    def names_destination(self) -> bool:
+        """Whether the answer sets the destination, in the header or wherever in `dynamic_metadata`."""
+        mutation = self.header_mutation
+        if mutation is not None and any(one.header.key.lower() == DESTINATION for one in mutation.set_headers):
+            return True
+        fields = self.response.dynamic_metadata.fields if self.response is not None else {}
+        return DESTINATION in fields or any(DESTINATION in value.struct_value.fields for value in fields.values())
 
 
 def decode(entry: Entry, event: Message) -> Said:

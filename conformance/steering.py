@@ -16,12 +16,9 @@ from typing import NamedTuple
 from conformance.conversation import BUFFERED_MODES, Conversation
 from conformance.flow import Flow
 from conformance.lane import Lane
-from conformance.said import REQUEST, HeaderList, Said
+from conformance.said import DESTINATION, FALLBACK, REQUEST, HeaderList, Said
 from ext_proc.headers import value_of
-from ext_proc.messages import HeaderMutation, HeaderValueOption, Struct, Value
-
-DESTINATION = "x-gateway-destination-endpoint"
-FALLBACK = "x-gateway-destination-endpoint-fallback"
+from ext_proc.messages import HeaderMutation, HeaderValueOption, Value
 
 _PROTECTED = frozenset({":method", ":scheme", ":authority", "host"})
 
@@ -257,15 +254,6 @@ def _entries(said: Said, key: str) -> Iterator[Entry]:
 def _entry(said: Said, namespace: str | None, value: Value) -> Entry:
     kind = (value.WhichOneof("kind") or "nothing").removesuffix("_value")
     return Entry(said=said, namespace=namespace, kind=kind, value=value.string_value if kind == "string" else None)
-
-
-def carries_destination(mutation: HeaderMutation | None, metadata: Struct | None) -> bool:
-    """Whether a mutation or `dynamic_metadata` names the destination, wherever in it."""
-    if mutation is not None and any(one.header.key.lower() == DESTINATION for one in mutation.set_headers):
-        return True
-    fields = metadata.fields if metadata is not None else {}
-    inner = (value.struct_value.fields for value in fields.values())
-    return DESTINATION in fields or any(DESTINATION in one for one in inner)
 
 
 def values_of(headers: Iterable[tuple[str, bytes]] | None, name: str) -> Sequence[bytes]:

@@ -17,8 +17,8 @@ from conformance.inference import is_inference
 from conformance.judges.case import Answer, Case, Shape
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Nature, Ruling, held, noted
-from conformance.said import REQUEST
-from conformance.steering import DESTINATION, Setting
+from conformance.said import DESTINATION, REQUEST
+from conformance.steering import Setting
 from conformance.verdict import Verdict
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from conformance.judges.case import Answer, Case, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held, noted
-from conformance.steering import carries_destination
 from conformance.verdict import Verdict
 
 UNAVAILABLE, TOO_MANY, TOO_LARGE = 503, 429, 413
@@ -129,8 +128,7 @@ def _contents(case: Case) -> Iterator[Ruling]:
     said = case.flow.immediate
     if said is None or said.response is None:
         return
-    metadata = said.response.dynamic_metadata if said.response.HasField("dynamic_metadata") else None
-    if carries_destination(said.header_mutation, metadata):
+    if said.names_destination:
         expected = "no destination header and no destination metadata in an error"
         yield case.fail("EPP-ERR-05", expected, f"ImmediateResponse {case.code} with a destination", at=said)
     else:

@@ -18,8 +18,8 @@ from conformance.episode import Backend, EppConduct, Gateway, PodConduct
 from conformance.flow import Flow, StopKind, follow
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.order import body_mutation
-from conformance.said import Said
-from conformance.steering import DESTINATION, Steering
+from conformance.said import DESTINATION, Said
+from conformance.steering import Steering
 from conformance.verdict import Verdict
 from ext_proc.record import (
     Author,

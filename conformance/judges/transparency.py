@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.case import Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held
-from conformance.said import HeaderList
-from conformance.steering import DESTINATION, counting, header_list, protected, sent_headers, values_of
+from conformance.said import DESTINATION, HeaderList
+from conformance.steering import counting, header_list, protected, sent_headers, values_of
 
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
 """Headers with a requirement of their own; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from conformance.steering import DESTINATION
+from conformance.said import DESTINATION
 from ext_proc.headers import to_struct
 from ext_proc.messages import (
     BodyMutation,

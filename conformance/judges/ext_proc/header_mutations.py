@@ -11,15 +11,8 @@ from conformance.conversation import BUFFERED_MODES
 from conformance.judges.case import Answer, Case
 from conformance.judges.registry import judge_of_case
 from conformance.judges.ruling import Ruling, held, moot, noted
-from conformance.said import REQUEST, Said
-from conformance.steering import (
-    DESTINATION,
-    apply,
-    counting,
-    protected,
-    sent_headers,
-    values_of,
-)
+from conformance.said import DESTINATION, REQUEST, Said
+from conformance.steering import apply, counting, protected, sent_headers, values_of
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderValueOption
 

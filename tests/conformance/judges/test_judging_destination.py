@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.said import DESTINATION
 from conformance.scripted import (
     BODY,
     NAMESPACE,
@@ -17,7 +18,6 @@ from conformance.scripted import (
     streamed,
     with_metadata,
 )
-from conformance.steering import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.episode import Claims, Expectation
+from conformance.said import DESTINATION, FALLBACK
 from conformance.scripted import (
     BODY,
     NAMESPACE,
@@ -16,7 +17,6 @@ from conformance.scripted import (
     pod,
     with_metadata,
 )
-from conformance.steering import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMutation
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.episode import Claims, ProcessExited
+from conformance.said import DESTINATION
 from conformance.scripted import (
     BODY,
     Script,
@@ -16,7 +17,6 @@ from conformance.scripted import (
     streamed,
     trailers_answer,
 )
-from conformance.steering import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from conformance.episode import Claims, Expectation
+from conformance.said import DESTINATION, FALLBACK
 from conformance.scripted import (
     BODY,
     Script,
@@ -18,7 +19,6 @@ from conformance.scripted import (
     streamed,
     trailers_answer,
 )
-from conformance.steering import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, CommonResponse, HeaderMutation, HeaderValueOption, ProcessingMode
 from ext_proc.record import Author
@@ -404,6 +404,27 @@ def test_a_pick_that_is_taken_back(ask, load, verdict):
         made.gauges("a", **load).gauges("b", **load)
     made.exchange().request().answers(headers_answer(A), *echo(BODY), immediate(503)).drained()
     assert ask(made)["ENV-15"] is verdict
+
+
+@pytest.mark.parametrize("responds", [False, True])
+@pytest.mark.parametrize(("destination", "wrong"), [(None, "ENV-15"), (A, "ENV-24")])
+def test_who_is_first_matters_only_where_there_is_a_destination(ask, destination, wrong, responds):
+    """Without one the data plane answers at once, and its response crosses the ImmediateResponse or does not."""
+    made = script()
+    exchange = made.exchange(method="GET").request(None).answers(headers_answer(destination))
+    if responds:
+        exchange.response_headers(status=503, end=True)
+    exchange.answers(immediate(503)).drained()
+    assert ask(made).failed == {wrong if responds else "ENV-15"}
+
+
+def test_an_eviction_that_meets_the_response(ask):
+    made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
+    exchange.response_headers().answers(immediate(429)).drained()
+    found = ask(made)
+    assert not found.failed
+    assert found["ENV-24"] is Verdict.WARN
 
 
 def test_a_local_reply_is_no_request(ask):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.said import DESTINATION, FALLBACK
 from conformance.scripted import NAMESPACE, Script, headers_answer, option
-from conformance.steering import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderValueOption
 
