@@ -94,3 +94,11 @@ def streams_end(said: Said) -> bool:
         return False
     streamed = common.body_mutation.streamed_response
     return bool(streamed.end_of_stream or streamed.end_of_stream_without_message)
+
+
+def empty_chunk(said: Said) -> bool:
+    """Whether an answer to a body is a chunk of full duplex without any bytes: it brings nothing forward."""
+    common = said.common
+    if common is None or said.partial or common.body_mutation.WhichOneof("mutation") != "streamed_response":
+        return False
+    return not common.body_mutation.streamed_response.body

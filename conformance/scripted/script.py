@@ -58,12 +58,22 @@ class Script:
     """An episode in the making. `pool`: endpoint(s) of each pod, all ready; None leaves the pool unobserved."""
 
     def __init__(self, pool: Mapping[str, str | tuple[str, ...]] | None = None) -> None:
-        self._recorder = Recorder(clock=itertools.count(step=1000).__next__)
+        self._now = 0
+        self._recorder = Recorder(clock=self._tick)
         self._entries: list[Entry] = []
         self._recorder.listen(self._entries.append)
         self._numbers = itertools.count(1)
         if pool is not None:
             self.pool(*(pod(name, *_tuple(endpoints)) for name, endpoints in pool.items()))
+
+    def _tick(self) -> int:
+        self._now += 1000
+        return self._now
+
+    def pass_time(self, seconds: float) -> Script:
+        """Nothing happens for so long; between events a microsecond passes."""
+        self._now += int(seconds * 1e9)
+        return self
 
     def emit(self, *events: Event) -> Script:
         """Append events."""
@@ -291,8 +301,12 @@ class ScriptedExchange:
         """The client goes away; the data plane resets the stream."""
         return self.emit(ClientAborted(exchange=self.name, point=point)).reset()
 
-    def hang(self, what: str) -> ScriptedExchange:
-        """The deadline ends the wait for `what` (`answer to request_headers`), and the data plane the stream."""
+    def hang(self, what: str, *, quiet: float = 10.0) -> ScriptedExchange:
+        """The deadline of 10 s ends the wait for `what` (`answer to request_headers`), and the data plane the stream.
+
+        `quiet`: seconds in which nothing came.
+        """
+        self.script.pass_time(quiet)
         return self.emit(Wait(exchange=self.name, what=what, outcome="expired", seconds=10.0)).reset()
 
     def waited(self, what: str, outcome: Literal["met", "expired"] = "met", seconds: float = 0.0) -> ScriptedExchange:

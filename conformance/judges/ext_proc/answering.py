@@ -20,10 +20,10 @@ from conformance.judges import peculiar
 from conformance.judges.case import Answer, Case, Scene, Shape
 from conformance.judges.registry import judge_of_case, judge_of_scene
 from conformance.judges.ruling import Nature, Ruling, held, moot, noted
-from conformance.lane import Lane
+from conformance.lane import Lane, empty_chunk
 from conformance.said import REQUEST, RESPONSE
 from conformance.verdict import Verdict
-from ext_proc.record import Author
+from ext_proc.record import Author, Wait
 
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
@@ -77,7 +77,7 @@ def unanswered(case: Case) -> Iterator[Ruling]:
                 yield from _moot_response()
         elif _error_by_status(case, stop):
             yield held("EPP-ERR-01")
-        elif stop.kind is StopKind.HANG and _unfinished(case, side):
+        elif stop.kind is StopKind.HANG and (_unfinished(case, side) or _goes_on(case, stop)):
             yield _cut_short(case, stop, side)
         elif not case.scene.explains_end(case):
             yield _unanswered(case, stop, side, part)
@@ -100,6 +100,17 @@ def _unfinished(case: Case, side: str) -> bool:
     """Whether the data plane itself had not said everything: in full duplex nothing is owed before that."""
     lane = case.flow.lane(side)
     return lane.duplex and bool(lane.bodies) and lane.end is None
+
+
+def _goes_on(case: Case, stop: Stop) -> bool:
+    """Whether answers still came while it was waited: then nothing hung, and only the exchange as a whole was long.
+
+    Nine tenths of the wait, as the clocks of a deadline and of the log are read at different places.
+    """
+    entry = stop.entry
+    seconds = entry.event.seconds if entry is not None and isinstance(entry.event, Wait) else 0.0
+    said = next((one for one in reversed(case.flow.answers) if not empty_chunk(one)), None)
+    return entry is not None and said is not None and entry.t - said.entry.t < 0.9 * seconds * 1e9
 
 
 def _cut_short(case: Case, stop: Stop, side: str) -> Ruling:

@@ -418,6 +418,23 @@ def test_who_is_first_matters_only_where_there_is_a_destination(ask, destination
     assert ask(made).failed == {wrong if responds else "ENV-15"}
 
 
+@pytest.mark.parametrize(
+    ("quiet", "answers", "verdict"),
+    [
+        (0.02, [streamed(BODY[:9])], Verdict.INCONCLUSIVE),
+        (10.0, [streamed(BODY[:9])], Verdict.FAIL),
+        (0.02, [streamed(b"")], Verdict.FAIL),
+    ],
+)
+def test_who_is_slow_does_not_hang(ask, quiet, answers, verdict):
+    """The exchange as a whole has a deadline, too; empty chunks without end are no progress."""
+    made = script()
+    exchange = made.exchange().request().answers(headers_answer(A))
+    made.pass_time(10.0)
+    exchange.answers(*answers).hang("answer to request_body", quiet=quiet)
+    assert ask(made)["ENV-16"] is verdict
+
+
 def test_an_eviction_that_meets_the_response(ask):
     made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
     exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
