@@ -29,6 +29,7 @@ from conformance.judges import (
     streaming,
     subset,
     transparency,
+    unexplained,
 )
 from conformance.judges.case import Scene
 from conformance.judges.data_plane import calling, failure, served
@@ -95,19 +96,24 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
 def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
     roles = roles or (scene.context.role,)
+    at_fault: set[str | None] = set()
     blamed: set[str | None] = set()
     for one, about_the_answer in _asked(tuple(roles)):
         for ruling in _ask(scene, one):
-            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
-                blamed.add(ruling.exchange)
+            if ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
+                at_fault.add(ruling.exchange)
+                if about_the_answer:
+                    blamed.add(ruling.exchange)
             yield ruling
     if scene.context.role == "data-plane":
         for relay in scene.relays:
             yield from gateway_expectation.expectation(relay, blamed=relay.exchange in blamed)
         return
-    for case in scene.cases:
-        if not case.settling:
-            yield from expectation.expectation(case, blamed=case.exchange in blamed)
+    for case in scene.cases_in_earnest:
+        unmet = list(expectation.expectation(case, blamed=case.exchange in blamed))
+        yield from unmet
+        if case.exchange not in at_fault and not any(ruling.negative for ruling in unmet):
+            yield from unexplained.unexplained(case)
     yield from health.expected_health(scene, blamed=frozenset(blamed))
 
 

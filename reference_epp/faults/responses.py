@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from reference_epp import answers
 from reference_epp.conversation import Action, BodyMode, Close, Conversation
-from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SERVED, fault
+from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, STREAMED, WITH_SERVED, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.names import SERVED
 from reference_epp.picker import Picked, Refused
@@ -82,6 +82,19 @@ class OtherResponseHeaders(Conversation):
 @fault("status-overwritten", breaks="ENV-24", why="The status of every response is set to 200.")
 class StatusOverwritten(OtherResponseHeaders):
     pass
+
+
+@fault(
+    "response-broken-off",
+    breaks="ENV-24",
+    why="Once a part of a response is here that is not its last, an ImmediateResponse with 500 comes in its place.",
+    modes=(*FULL_DUPLEX, *STREAMED),
+)
+class ResponseBrokenOff(Conversation):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        if body.end_of_stream:
+            return super().on_response_body(body)
+        return self.refuse(Refused(500, "enough"))
 
 
 @fault(

@@ -55,9 +55,9 @@ def response_headers(case: Case) -> Iterator[Ruling]:
     if sent is None:
         return
     status = values_of(sent, ":status")
-    if (immediate := case.flow.immediate) is not None and immediate is not case.decided and said is None:
+    if (immediate := case.flow.immediate) is not None and immediate is not case.decided and not lane.complete:
         expected = f"the response of the model server ({_text(status)}) is passed on"
-        actual = f"ImmediateResponse {case.code} in its place"
+        actual = f"ImmediateResponse {case.code} in {'its place' if said is None else 'the midst of it'}"
         # Under load it may be an eviction that met the response on its way.
         verdict = Verdict.FAIL if case.demand.load.idle else Verdict.WARN
         yield case.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)

@@ -444,6 +444,47 @@ def test_an_eviction_that_meets_the_response(ask):
     assert found["ENV-24"] is Verdict.WARN
 
 
+@pytest.mark.parametrize("load", [{}, {"queue": 100, "kv": 0.99}])
+def test_a_response_that_is_broken_off(ask, load):
+    made = script()
+    if load:
+        made.gauges("a", **load).gauges("b", **load)
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
+    exchange.response_headers().answers(headers_answer(side="response")).chunk(b"data: 1", side="response")
+    exchange.answers(*echo(b"data: 1", side="response", end=False), immediate(500)).drained()
+    assert ask(made)["ENV-24"] is (Verdict.WARN if load else Verdict.FAIL)
+
+
+class TestWhatNoRuleExplains:
+    """The net: whatever the messages look like, a response that did not reach the client is not passed."""
+
+    def served(self, status: int | None, **upstream) -> Script:
+        made = script()
+        exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY)).upstream(A, **upstream)
+        exchange.response_headers(end=True).answers(headers_answer(side="response"))
+        exchange.client(status).drained()
+        return made
+
+    def test_another_status(self, ask):
+        found = ask(self.served(500))
+        assert not found.failed
+        assert found["ENV-24"] is Verdict.INCONCLUSIVE
+
+    def test_the_same(self, ask):
+        assert not ask(self.served(200)).blamed
+
+    def test_no_response_of_a_server(self, ask):
+        assert not ask(self.served(503, outcome="connect-failed")).blamed
+
+    def test_what_a_rule_explains(self, ask):
+        made = script()
+        exchange = made.exchange().request().answers(headers_answer(None), *echo(BODY)).upstream(A)
+        exchange.response_headers(end=True).answers(headers_answer(side="response")).client(500).drained()
+        found = ask(made)
+        assert "EPP-DEST-01" in found.failed
+        assert found["ENV-24"] is not Verdict.INCONCLUSIVE
+
+
 def test_a_local_reply_is_no_request(ask):
     made = script()
     made.exchange().response_headers(status=404, end=True).answers(immediate(503)).drained()
