@@ -37,7 +37,7 @@ from conformance.judges.data_plane import destination as gateway_destination
 from conformance.judges.data_plane import errors as gateway_errors
 from conformance.judges.data_plane import expectation as gateway_expectation
 from conformance.judges.data_plane import subset as gateway_subset
-from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, robustness
+from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, held
@@ -61,6 +61,7 @@ _SECTIONS = (
     bodies,
     header_mutations,
     immediate,
+    responses,
     robustness,
     calling,
     gateway_subset,

@@ -210,13 +210,14 @@ class ScriptedExchange:
         *,
         status: int = 200,
         content_type: str = "application/json",
+        headers: Headers = (),
         end: bool = False,
         served: Any = ...,
         value_field: str = "raw_value",
     ) -> ScriptedExchange:
         """The headers message of the response; `served` is what it says about the endpoint that served."""
         self._served = served
-        pairs = [(b":status", str(status).encode()), (b"content-type", content_type.encode())]
+        pairs = [(b":status", str(status).encode()), (b"content-type", content_type.encode()), *headers]
         return self.say(response_headers=HttpHeaders(headers=_map(pairs, value_field), end_of_stream=end))
 
     def body(

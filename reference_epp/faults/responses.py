@@ -85,6 +85,18 @@ class StatusOverwritten(OtherResponseHeaders):
 
 
 @fault(
+    "content-encoding-removed",
+    breaks="ENV-24",
+    why="The header that says how a response is compressed is removed; the body stays as it is.",
+)
+class ContentEncodingRemoved(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        common.header_mutation.remove_headers.append("content-encoding")
+        return [answer]
+
+
+@fault(
     "response-broken-off",
     breaks="ENV-24",
     why="Once a part of a response is here that is not its last, an ImmediateResponse with 500 comes in its place.",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from conformance.conversation import DUPLEX
 from conformance.episode import Claims, Expectation
 from conformance.said import DESTINATION, FALLBACK
 from conformance.scripted import (
@@ -442,6 +443,27 @@ def test_an_eviction_that_meets_the_response(ask):
     found = ask(made)
     assert not found.failed
     assert found["ENV-24"] is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("mode", "answered", "changes", "wrong"),
+    [
+        (DUPLEX, b"zipped", {"remove": ["content-encoding"]}, True),
+        (DUPLEX, b"zipped", {"options": [option("content-encoding", "br")]}, True),
+        (DUPLEX, b"zipped", {"options": [option("content-encoding", "gzip")]}, False),
+        (DUPLEX, b"text", {"remove": ["content-encoding"]}, False),
+        ("NONE", None, {"remove": ["content-encoding"]}, True),
+    ],
+)
+def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, answered, changes, wrong):
+    made = script()
+    exchange = made.exchange(mode=mode).request(None).answers(headers_answer(A))
+    exchange.response_headers(headers=((b"content-encoding", b"gzip"),))
+    exchange.answers(headers_answer(side="response", **changes))
+    if answered is not None:
+        exchange.chunk(b"zipped", side="response", end=True).answers(*echo(answered, side="response"))
+    exchange.drained()
+    assert ("ENV-24" in ask(made).failed) is wrong
 
 
 @pytest.mark.parametrize("load", [{}, {"queue": 100, "kv": 0.99}])

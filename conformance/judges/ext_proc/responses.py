@@ -1,0 +1,71 @@
+"""Responses pass through (ENV-24): nothing takes their place, and the headers by which they are read stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.conversation import NONE
+from conformance.judges.case import Case
+from conformance.judges.ext_proc.bodies import answered_body, sent_body
+from conformance.judges.registry import judge_of_case
+from conformance.judges.ruling import Ruling, held
+from conformance.lane import Lane
+from conformance.said import HeaderList, Said
+from conformance.steering import counting, sent_headers, values_of
+from conformance.verdict import Verdict
+from ext_proc.headers import value_of
+
+
+@judge_of_case("ENV-24")
+def response(case: Case) -> Iterator[Ruling]:
+    """The response is not replaced, nor broken off; its status, content type and encoding are left alone."""
+    lane, said, immediate = case.flow.response, case.flow.response.headers_answer, case.flow.immediate
+    sent = sent_headers(lane)
+    if sent is None:
+        return
+    if immediate is not None and immediate is not case.decided and not lane.complete:
+        expected = f"the response of the model server ({_text(values_of(sent, ':status'))}) is passed on"
+        actual = f"ImmediateResponse {case.code} in {'its place' if said is None else 'the midst of it'}"
+        # Under load it may be an eviction that met the response on its way.
+        verdict = Verdict.FAIL if case.demand.load.idle else Verdict.WARN
+        yield case.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)
+        return
+    answers = counting(lane)
+    if said is None or any(one.partial for one in answers):
+        return
+    broken = [ruling for one in answers for ruling in _changed(case, one, sent)]
+    yield from broken or (held("ENV-24"),)
+
+
+def _changed(case: Case, said: Said, sent: HeaderList) -> Iterator[Ruling]:
+    """What one answer does to those headers that were `sent` by which the response is read."""
+    mutation = said.header_mutation
+    if mutation is None:
+        return
+    encoded = _body_stays(case.flow.response)
+    for option in mutation.set_headers:
+        name, value = option.header.key.lower(), value_of(option.header)
+        own = values_of(sent, name)
+        expected = f"{name} stays {_text(own) or 'as it is: there is none'}"
+        actual = f"it is set to {value.decode('latin-1')[:60]!r}"
+        if value in own:
+            continue
+        if name == ":status" or (name == "content-encoding" and encoded):
+            yield case.fail("ENV-24", expected, actual, at=said)
+        elif name == "content-type" and own:
+            yield case.warn("ENV-24", expected, actual, at=said)
+    removed = {name.lower() for name in mutation.remove_headers}
+    removed -= {option.header.key.lower() for option in mutation.set_headers}
+    for name in ("content-type", *(("content-encoding",) if encoded else ())):
+        if name in removed and values_of(sent, name):
+            yield case.fail("ENV-24", f"the response keeps its {name}", "it is removed", at=said)
+
+
+def _body_stays(lane: Lane) -> bool:
+    """Whether the body goes on as it was sent; False also where that is not known."""
+    got = answered_body(lane)
+    return lane.mode == NONE if got is None else got == sent_body(lane)
+
+
+def _text(values: Sequence[bytes]) -> str:
+    return b", ".join(values).decode("latin-1")
