@@ -14,7 +14,7 @@ from google.protobuf.message import Message as Protobuf
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ext_proc.headers import value_of
-from ext_proc.messages import CommonResponse, HeaderMutation, ProcessingRequest, ProcessingResponse
+from ext_proc.messages import CommonResponse, HeaderMap, HeaderMutation, ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Message
 
 REQUEST, RESPONSE = "request", "response"
@@ -63,7 +63,7 @@ class Said(NamedTuple):
     ends: bool = False
     """Whether the data plane says with it that its direction is complete: an end of stream, or trailers."""
     headers: HeaderList | None = None
-    """The headers that the data plane sent in it."""
+    """The headers, or trailers, that the data plane sent in it."""
     body: bytes = b""
     """The bytes of body that the data plane sent in it."""
     common: CommonResponse | None = None
@@ -123,12 +123,14 @@ def _asked(
     body, ends = b"", part == "trailers"
     if part == "headers" and what is not None:
         message = getattr(request, what)
-        headers = [(one.key.lower(), value_of(one)) for one in message.headers.headers]
+        headers = _pairs(message.headers)
         ends = message.end_of_stream
     elif part == "body" and what is not None:
         message = getattr(request, what)
         body = message.body
         ends = message.end_of_stream or message.end_of_stream_without_message
+    elif part == "trailers" and what is not None:
+        headers = _pairs(getattr(request, what).trailers)
     return Said(
         entry=entry,
         author=DATA_PLANE,
@@ -143,6 +145,10 @@ def _asked(
         headers=headers,
         body=body,
     )
+
+
+def _pairs(headers: HeaderMap) -> HeaderList:
+    return [(one.key.lower(), value_of(one)) for one in headers.headers]
 
 
 def _answered(

@@ -97,6 +97,19 @@ class ContentEncodingRemoved(Conversation):
 
 
 @fault(
+    "grpc-status-removed",
+    breaks="ENV-24",
+    why="The trailer that says how a gRPC call went is removed.",
+    modes=FULL_DUPLEX,
+)
+class GrpcStatusRemoved(Conversation):
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        answer = answers.trailers_answer("response")
+        answer.response_trailers.header_mutation.remove_headers.append("grpc-status")
+        return [answer]
+
+
+@fault(
     "response-broken-off",
     breaks="ENV-24",
     why="Once a part of a response is here that is not its last, an ImmediateResponse with 500 comes in its place.",

@@ -15,10 +15,12 @@ from conformance.steering import counting, sent_headers, values_of
 from conformance.verdict import Verdict
 from ext_proc.headers import value_of
 
+_STATUS = (":status", "grpc-status")
+
 
 @judge_of_case("ENV-24")
 def response(case: Case) -> Iterator[Ruling]:
-    """The response is not replaced, nor broken off; its status, content type and encoding are left alone."""
+    """The response is not replaced, nor broken off; its status (also of gRPC), content type and encoding stay."""
     lane, said, immediate = case.flow.response, case.flow.response.headers_answer, case.flow.immediate
     sent = sent_headers(lane)
     if sent is None:
@@ -34,6 +36,8 @@ def response(case: Case) -> Iterator[Ruling]:
     if said is None or any(one.partial for one in answers):
         return
     broken = [ruling for one in answers for ruling in _changed(case, one, sent)]
+    if lane.trailers is not None and lane.trailers_answer is not None:
+        broken += _changed(case, lane.trailers_answer, lane.trailers.headers or [])
     yield from broken or (held("ENV-24"),)
 
 
@@ -50,13 +54,13 @@ def _changed(case: Case, said: Said, sent: HeaderList) -> Iterator[Ruling]:
         actual = f"it is set to {value.decode('latin-1')[:60]!r}"
         if value in own:
             continue
-        if name == ":status" or (name == "content-encoding" and encoded):
+        if name in _STATUS or (name == "content-encoding" and encoded):
             yield case.fail("ENV-24", expected, actual, at=said)
         elif name == "content-type" and own:
             yield case.warn("ENV-24", expected, actual, at=said)
     removed = {name.lower() for name in mutation.remove_headers}
     removed -= {option.header.key.lower() for option in mutation.set_headers}
-    for name in ("content-type", *(("content-encoding",) if encoded else ())):
+    for name in ("content-type", "grpc-status", *(("content-encoding",) if encoded else ())):
         if name in removed and values_of(sent, name):
             yield case.fail("ENV-24", f"the response keeps its {name}", "it is removed", at=said)
 

@@ -21,7 +21,18 @@ from conformance.scripted import (
     trailers_answer,
 )
 from conformance.verdict import Verdict
-from ext_proc.messages import BodyMutation, CommonResponse, HeaderMutation, HeaderValueOption, ProcessingMode
+from ext_proc.messages import (
+    BodyMutation,
+    CommonResponse,
+    HeaderMap,
+    HeaderMutation,
+    HeaderValue,
+    HeaderValueOption,
+    HttpTrailers,
+    ProcessingMode,
+    ProcessingResponse,
+    TrailersResponse,
+)
 from ext_proc.record import Author
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
@@ -463,6 +474,27 @@ def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, answered, cha
     if answered is not None:
         exchange.chunk(b"zipped", side="response", end=True).answers(*echo(answered, side="response"))
     exchange.drained()
+    assert ("ENV-24" in ask(made).failed) is wrong
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, False),
+        ({"remove_headers": ["x-took"]}, False),
+        ({"remove_headers": ["grpc-status"]}, True),
+        ({"set_headers": [option("grpc-status", "0")]}, True),
+        ({"set_headers": [option("grpc-status", "13")]}, False),
+    ],
+)
+def test_the_status_in_the_trailers_stays(ask, changes, wrong):
+    made = script()
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
+    exchange.response_headers().answers(headers_answer(side="response"))
+    exchange.chunk(b"1", side="response").answers(*echo(b"1", side="response", end=False))
+    trailers = HttpTrailers(trailers=HeaderMap(headers=[HeaderValue(key="grpc-status", raw_value=b"13")]))
+    answer = ProcessingResponse(response_trailers=TrailersResponse(header_mutation=HeaderMutation(**changes)))
+    exchange.say(response_trailers=trailers).answers(answer).drained()
     assert ("ENV-24" in ask(made).failed) is wrong
 
 
