@@ -97,14 +97,14 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
 def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
     roles = roles or (scene.context.role,)
-    at_fault: set[str | None] = set()
+    explained: set[str | None] = set()
     blamed: set[str | None] = set()
     for one, about_the_answer in _asked(tuple(roles)):
         for ruling in _ask(scene, one):
-            if ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
-                at_fault.add(ruling.exchange)
-                if about_the_answer:
-                    blamed.add(ruling.exchange)
+            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
+                blamed.add(ruling.exchange)
+            if _counts(scene, ruling):
+                explained.add(ruling.exchange)
             yield ruling
     if scene.context.role == "data-plane":
         for relay in scene.relays:
@@ -113,9 +113,14 @@ def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     for case in scene.cases_in_earnest:
         unmet = list(expectation.expectation(case, blamed=case.exchange in blamed))
         yield from unmet
-        if case.exchange not in at_fault and not any(ruling.negative for ruling in unmet):
+        if case.exchange not in explained and not any(_counts(scene, ruling) for ruling in unmet):
             yield from unexplained.unexplained(case)
     yield from health.expected_health(scene, blamed=frozenset(blamed))
+
+
+def _counts(scene: Scene, ruling: Ruling) -> bool:
+    """Whether a ruling keeps an exchange from passing. A warning does not."""
+    return ruling.negative and ruling.verdict is not Verdict.WARN and scene.effect(ruling.requirement) == "fail"
 
 
 @functools.cache

@@ -1,37 +1,48 @@
-"""What became of a response at the client, where no rule says why: the net under all judges.
+"""What became of an exchange at the client, where no rule says why: the net under all judges.
 
-A data plane that follows the protocol passes a model server's response on unless the EPP keeps it from doing so, and
-how it does that is for a rule to say. Where none does, a rule may be missing: that is no finding about the target, and
-nothing that may pass.
+A data plane that follows the protocol takes a request to the endpoint that the EPP gave and passes the response on, or
+passes on the EPP's error, unless the EPP keeps it from doing so; how it does that is for a rule to say. Where none
+does, a rule may be missing: that is no finding about the target, and nothing that may pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.case import Case
+from conformance.judges.case import Answer, Case
+from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
 from conformance.verdict import Verdict
 
+_OK, _INTERNAL_ERROR = 200, 500
+
 
 def unexplained(case: Case) -> Iterator[Ruling]:
-    """Whether the client got the response of the model server. Asked only where no fault was found with `case`."""
-    conversation, flow = case.conversation, case.flow
-    response, attempts = conversation.client_response, conversation.upstream_responses
-    if response is None or not attempts or attempts[-1].outcome != "response" or attempts[-1].status is None:
+    """Whether the client got what was due. Asked only where no fault was found with `case`."""
+    conversation, response = case.conversation, case.conversation.client_response
+    if response is None or case.flow.offence is not None or conversation.aborted or conversation.expired:
         return
-    if flow.immediate is not None or flow.offence is not None or conversation.aborted or conversation.expired:
-        return
-    (entry, got), sent = response, attempts[-1].status
-    if (got.status == sent and got.complete) or case.scene.explains_end(case):
-        return
-    cut = "" if got.complete else ", cut short"
-    details = f" ({got.details})" if got.details else ""
-    yield case.fail(
-        "ENV-24",
-        f"the client gets the response of the model server: {sent}",
-        f"the client got {got.status}{cut}{details}, and no rule says why",
-        at=entry.seq,
-        hint="A rule may be missing in the suite: please report this exchange.",
-        verdict=Verdict.INCONCLUSIVE,
-    )
+    entry, got = response
+    expected = _missed(case, got.status, complete=got.complete)
+    if expected and not case.scene.explains_end(case):
+        cut = "" if got.complete else ", cut short"
+        details = f" ({got.details})" if got.details else ""
+        actual = f"the client got {got.status}{cut}{details}, and no rule says why"
+        hint = "A rule may be missing in the suite: please report this exchange."
+        yield case.fail("ENV-24", expected, actual, at=entry.seq, hint=hint, verdict=Verdict.INCONCLUSIVE)
+
+
+def _missed(case: Case, status: int | None, *, complete: bool) -> str:
+    """What was due, if it is not what the client got: `status`, and whether all of it; empty if it is, or may be."""
+    immediate, attempts = case.flow.immediate, case.conversation.upstream_responses
+    if immediate is not None:
+        grpc = (case.request_header("content-type") or b"").startswith(b"application/grpc")
+        same = immediate is not case.decided or case.code not in VALID or status == (_OK if grpc else case.code)
+        return "" if same else f"the client gets the ImmediateResponse: {case.code}"
+    if attempts:
+        last = attempts[-1]
+        same = last.outcome != "response" or last.status is None or (status == last.status and complete)
+        return "" if same else f"the client gets the response of the model server: {last.status}"
+    # Where the data plane has no route to the endpoint it answers 503, which is not about the EPP's messages.
+    lost = case.answer is Answer.ENDPOINT and status == _INTERNAL_ERROR
+    return "a model server is asked" if lost else ""

@@ -459,7 +459,10 @@ class TestHeaders:
         both.header.value = A
         assert ask(answered(headers_answer(None, options=[both], metadata=A), *echo(BODY))).blamed == {"ENV-11"}
 
-    @pytest.mark.parametrize(("name", "value"), [("x", "a\r\nb"), ("x", "a\0"), ("", "1"), ("a b", "1"), ("ä", "1")])
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("x", "a\r\nb"), ("x", "a\0"), ("x", "a\x01b"), ("x", "\x7f"), ("", "1"), ("a b", "1"), ("ä", "1")],
+    )
     def test_illegal(self, ask, name, value):
         assert ask(mutated(option(name, value))).failed == {"ENV-11"}
 

@@ -530,6 +530,34 @@ class TestWhatNoRuleExplains:
     def test_no_response_of_a_server(self, ask):
         assert not ask(self.served(503, outcome="connect-failed")).blamed
 
+    @pytest.mark.parametrize(("status", "missed"), [(500, True), (503, False)])
+    def test_no_server_was_asked(self, ask, status, missed):
+        """503 is what a data plane without a route to the endpoint answers."""
+        made = script()
+        made.exchange().request().answers(headers_answer(A), *echo(BODY)).client(status).drained()
+        assert (ask(made)["ENV-24"] is Verdict.INCONCLUSIVE) is missed
+
+    @pytest.mark.parametrize(
+        ("content_type", "status", "missed"),
+        [
+            (b"application/json", 503, False),
+            (b"application/json", 500, True),
+            (b"application/grpc", 200, False),
+        ],
+    )
+    def test_another_error_than_that_of_the_target(self, ask, content_type, status, missed):
+        made = Script(pool={})
+        exchange = made.exchange(headers=((b"content-type", content_type),)).request()
+        exchange.answers(immediate(503)).client(status).drained()
+        assert (ask(made)["ENV-24"] is Verdict.INCONCLUSIVE) is missed
+
+    def test_a_warning_is_no_explanation(self, ask):
+        made = script()
+        many = [option(f"x-{number}", "1") for number in range(101)]
+        made.exchange().request().answers(headers_answer(A, options=many), *echo(BODY)).client(500).drained()
+        found = ask(made)
+        assert (found["ENV-26"], found["ENV-24"]) == (Verdict.WARN, Verdict.INCONCLUSIVE)
+
     def test_what_a_rule_explains(self, ask):
         made = script()
         exchange = made.exchange().request().answers(headers_answer(None), *echo(BODY)).upstream(A)
