@@ -83,6 +83,8 @@ def parse(text: str) -> Item:
         return Item(text=text, problem=f"{host!r} is no IP address")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535):
         return Item(text=text, problem=f"{port!r} is no port from 1 to 65535")
+    if port.startswith("0"):  # who looks endpoints up by their text finds none
+        return Item(text=text, problem=f"the port {port} has a leading zero")
     host = f"[{address}]" if address.version == 6 else str(address)
     return Item(text=text, canonical=f"{host}:{int(port)}")
 

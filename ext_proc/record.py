@@ -186,6 +186,10 @@ class UpstreamResponse(Event):
     trailers: Headers = ()
 
 
+UNROUTED = "unrouted"
+"""The details of a response that a data plane gave itself, having no way to what the EPP chose."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse(Event):
     """What the HTTP client got. `complete` is False when the response was cut; `details` says why, in Envoy's words."""

@@ -13,8 +13,9 @@ from conformance.judges.case import Answer, Case
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
 from conformance.verdict import Verdict
+from ext_proc.record import UNROUTED
 
-_OK, _INTERNAL_ERROR = 200, 500
+_OK = 200
 
 
 def unexplained(case: Case) -> Iterator[Ruling]:
@@ -23,7 +24,7 @@ def unexplained(case: Case) -> Iterator[Ruling]:
     if response is None or case.flow.offence is not None or conversation.aborted or conversation.expired:
         return
     entry, got = response
-    expected = _missed(case, got.status, complete=got.complete)
+    expected = "" if got.details == UNROUTED else _missed(case, got.status, complete=got.complete)
     if expected and not case.scene.explains_end(case):
         cut = "" if got.complete else ", cut short"
         details = f" ({got.details})" if got.details else ""
@@ -43,6 +44,4 @@ def _missed(case: Case, status: int | None, *, complete: bool) -> str:
         last = attempts[-1]
         same = last.outcome != "response" or last.status is None or (status == last.status and complete)
         return "" if same else f"the client gets the response of the model server: {last.status}"
-    # Where the data plane has no route to the endpoint it answers 503, which is not about the EPP's messages.
-    lost = case.answer is Answer.ENDPOINT and status == _INTERNAL_ERROR
-    return "a model server is asked" if lost else ""
+    return "a model server is asked" if case.answer is Answer.ENDPOINT else ""

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 FAKE, ENVOY = "fake", "envoy"
 
-UNROUTED = "unrouted"
-"""The details of an exchange that a data plane did not bring to any model server, although the target let it go."""
-
 
 class DataPlane(Protocol):
     """Runs exchanges, one or several at a time; everything that happens is in the log."""

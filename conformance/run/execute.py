@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from conformance.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
 from conformance.errors import ConformanceError
 from conformance.run.capture import Capture
-from conformance.run.data_plane import UNROUTED
 from conformance.run.lane import Lane
 from conformance.run.meeting import Meeting
 from conformance.run.plan import Work
@@ -20,7 +19,7 @@ from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
-from ext_proc.record import DRAINING, Wait
+from ext_proc.record import DRAINING, UNROUTED, Wait
 
 LAGGING = 1.0
 """Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""

@@ -15,13 +15,14 @@ from typing import Any
 from conformance.conversation import Conversation
 from conformance.episode import HarnessTrouble
 from conformance.flow import AWAITED_ANSWER, follow
-from conformance.run.data_plane import UNROUTED, unreached
+from conformance.run.data_plane import unreached
 from conformance.run.replies import response_for
 from conformance.run.served import attempt
 from conformance.run.stimuli import SUBSET_KEY, Prepared
 from conformance.said import RESPONSE, Said, decode
 from ext_proc.record import (
     STILL_OPEN,
+    UNROUTED,
     Author,
     ClientAborted,
     ClientResponse,
@@ -198,8 +199,9 @@ class EnvoyExchange:
             )
         )
         got, expired = await self._sent_to(address)
+        details = UNROUTED if self._unrouted(got) else "deadline" if got.expired else ""
         if not got.aborted or got.status is not None:
-            self._emit(_client_response(self._name, got))
+            self._emit(_client_response(self._name, got, details))
         await self._close()
         if self._stream is None and not got.aborted:
             self._no_stream(got, self._unreached[before:])
@@ -208,7 +210,7 @@ class EnvoyExchange:
             status=got.status,
             body=got.body,
             complete=got.complete,
-            details=UNROUTED if self._unrouted(got) else "",
+            details=details,
             attempts=tuple(self._attempts),
             aborted=got.aborted,
             expired=expired,
@@ -305,7 +307,7 @@ class EnvoyExchange:
         self._emit(HarnessTrouble(exchange=self._name, what=what))
 
 
-def _client_response(exchange: str, got: HttpResponse) -> ClientResponse:
+def _client_response(exchange: str, got: HttpResponse, details: str) -> ClientResponse:
     status = () if got.status is None else ((b":status", b"%d" % got.status),)
     return ClientResponse(
         exchange=exchange,
@@ -314,5 +316,5 @@ def _client_response(exchange: str, got: HttpResponse) -> ClientResponse:
         body=got.body,
         trailers=got.trailers,
         complete=got.complete,
-        details="deadline" if got.expired else "",
+        details=details,
     )

@@ -157,7 +157,8 @@ class TestForm:
     @pytest.mark.parametrize(
         "value",
         ["localhost:8000", "10.0.0.1", "http://10.0.0.1:8000", f"{A},", f",{A}", "10.0.0.1:0", "10.0.0.1:65536",
-         "fd00::1:8000", "[10.0.0.1]:8000", "10.0.0.1:8o00", "10.0.0.01:8000", "[fe80::1%eth0]:80", f"{A};{B}"],
+         "10.0.0.1:08000", "fd00::1:8000", "[10.0.0.1]:8000", "10.0.0.1:8o00", "10.0.0.01:8000",
+         "[fe80::1%eth0]:80", f"{A};{B}"],
     )  # fmt: skip
     def test_malformed(self, ask, value):
         assert ask(given(value, value)).blamed == {"EPP-DEST-04"}
