@@ -457,19 +457,22 @@ def test_an_eviction_that_meets_the_response(ask):
 
 
 @pytest.mark.parametrize(
-    ("mode", "answered", "changes", "wrong"),
+    ("mode", "coding", "answered", "changes", "wrong"),
     [
-        (DUPLEX, b"zipped", {"remove": ["content-encoding"]}, True),
-        (DUPLEX, b"zipped", {"options": [option("content-encoding", "br")]}, True),
-        (DUPLEX, b"zipped", {"options": [option("content-encoding", "gzip")]}, False),
-        (DUPLEX, b"text", {"remove": ["content-encoding"]}, False),
-        ("NONE", None, {"remove": ["content-encoding"]}, True),
+        (DUPLEX, b"gzip", b"zipped", {"remove": ["content-encoding"]}, True),
+        (DUPLEX, b"gzip", b"zipped", {"options": [option("content-encoding", "br")]}, True),
+        (DUPLEX, b"gzip", b"zipped", {"options": [option("content-encoding", "GZIP")]}, False),
+        (DUPLEX, b"gzip", b"text", {"remove": ["content-encoding"]}, False),
+        (DUPLEX, b"identity", b"zipped", {"remove": ["content-encoding"]}, False),
+        (DUPLEX, b"", b"zipped", {"options": [option("content-encoding", "identity")]}, False),
+        (DUPLEX, b"", b"zipped", {"options": [option("content-encoding", "gzip")]}, True),
+        ("NONE", b"gzip", None, {"remove": ["content-encoding"]}, True),
     ],
 )
-def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, answered, changes, wrong):
+def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, coding, answered, changes, wrong):
     made = script()
     exchange = made.exchange(mode=mode).request(None).answers(headers_answer(A))
-    exchange.response_headers(headers=((b"content-encoding", b"gzip"),))
+    exchange.response_headers(headers=((b"content-encoding", coding),) if coding else ())
     exchange.answers(headers_answer(side="response", **changes))
     if answered is not None:
         exchange.chunk(b"zipped", side="response", end=True).answers(*echo(answered, side="response"))
