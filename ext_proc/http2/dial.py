@@ -153,11 +153,15 @@ async def _attach(
 ) -> None:
     loop = asyncio.get_running_loop()
     if context is None:
-        await loop.create_connection(lambda: transport, sock=raw)
+        made, _ = await loop.create_connection(lambda: transport, sock=raw)
     else:
-        await loop.create_connection(
+        made, _ = await loop.create_connection(
             lambda: transport, sock=raw, ssl=context, server_hostname=name, ssl_shutdown_timeout=_FAREWELL
         )
+    if made.get_extra_info("socket") is None:
+        # The connection broke as it was made, and uvloop closed the descriptor without telling the socket, which would
+        # close it again, when the number may be another's.
+        raw.detach()
 
 
 def _handshake_failure(address: str, problem: Exception) -> ConnectFailed:

@@ -18,6 +18,7 @@ from ext_proc.channel import dial
 from ext_proc.http2 import errors, frames
 from ext_proc.http2.dial import connect, split_address
 from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
+from ext_proc.http2.transport import Transport
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream, serve
 
@@ -326,3 +327,33 @@ def test_the_certificate_is_for_grpcios_eyes_too(run: Run, tmp_path: Path) -> No
         return b"|".join(answers)
 
     assert run(main()) == b"|second"
+
+
+def test_a_connection_that_breaks_as_it_is_made_keeps_no_descriptor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that does not know that its descriptor is closed would close it again, by when it is another's."""
+    sockets: list[socket.socket] = []
+
+    class Watched(socket.socket):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            super().__init__(*arguments, **more)
+            sockets.append(self)
+
+    def broken(self: Transport, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        self.abort()
+
+    made = Transport.connection_made
+    monkeypatch.setattr(Transport, "connection_made", broken)
+
+    async def attempt() -> None:
+        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.read()
+
+        async with peer(silent) as address:
+            monkeypatch.setattr("ext_proc.http2.dial.socket.socket", Watched)
+            with pytest.raises(errors.ConnectFailed):
+                await connect(address, timeout=5)
+
+    run(attempt())
+    assert [one.fileno() for one in sockets] == [-1] * len(sockets)
+    assert sockets
