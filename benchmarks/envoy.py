@@ -32,10 +32,10 @@ from ext_proc.record import Recorder
 from ext_proc.server import ServedStream, serve
 from fake_proxy.client import HttpRequest
 from fake_proxy.config import ProxyConfig
-from fake_proxy.envoy import EnvoySettings, find_envoy, send_request, start_envoy
 from fake_proxy.exchange import run_exchange
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import HttpUpstream
+from real_envoy import EnvoySettings, find_envoy, send_request, start_envoy
 
 STARTS = 10
 EXCHANGES = 300

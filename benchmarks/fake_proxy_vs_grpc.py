@@ -199,11 +199,11 @@ def proxied(channel: Any, recorder: Any) -> One:
 
 async def judging(kind: str) -> tuple[Callable[[str, Any], Awaitable[None]], Callable[[], Awaitable[None]]]:
     """Judge here, in a process beside, or not at all; and what ends that. Any violation raises."""
-    from conformance.episode import Context, Episode
+    from conformance.evidence.episode import Context, Episode
     from conformance.judges import judge
-    from conformance.live.gathering import Gathered
-    from conformance.live.process import JudgingProcess, JudgingSettings
     from conformance.requirements.catalogue import Catalogue
+    from conformance.tap.gathering import Gathered
+    from conformance.tap.judge_process import JudgingProcess, JudgingSettings
     from conformance.verdict import Verdict
 
     context = Context(version="1.0.0", scenario="benchmark")

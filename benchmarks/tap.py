@@ -73,10 +73,10 @@ async def serve_epp() -> None:
 
 async def serve_tap(upstream: str, *, judging: bool) -> None:
     """The tap's process: where it is, and on each line of input what it has done."""
-    from conformance.live.judging import context
-    from conformance.live.process import JudgingSettings
-    from conformance.live.session import LiveSettings, LiveTap
-    from fake_proxy.tap import open_tap
+    from conformance.tap.judge_process import JudgingSettings
+    from conformance.tap.judging import context
+    from conformance.tap.session import LiveSettings, LiveTap
+    from ext_proc.relay import open_tap
 
     def report(counts: Any, judged: int, left_out: int) -> None:
         figures = {"cpu": time.process_time(), "streams": counts.streams, "judged": judged, "left_out": left_out}

@@ -5,7 +5,8 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
     gateway-profile.md  `conformance.targets.gateway`
-    report.md         `conformance.report.model`                 waivers.md       `conformance.waivers`
+    report.md         `conformance.report.document.model`
+    waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
 """
 
@@ -32,7 +33,8 @@ from pydantic.alias_generators import to_camel
 from conformance.cli.app import app
 from conformance.cli.list import tested
 from conformance.pytest_plugin import pytest_addoption
-from conformance.report.model import Report
+from conformance.report.document.model import Report
+from conformance.report.document.waivers import WaiverFile
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.requirements.drift import coverage
 from conformance.requirements.schema import VERSIONS
@@ -40,7 +42,6 @@ from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
-from conformance.waivers import WaiverFile
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `make docs`. Change what it was written from instead. -->"

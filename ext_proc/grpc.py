@@ -130,7 +130,7 @@ def trailers(status: int, message: str = "", extra: Iterable[tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class CallEnd:
     """How a call ended for its client: a gRPC `status`, or None and the reason why there is none in `message`."""
 
     status: int | None
@@ -150,21 +150,21 @@ def head_problem(head: Headers) -> str:
 
 
 @functools.lru_cache(maxsize=64)  # most calls end in the same words
-def ending(head: Headers, trailing: Headers | None) -> Ending:
+def ending(head: Headers, trailing: Headers | None) -> CallEnd:
     """Read a call's end from its head and its trailers. Without trailers (None) the head may be both: trailers-only."""
     problem = head_problem(head)
     source = head if trailing is None else trailing
     code = header(source, b"grpc-status")
     if code is not None and code.isdigit() and len(code) <= 10 and (not problem or trailing is None):
-        return Ending(
+        return CallEnd(
             status=int(code),
             message=unquote_to_bytes(header(source, b"grpc-message") or b"").decode("utf-8", "replace"),
         )
     if problem:
-        return Ending(status=None, message=problem)
+        return CallEnd(status=None, message=problem)
     if code is None:
-        return Ending(status=None, message="the stream ended without a grpc-status")
-    return Ending(status=None, message=f"grpc-status is {_text(code)}, not a number")
+        return CallEnd(status=None, message="the stream ended without a grpc-status")
+    return CallEnd(status=None, message=f"grpc-status is {_text(code)}, not a number")
 
 
 def _text(value: bytes | None) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from ext_proc import grpc
-from ext_proc.http2.connection import SERVER_SETTINGS, Connection
+from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
 from ext_proc.http2.frames import ErrorCode, Settings
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.tls import ServerTls
@@ -118,7 +118,7 @@ class Server:
         def accept(stream: int, headers: Headers, end: bool) -> ServedStream:
             return self._accept(transport, stream, headers, end)
 
-        connection = Connection(settings=self._settings, accept=accept)
+        connection = Http2Connection(settings=self._settings, accept=accept)
         transport = Transport(connection, number=next(self._numbers), on_made=self._made)
         return transport
 

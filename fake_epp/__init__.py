@@ -31,12 +31,12 @@ from fake_epp.acts import (
     Reset,
     SetHeader,
 )
-from fake_epp.epp import Asked, FakeEpp, open_epp
+from fake_epp.epp import AskedRequest, FakeEpp, open_epp
 from fake_epp.script import (
     MOMENTS,
     Match,
-    Rule,
     Script,
+    ScriptRule,
     answers_immediately,
     closes,
     does,
@@ -49,7 +49,7 @@ __all__ = [
     "MOMENTS",
     "Act",
     "Answer",
-    "Asked",
+    "AskedRequest",
     "BreakConnection",
     "Bytes",
     "Delay",
@@ -63,8 +63,8 @@ __all__ = [
     "Pick",
     "Raw",
     "Reset",
-    "Rule",
     "Script",
+    "ScriptRule",
     "SetHeader",
     "answers_immediately",
     "closes",

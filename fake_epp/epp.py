@@ -18,18 +18,18 @@ from ext_proc.messages import ProcessingRequest
 from ext_proc.record import Entry, Event, Headers, Recorder, StreamEnded, StreamOpened, header
 from ext_proc.server import ServedStream, Server, serve
 from fake_epp.player import Player
-from fake_epp.script import Rule, Script
+from fake_epp.script import Script, ScriptRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedRequest:
     """A request that a data plane asked about: the `number`th, from 1. `headers` are the request's own."""
 
     number: int
     exchange: str
     stream: ServedStream
     headers: Headers
-    rule: Rule | None
+    rule: ScriptRule | None
 
     @property
     def ended(self) -> StreamEnded | None:
@@ -41,7 +41,7 @@ async def open_epp(
     host: str = "127.0.0.1",
     port: int = 0,
     *,
-    rules: Iterable[Rule] = (),
+    rules: Iterable[ScriptRule] = (),
     default: Script | None = None,
     recorder: Recorder | None = None,
     exchange_header: str | None = None,
@@ -75,7 +75,7 @@ class FakeEpp:
     def __init__(
         self,
         *,
-        rules: Iterable[Rule],
+        rules: Iterable[ScriptRule],
         default: Script,
         recorder: Recorder | None,
         exchange_header: str | None,
@@ -85,7 +85,7 @@ class FakeEpp:
         self.rules = list(rules)
         self.default = default
         self.health = dict(health) if health is not None else None
-        self.asked: list[Asked] = []
+        self.asked: list[AskedRequest] = []
         """Every request so far, in order."""
         self._name = name
         self._recorder = recorder
@@ -123,7 +123,7 @@ class FakeEpp:
         if self._server is not None:
             await self._server.close()
 
-    async def wait_asked(self, count: int) -> list[Asked]:
+    async def wait_asked(self, count: int) -> list[AskedRequest]:
         """Wait until so many requests have been asked about."""
         while len(self.asked) < count:
             self._news.clear()
@@ -154,11 +154,11 @@ class FakeEpp:
             return
         number = len(self.asked) + 1
         rule = self._choose(headers, number)
-        self.asked.append(Asked(number=number, exchange=name, stream=stream, headers=headers, rule=rule))
+        self.asked.append(AskedRequest(number=number, exchange=name, stream=stream, headers=headers, rule=rule))
         self._news.set()
         await Player(stream, rule.script if rule is not None else self.default).play(raw)
 
-    def _choose(self, headers: Headers, number: int) -> Rule | None:
+    def _choose(self, headers: Headers, number: int) -> ScriptRule | None:
         for rule in self.rules:
             played = sum(one.rule is rule for one in self.asked)
             if rule.match.holds(headers, number) and (rule.times is None or played < rule.times):

@@ -78,7 +78,7 @@ def _has(headers: Headers, name: str, pattern: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ScriptRule:
     """A script for the requests that match, `times` of them (None: all)."""
 
     script: Script

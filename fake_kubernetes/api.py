@@ -17,7 +17,7 @@ from fake_kubernetes.log import KEPT_REQUESTS, RequestRecord
 from fake_kubernetes.media import AGGREGATED_TYPE, Form, negotiate
 from fake_kubernetes.objects import Objects
 from fake_kubernetes.routes import ObjectRoute, route
-from fake_kubernetes.server import Answer, HttpRequest
+from fake_kubernetes.server import ApiAnswer, ApiRequest
 from fake_kubernetes.store import Store
 from fake_kubernetes.watch import Watches
 
@@ -44,7 +44,7 @@ class Api:
     def _faults(self) -> Faults:
         return self._watches.faults
 
-    async def answer(self, request: HttpRequest) -> Answer:
+    async def answer(self, request: ApiRequest) -> ApiAnswer:
         """Return the answer to any request; refusals are `Status` documents. Never raises but for cancellation."""
         self._count += 1
         record = RequestRecord(
@@ -61,17 +61,17 @@ class Api:
         try:
             answer = self._dispatch(request, record)
         except ApiError as error:
-            answer = Answer(status=error.code, body=error.body())
+            answer = ApiAnswer(status=error.code, body=error.body())
             record.message = error.message
         except Exception as error:  # noqa: BLE001 - a client gets an answer, whatever is wrong with the emulator
             _log.exception("the emulator failed on %s %s", request.method, request.path)
             record.message = f"the emulator failed: {error!r}"
-            answer = Answer(status=500, body=ApiError(500, "InternalError", record.message).body())
+            answer = ApiAnswer(status=500, body=ApiError(500, "InternalError", record.message).body())
         record.status = answer.status
         self._on_request(record)
         return answer
 
-    def _dispatch(self, request: HttpRequest, record: RequestRecord) -> Answer:
+    def _dispatch(self, request: ApiRequest, record: RequestRecord) -> ApiAnswer:
         target = route(self._store.catalogue, request.path)
         if target is None:
             self._fail_if_asked("discovery")
@@ -105,20 +105,20 @@ class Api:
         if verb in self._faults.failing:
             raise ApiError(500, "InternalError", f"Internal error occurred: the fault is on that fails every {verb}")
 
-    def _about_itself(self, request: HttpRequest) -> Answer:
+    def _about_itself(self, request: ApiRequest) -> ApiAnswer:
         if request.method != "GET":
             raise ApiError.no_such_path(request.path)
         catalogue = self._store.catalogue
         document: dict[str, Any] | None = None
         match request.path.strip("/").split("/"):
             case ["healthz" | "readyz" | "livez", *_]:
-                return Answer(body=b"ok", content_type="text/plain; charset=utf-8")
+                return ApiAnswer(body=b"ok", content_type="text/plain; charset=utf-8")
             case ["version"]:
                 document = discovery.VERSION
             case ["api" | "apis" as root]:
                 if negotiate(request.headers.get("accept", ""), (Form.PLAIN, Form.AGGREGATED)) is Form.AGGREGATED:
                     body = json.dumps(discovery.aggregated(catalogue, core=root == "api")).encode()
-                    return Answer(body=body, content_type=AGGREGATED_TYPE)
+                    return ApiAnswer(body=body, content_type=AGGREGATED_TYPE)
                 document = discovery.api_versions() if root == "api" else discovery.group_list(catalogue)
             case ["api", version]:
                 document = discovery.resource_list(catalogue, "", version)
@@ -127,7 +127,7 @@ class Api:
             case ["apis", group, version]:
                 document = discovery.resource_list(catalogue, group, version)
             case ["openapi", "v2"]:  # kubectl before 1.27 reads it before it creates: an empty document, in protobuf
-                return Answer(body=b"", content_type=discovery.OPENAPI_V2_TYPE)
+                return ApiAnswer(body=b"", content_type=discovery.OPENAPI_V2_TYPE)
             case ["openapi", "v3"]:
                 document = discovery.openapi_index(catalogue)
             case ["openapi", "v3", "api", version]:
@@ -136,10 +136,10 @@ class Api:
                 document = discovery.openapi_document(catalogue, group, version)
         if document is None:
             raise ApiError.no_such_path(request.path)
-        return Answer(body=json.dumps(document).encode())
+        return ApiAnswer(body=json.dumps(document).encode())
 
 
-def _verb(target: ObjectRoute, request: HttpRequest) -> str:
+def _verb(target: ObjectRoute, request: ApiRequest) -> str:
     verbs = _OBJECT_VERBS if target.name else _COLLECTION_VERBS
     verb = verbs.get(request.method)
     if verb is None and request.method == "GET":
@@ -150,11 +150,11 @@ def _verb(target: ObjectRoute, request: HttpRequest) -> str:
     return verb
 
 
-def _not_allowed(request: HttpRequest) -> ApiError:
+def _not_allowed(request: ApiRequest) -> ApiError:
     return ApiError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
 
 
-def _review(review: Review) -> Answer:
+def _review(review: Review) -> ApiAnswer:
     document = {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",
@@ -162,4 +162,4 @@ def _review(review: Review) -> Answer:
         "spec": {},
         "status": review.answer,
     }
-    return Answer(status=201, body=json.dumps(document).encode())
+    return ApiAnswer(status=201, body=json.dumps(document).encode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_kubernetes.kinds import OBJECT_VERBS, Catalogue, Kind, Review
+from fake_kubernetes.kinds import OBJECT_VERBS, Kind, KindRegistry, Review
 
 __all__ = [
     "OPENAPI_V2_TYPE",
@@ -45,13 +45,13 @@ def api_versions() -> Document:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def group_list(catalogue: Catalogue) -> Document:
+def group_list(catalogue: KindRegistry) -> Document:
     """Return the plain answer to `/apis`: every named group."""
     groups = [_group(name, versions) for name, versions in catalogue.group_versions().items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(catalogue: Catalogue, name: str) -> Document | None:
+def group(catalogue: KindRegistry, name: str) -> Document | None:
     """Return the answer to `/apis/<group>`, or None if there is no such group."""
     versions = catalogue.group_versions().get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
@@ -62,7 +62,7 @@ def _group(name: str, versions: list[str]) -> Document:
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def resource_list(catalogue: Catalogue, group_name: str, version: str) -> Document | None:
+def resource_list(catalogue: KindRegistry, group_name: str, version: str) -> Document | None:
     """Return the answer to `/api/v1` and `/apis/<group>/<version>`, or None if nothing is served there."""
     resources: list[Document] = []
     for entry in _entries(catalogue, group_name, version):
@@ -86,7 +86,7 @@ def resource_list(catalogue: Catalogue, group_name: str, version: str) -> Docume
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
 
-def aggregated(catalogue: Catalogue, *, core: bool) -> Document:
+def aggregated(catalogue: KindRegistry, *, core: bool) -> Document:
     """Return the aggregated answer to `/api` (`core`) or `/apis`: groups, versions and resources in one document."""
     items = []
     for name, versions in catalogue.group_versions().items():
@@ -96,7 +96,7 @@ def aggregated(catalogue: Catalogue, *, core: bool) -> Document:
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _aggregated_version(catalogue: Catalogue, group_name: str, version: str) -> Document:
+def _aggregated_version(catalogue: KindRegistry, group_name: str, version: str) -> Document:
     resources = []
     for entry in _entries(catalogue, group_name, version):
         kind = {"group": group_name, "version": version, "kind": entry.kind}
@@ -117,7 +117,7 @@ def _aggregated_version(catalogue: Catalogue, group_name: str, version: str) -> 
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
-def _entries(catalogue: Catalogue, group_name: str, version: str) -> list[Kind | Review]:
+def _entries(catalogue: KindRegistry, group_name: str, version: str) -> list[Kind | Review]:
     return [entry for entry in catalogue.entries if (entry.group, entry.version) == (group_name, version)]
 
 
@@ -125,7 +125,7 @@ def _verbs(entry: Kind | Review) -> tuple[str, ...]:
     return OBJECT_VERBS if isinstance(entry, Kind) else ("create",)
 
 
-def openapi_index(catalogue: Catalogue) -> Document:
+def openapi_index(catalogue: KindRegistry) -> Document:
     """Return the answer to `/openapi/v3`: where each group version's document is."""
     paths = {}
     for name, versions in catalogue.group_versions().items():
@@ -135,7 +135,7 @@ def openapi_index(catalogue: Catalogue) -> Document:
     return {"paths": paths}
 
 
-def openapi_document(catalogue: Catalogue, group_name: str, version: str) -> Document | None:
+def openapi_document(catalogue: KindRegistry, group_name: str, version: str) -> Document | None:
     """Return the OpenAPI v3 document of a group version, or None if nothing is served there.
 
     It describes one operation per kind, PATCH with `fieldValidation`: kubectl reads from it that it need not validate.

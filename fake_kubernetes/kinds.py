@@ -26,8 +26,8 @@ __all__ = [
     "NAMESPACES",
     "PODS",
     "REVIEWS",
-    "Catalogue",
     "Kind",
+    "KindRegistry",
     "Review",
     "without",
 ]
@@ -186,7 +186,7 @@ def without(*plurals: str, kinds: Iterable[Kind] = KINDS) -> tuple[Kind, ...]:
     return tuple(kind for kind in kinds if kind.plural not in plurals)
 
 
-class Catalogue:
+class KindRegistry:
     """The kinds of one emulator, found by path or by object."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:

@@ -18,11 +18,11 @@ from fake_kubernetes.log import RequestRecord, WatchRecord
 from fake_kubernetes.media import Form, negotiate
 from fake_kubernetes.patches import APPLY, apply_patch
 from fake_kubernetes.routes import ObjectRoute
-from fake_kubernetes.selectors import FieldSelector, LabelSelector, Selection, SelectorError
-from fake_kubernetes.server import Answer, HttpRequest, Stream
+from fake_kubernetes.selectors import FieldSelector, LabelSelector, ObjectSelection, SelectorError
+from fake_kubernetes.server import ApiAnswer, ApiRequest, StreamedAnswer
 from fake_kubernetes.store import Change, Object, Store
 from fake_kubernetes.views import render, render_list
-from fake_kubernetes.watch import Watch, Watches, WatchOptions
+from fake_kubernetes.watch import OpenWatch, Watches, WatchOptions
 
 __all__ = ["Objects"]
 
@@ -41,11 +41,11 @@ class Objects:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def get(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def get(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Answer with one object."""
         return self._object(at.kind, self._existing(at).encoded, request)
 
-    def list(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def list(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Answer with all selected objects at the present resource version; `limit` and `continue` change nothing."""
         form = negotiate(request.headers.get("accept", ""), _FORMS)
         asked = self._resource_version(request.query)
@@ -57,11 +57,11 @@ class Objects:
             change.encoded for change in self._store.list(at.kind, at.namespace) if selection.matches(change.object)
         ]
         include = request.query.get("includeObject", "Metadata")
-        answer = Answer(body=render_list(at.kind, encoded, now, form, include_object=include))
+        answer = ApiAnswer(body=render_list(at.kind, encoded, now, form, include_object=include))
         self._watches.listed(at.kind, now)
         return answer
 
-    def watch(self, at: ObjectRoute, request: HttpRequest, record: RequestRecord) -> Answer:
+    def watch(self, at: ObjectRoute, request: ApiRequest, record: RequestRecord) -> ApiAnswer:
         """Answer with the stream of a watch, and note it in `record`."""
         query = request.query
         form = negotiate(request.headers.get("accept", ""), _FORMS)
@@ -91,23 +91,23 @@ class Objects:
         )
         record.watch = WatchRecord(kind=at.kind, namespace=at.namespace)
         selection = _selection(at, query)
-        watch = Watch(self._watches, record.watch, selection, options, user_agent=record.user_agent)
-        return Answer(body=Stream(run=watch.run))
+        watch = OpenWatch(self._watches, record.watch, selection, options, user_agent=record.user_agent)
+        return ApiAnswer(body=StreamedAnswer(run=watch.run))
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def create(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def create(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Create an object in a collection. Events with protobuf bodies are accepted and not kept."""
         if at.kind == EVENTS and _content_type(request).endswith("protobuf"):
             blank = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "accepted", "namespace": at.namespace}}
-            return Answer(status=201, body=json.dumps(blank).encode())
+            return ApiAnswer(status=201, body=json.dumps(blank).encode())
         return self._create(at, _body(request), request)
 
-    def update(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def update(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Replace an object, or its status alone through the status subresource."""
         return self._replace(at, self._existing(at), _body(request), request)
 
-    def patch(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def patch(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Change an object by a patch; an apply patch creates it where it does not exist."""
         content_type = _content_type(request)
         before = self._store.latest(at.kind, at.name, at.namespace or "")
@@ -118,7 +118,7 @@ class Objects:
         before = self._existing(at)
         return self._replace(at, before, apply_patch(content_type, json.loads(before.encoded), document), request)
 
-    def delete(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def delete(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Delete an object. One with finalizers only starts to terminate; a pod terminates, then is gone at once."""
         before = self._existing(at)
         options = _body(request) if request.body else {}
@@ -135,9 +135,9 @@ class Objects:
         details = {"name": at.name, "group": at.kind.group, "kind": at.kind.plural}
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         status["details"] = details | {"uid": before.object["metadata"]["uid"]}
-        return Answer(body=json.dumps(status).encode())
+        return ApiAnswer(body=json.dumps(status).encode())
 
-    def delete_collection(self, at: ObjectRoute, request: HttpRequest) -> Answer:
+    def delete_collection(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Delete all selected objects of a collection, and answer with them."""
         selection = _selection(at, request.query)
         doomed = [each for each in self._store.list(at.kind, at.namespace) if selection.matches(each.object)]
@@ -146,7 +146,7 @@ class Objects:
             for change in doomed:
                 self._delete(change, grace=0)
         encoded = [change.encoded for change in doomed]
-        return Answer(body=render_list(at.kind, encoded, self._store.resource_version, Form.PLAIN))
+        return ApiAnswer(body=render_list(at.kind, encoded, self._store.resource_version, Form.PLAIN))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -156,12 +156,12 @@ class Objects:
             raise ApiError.not_found(at.kind.resource, at.name)
         return found
 
-    def _object(self, kind: Kind, encoded: bytes, request: HttpRequest, *, status: int = 200) -> Answer:
+    def _object(self, kind: Kind, encoded: bytes, request: ApiRequest, *, status: int = 200) -> ApiAnswer:
         form = negotiate(request.headers.get("accept", ""), _FORMS)
         include = request.query.get("includeObject", "Metadata")
-        return Answer(status=status, body=render(kind, encoded, form, include_object=include))
+        return ApiAnswer(status=status, body=render(kind, encoded, form, include_object=include))
 
-    def _create(self, at: ObjectRoute, obj: Object, request: HttpRequest) -> Answer:
+    def _create(self, at: ObjectRoute, obj: Object, request: ApiRequest) -> ApiAnswer:
         metadata = self._checked_metadata(at, obj)
         if metadata.get("resourceVersion"):
             raise ApiError.bad_request("resourceVersion should not be set on objects to be created")
@@ -176,10 +176,10 @@ class Objects:
         for field in (*_SYSTEM_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
         if _dry_run(request):
-            return Answer(status=201, body=json.dumps(obj).encode())
+            return ApiAnswer(status=201, body=json.dumps(obj).encode())
         return self._object(at.kind, self._store.put(obj).encoded, request, status=201)
 
-    def _replace(self, at: ObjectRoute, before: Change, obj: Object, request: HttpRequest) -> Answer:
+    def _replace(self, at: ObjectRoute, before: Change, obj: Object, request: ApiRequest) -> ApiAnswer:
         metadata = self._checked_metadata(at, obj)
         old = before.object
         if metadata.setdefault("name", at.name) != at.name:
@@ -198,7 +198,7 @@ class Objects:
                 if field in old["metadata"]:
                     metadata[field] = old["metadata"][field]
         if _dry_run(request):
-            return Answer(body=json.dumps(obj).encode())
+            return ApiAnswer(body=json.dumps(obj).encode())
         change = self._store.put(obj)
         was_held = "deletionTimestamp" in old["metadata"] and old["metadata"].get("finalizers")
         if was_held and not change.object["metadata"].get("finalizers"):
@@ -249,13 +249,13 @@ class Objects:
         return int(text)
 
 
-def _selection(at: ObjectRoute, query: Mapping[str, str]) -> Selection:
+def _selection(at: ObjectRoute, query: Mapping[str, str]) -> ObjectSelection:
     try:
         labels = LabelSelector.parse(query.get("labelSelector", ""))
         fields = FieldSelector.parse(query.get("fieldSelector", ""), selectable=at.kind.fields)
     except SelectorError as error:
         raise ApiError.bad_request(str(error)) from error
-    return Selection(namespace=at.namespace, labels=labels, fields=fields)
+    return ObjectSelection(namespace=at.namespace, labels=labels, fields=fields)
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
@@ -269,15 +269,15 @@ def _seconds(query: Mapping[str, str]) -> float:
     return float(text)
 
 
-def _dry_run(request: HttpRequest, options: Mapping[str, Any] | None = None) -> bool:
+def _dry_run(request: ApiRequest, options: Mapping[str, Any] | None = None) -> bool:
     return "dryRun" in request.query or bool(options and options.get("dryRun"))
 
 
-def _content_type(request: HttpRequest) -> str:
+def _content_type(request: ApiRequest) -> str:
     return request.headers.get("content-type", "application/json").partition(";")[0].strip()
 
 
-def _body(request: HttpRequest) -> Object:
+def _body(request: ApiRequest) -> Object:
     content_type = _content_type(request)
     if content_type != "application/json":
         raise ApiError(

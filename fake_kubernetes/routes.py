@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fake_kubernetes.kinds import REVIEWS, Catalogue, Kind, Review
+from fake_kubernetes.kinds import REVIEWS, Kind, KindRegistry, Review
 
 __all__ = ["ObjectRoute", "route"]
 
@@ -19,7 +19,7 @@ class ObjectRoute:
     subresource: str = ""
 
 
-def route(catalogue: Catalogue, path: str) -> ObjectRoute | Review | None:
+def route(catalogue: KindRegistry, path: str) -> ObjectRoute | Review | None:
     """Return what a path under `/api/v1` or `/apis/<group>/<version>` leads to, or None if nothing is served there."""
     match path.strip("/").split("/"):
         case ["api", version, *rest] if rest:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FieldSelector", "LabelSelector", "Requirement", "Selection", "SelectorError"]
+__all__ = ["FieldSelector", "LabelRequirement", "LabelSelector", "ObjectSelection", "SelectorError"]
 
 
 class SelectorError(ValueError):
@@ -19,7 +19,7 @@ class SelectorError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
+class LabelRequirement:
     """One condition on labels: `operator` is exists, absent, in, notin, gt or lt (equality is `in` with one value)."""
 
     key: str
@@ -97,7 +97,7 @@ class _Tokens:
 class LabelSelector:
     """A conjunction of requirements on labels."""
 
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> LabelSelector:
@@ -116,27 +116,27 @@ class LabelSelector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
-def _requirement(tokens: _Tokens) -> Requirement:
+def _requirement(tokens: _Tokens) -> LabelRequirement:
     if tokens.peek() == "!":
         tokens.take()
-        return Requirement(key=tokens.word(_KEY, "a label key"), operator="absent")
+        return LabelRequirement(key=tokens.word(_KEY, "a label key"), operator="absent")
     key = tokens.word(_KEY, "a label key or '!'")
     match tokens.peek():
         case None | ",":
-            return Requirement(key=key, operator="exists")
+            return LabelRequirement(key=key, operator="exists")
         case "=" | "==":
             tokens.take()
-            return Requirement(key=key, operator="in", values=(_value(tokens),))
+            return LabelRequirement(key=key, operator="in", values=(_value(tokens),))
         case "!=":
             tokens.take()
-            return Requirement(key=key, operator="notin", values=(_value(tokens),))
+            return LabelRequirement(key=key, operator="notin", values=(_value(tokens),))
         case "in" | "notin" as operator:
             tokens.take()
-            return Requirement(key=key, operator=operator, values=_values(tokens))
+            return LabelRequirement(key=key, operator=operator, values=_values(tokens))
         case ">" | "<" as symbol:
             tokens.take()
             bound = tokens.word(_INTEGER, "an integer")
-            return Requirement(key=key, operator="gt" if symbol == ">" else "lt", values=(bound,))
+            return LabelRequirement(key=key, operator="gt" if symbol == ">" else "lt", values=(bound,))
     raise tokens.error("an operator (=, ==, !=, in, notin, >, <) or ','")
 
 
@@ -183,7 +183,7 @@ class FieldSelector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ObjectSelection:
     """Which objects of a kind a list or watch is about."""
 
     namespace: str | None = None

@@ -19,14 +19,14 @@ from urllib.parse import parse_qsl, unquote
 
 import httptools
 
-__all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
+__all__ = ["ApiAnswer", "ApiRequest", "Handler", "HttpServer", "StreamedAnswer"]
 
 MAX_BODY = 16 * 1024 * 1024
 MAX_WAITING = 64  # pipelined requests of one connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+class ApiRequest:
     """One request. `headers` have lower-case names; of repeated headers and query parameters the last counts."""
 
     method: str
@@ -37,7 +37,7 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamedAnswer:
     """An answer that grows: after the head is sent, `run` is called with a function that sends a chunk.
 
     The function returns when the kernel has taken the chunk. When `run` returns, the answer ends cleanly; when it
@@ -48,15 +48,15 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Status and body of an answer; the body is bytes or a `Stream`."""
+class ApiAnswer:
+    """Status and body of an answer; the body is bytes or a `StreamedAnswer`."""
 
     status: int = 200
-    body: bytes | Stream = b""
+    body: bytes | StreamedAnswer = b""
     content_type: str = "application/json"
 
 
-Handler = Callable[[HttpRequest], Awaitable[Answer]]
+Handler = Callable[[ApiRequest], Awaitable[ApiAnswer]]
 
 
 class HttpServer:
@@ -127,7 +127,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
-        self._waiting: deque[tuple[HttpRequest, bool, str]] = deque()
+        self._waiting: deque[tuple[ApiRequest, bool, str]] = deque()
         self._arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -191,7 +191,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         path, _, query = self._url.partition(b"?")
-        request = HttpRequest(
+        request = ApiRequest(
             method=self._parser.get_method().decode("ascii"),
             path=unquote(path.decode("latin-1")),
             query=dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)),
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, status: int, why: str) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._write_head(
-                Answer(status=status, content_type="text/plain"), f"Content-Length: {len(why)}", keep=False
+                ApiAnswer(status=status, content_type="text/plain"), f"Content-Length: {len(why)}", keep=False
             )
             self._transport.write(why.encode())
             self._transport.close()
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
                     await self._arrived.wait()
                 request, keep, version = self._waiting.popleft()
                 answer = await self._server.handler(request)
-                if isinstance(answer.body, Stream):
+                if isinstance(answer.body, StreamedAnswer):
                     keep = keep and version == "1.1"
                     await self._answer_with_stream(answer, answer.body, keep=keep, chunked=version == "1.1")
                 else:
@@ -243,13 +243,15 @@ class _Connection(asyncio.Protocol):
         finally:
             self._transport.close()
 
-    async def _answer_with_stream(self, answer: Answer, stream: Stream, *, keep: bool, chunked: bool) -> None:
+    async def _answer_with_stream(
+        self, answer: ApiAnswer, stream: StreamedAnswer, *, keep: bool, chunked: bool
+    ) -> None:
         self._write_head(answer, "Transfer-Encoding: chunked" if chunked else "", keep=keep)
         await stream.run(self._send_chunk if chunked else self._send)
         if chunked:
             await self._send(b"0\r\n\r\n")
 
-    def _write_head(self, answer: Answer, framing: str, *, keep: bool) -> None:
+    def _write_head(self, answer: ApiAnswer, framing: str, *, keep: bool) -> None:
         assert self._transport is not None
         lines = [
             f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}",

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from fake_kubernetes.errors import ExpiredError, KubernetesEmulatorError
-from fake_kubernetes.kinds import KINDS, NAMESPACES, Catalogue, Kind
+from fake_kubernetes.kinds import KINDS, NAMESPACES, Kind, KindRegistry
 
 __all__ = ["Change", "Store"]
 
@@ -51,7 +51,7 @@ class Store:
     def __init__(
         self, kinds: Iterable[Kind] = KINDS, *, namespaces: Iterable[str] = ("default",), history: int = 5_000
     ) -> None:
-        self.catalogue = Catalogue(kinds)
+        self.catalogue = KindRegistry(kinds)
         self.resource_version = 1
         self._floor = 1
         self._history = history

@@ -20,11 +20,11 @@ from fake_kubernetes.faults import Faults
 from fake_kubernetes.kinds import Kind
 from fake_kubernetes.log import Delivery, WatchRecord
 from fake_kubernetes.media import Form
-from fake_kubernetes.selectors import Selection
+from fake_kubernetes.selectors import ObjectSelection
 from fake_kubernetes.store import Change, Store
 from fake_kubernetes.views import render, render_bookmark
 
-__all__ = ["Watch", "WatchOptions", "Watches"]
+__all__ = ["OpenWatch", "WatchOptions", "Watches"]
 
 Send = Callable[[bytes], Awaitable[None]]
 Ending = Literal["timeout", "dropped", "expired", "disconnected"]
@@ -72,7 +72,7 @@ class Watches:
         self.faults = Faults()
         self.bookmark_interval = bookmark_interval
         self.on_delivery = on_delivery
-        self.open: set[Watch] = set()
+        self.open: set[OpenWatch] = set()
         self.signal = _Signal()
         self._progress = _Signal()
         self._listed: dict[Kind, int] = {}
@@ -84,7 +84,7 @@ class Watches:
         self.signal.notify()
         return len(self.open)
 
-    def opened(self, watch: Watch) -> None:
+    def opened(self, watch: OpenWatch) -> None:
         """Note that a watch is open; from here on it counts, and no longer the list that its client began with."""
         self.open.add(watch)
         self._listed.pop(watch.record.kind, None)
@@ -127,11 +127,17 @@ class Watches:
         return all(positions.get(kind, self._listed.get(kind, -1)) >= resource_version for kind in kinds)
 
 
-class Watch:
+class OpenWatch:
     """One open watch of one client."""
 
     def __init__(
-        self, watches: Watches, record: WatchRecord, selection: Selection, options: WatchOptions, *, user_agent: str
+        self,
+        watches: Watches,
+        record: WatchRecord,
+        selection: ObjectSelection,
+        options: WatchOptions,
+        *,
+        user_agent: str,
     ) -> None:
         self.record = record
         self.dropped = False

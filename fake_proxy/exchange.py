@@ -61,7 +61,7 @@ from fake_proxy.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ExchangeOutcome:
     """A summary of an exchange for its caller; the record has all of it."""
 
     exchange: str
@@ -91,17 +91,19 @@ async def run_exchange(
     *,
     pace: Pace | None = None,
     note: Mapping[str, Any] | None = None,
-) -> Outcome:
+) -> ExchangeOutcome:
     """Run one exchange to its end and record it under `exchange_id`; `note` goes into `ExchangeOpened`.
 
     Whatever the EPP, the model servers or the network do becomes part of the outcome and the record; only a defect of
     this package raises.
     """
-    exchange = Exchange(channel, request, config, stimulus, upstream, recorder, exchange_id, pace or Pace(), note or {})
+    exchange = ExchangeDriver(
+        channel, request, config, stimulus, upstream, recorder, exchange_id, pace or Pace(), note or {}
+    )
     return await exchange.run()
 
 
-class Exchange:
+class ExchangeDriver:
     """The driver of one `Machine`: its clock, stream, attempts and record. A `client` sends the body itself."""
 
     def __init__(
@@ -142,7 +144,7 @@ class Exchange:
         self._expired = ""
         self._defect: Exception | None = None
 
-    async def run(self) -> Outcome:
+    async def run(self) -> ExchangeOutcome:
         """The exchange from its first byte to the end of its stream."""
         request, config = self._request, self._config
         self._recorder.emit(
@@ -378,8 +380,8 @@ class Exchange:
         """Whether the client got all of a response."""
         return self._response.headers is not None and not (self._response.cut or self._aborted or self._expired)
 
-    def _outcome(self) -> Outcome:
-        return Outcome(
+    def _outcome(self) -> ExchangeOutcome:
+        return ExchangeOutcome(
             exchange=self._id,
             status=self._response.status,
             body=bytes(self._response.body),

@@ -20,7 +20,7 @@ from ext_proc.record import Headers, Recorder
 from fake_proxy.actions import ClientData, ClientHeaders, ClientTrailers
 from fake_proxy.client import AbortPoint, Arrival, DataArrives, HttpRequest, Part, TrailersArrive, head_arrives
 from fake_proxy.config import ProxyConfig
-from fake_proxy.exchange import Exchange, Outcome
+from fake_proxy.exchange import ExchangeDriver, ExchangeOutcome
 from fake_proxy.pace import Pace
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import HttpUpstream, Upstream
@@ -47,7 +47,7 @@ class Serving:
     upstream: Upstream = field(default_factory=HttpUpstream)
     pace: Pace = field(default_factory=lambda: Pace(deadline=300.0))
     max_body: int = 64 * 1024 * 1024
-    finished: Callable[[Outcome], None] = lambda _: None
+    finished: Callable[[ExchangeOutcome], None] = lambda _: None
     name: str = "request"
     """Exchanges are named `request-1`, `request-2`, …"""
 
@@ -153,7 +153,7 @@ class _Connection:
         request = _request(head, self._source)
         client = _LiveClient(request, head, self._http, self._writer)
         name = f"{serving.name}-{next(self._numbers)}"
-        exchange = Exchange(
+        exchange = ExchangeDriver(
             serving.channel,
             request,
             serving.config,
@@ -177,7 +177,7 @@ class _Connection:
             self._writer.transport.abort()
         serving.finished(outcome)
 
-    async def _read(self, client: _LiveClient, exchange: Exchange) -> None:
+    async def _read(self, client: _LiveClient, exchange: ExchangeDriver) -> None:
         """Read the request's body, then watch whether the client stays."""
         try:
             if await self._read_body(client):

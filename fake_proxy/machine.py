@@ -33,7 +33,7 @@ from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put,
 from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.router import Failure, Router
-from fake_proxy.stimulus import Served, Stimulus
+from fake_proxy.stimulus import ServedMetadata, Stimulus
 from fake_proxy.writer import MessageWriter
 
 _CLUSTER = "pool"
@@ -383,7 +383,7 @@ class Machine:
     def _report_served(self) -> None:
         """Note the endpoint in the metadata of later messages."""
         served = self._stimulus.served
-        if not self._config.report_served or served is Served.ABSENT:
+        if not self._config.report_served or served is ServedMetadata.ABSENT:
             return
         text = served if isinstance(served, str) else self.endpoint
         value = served if isinstance(served, Value) else Value(string_value=text)

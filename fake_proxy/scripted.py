@@ -14,7 +14,7 @@ from fake_proxy.upstream import Attempt, UpstreamEvents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class UpstreamReply:
     """What one endpoint does with a request.
 
     `body` are the pieces that are flushed one by one; several pieces or trailers make the response chunked, one piece
@@ -39,16 +39,16 @@ class Reply:
         return [(b":status", b"%d" % self.status), *((name.lower(), value) for name, value in self.headers), framing]
 
 
-def json_reply(document: Any, *, status: int = 200) -> Reply:
+def json_reply(document: Any, *, status: int = 200) -> UpstreamReply:
     """A JSON response with a content-length."""
-    return Reply(
+    return UpstreamReply(
         status=status, headers=((b"content-type", b"application/json"),), body=(json.dumps(document).encode(),)
     )
 
 
-def sse_reply(*events: bytes) -> Reply:
+def sse_reply(*events: bytes) -> UpstreamReply:
     """A stream of server-sent events, one piece each; `events` are the data lines' contents."""
-    return Reply(
+    return UpstreamReply(
         headers=((b"content-type", b"text/event-stream"),), body=tuple(b"data: " + event + b"\n\n" for event in events)
     )
 
@@ -56,23 +56,25 @@ def sse_reply(*events: bytes) -> Reply:
 class ScriptedUpstream:
     """Answers attempts by `script`: a reply for all, replies by endpoint, or a function of the attempt."""
 
-    def __init__(self, script: Reply | Mapping[str, Reply] | Callable[[OpenUpstream], Reply]) -> None:
+    def __init__(
+        self, script: UpstreamReply | Mapping[str, UpstreamReply] | Callable[[OpenUpstream], UpstreamReply]
+    ) -> None:
         self._script = script
 
     def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
         """Play the reply; an endpoint that the script does not know refuses the connection."""
         match self._script:
-            case Reply() as reply:
+            case UpstreamReply() as reply:
                 pass
             case Mapping() as replies:
-                reply = replies.get(opening.endpoint, Reply(fail="connect-failed"))
+                reply = replies.get(opening.endpoint, UpstreamReply(fail="connect-failed"))
             case function:
                 reply = function(opening)
         return _ScriptedAttempt(opening, events, reply)
 
 
 class _ScriptedAttempt:
-    def __init__(self, opening: OpenUpstream, events: UpstreamEvents, reply: Reply) -> None:
+    def __init__(self, opening: OpenUpstream, events: UpstreamEvents, reply: UpstreamReply) -> None:
         self._number = opening.attempt
         self._events = events
         self._reply = reply

@@ -16,7 +16,7 @@ from fake_proxy.actions import Layer
 from fake_proxy.config import ProxyConfig
 
 
-class Served(Enum):
+class ServedMetadata(Enum):
     """What response messages say about the endpoint that served: the truth, or nothing."""
 
     ACTUAL = "actual"
@@ -44,7 +44,7 @@ class Stimulus:
     Only configured `forwarding_namespaces` reach the EPP."""
     metadata_on: Literal["every", "headers", "body", "none"] = "every"
     """Off-contract unless `every`: the messages that carry `metadata_context`."""
-    served: Served | str | Value = Served.ACTUAL
+    served: ServedMetadata | str | Value = ServedMetadata.ACTUAL
     """A string or Value replaces the endpoint in `served_key`."""
     append: bytes = b""
     """Serialised fields added to every message, such as fields unknown to the schema."""

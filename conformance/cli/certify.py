@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from conformance.cli import options
-from conformance.cli.naming import Named
+from conformance.cli.target_flags import Named
 
 
 def certify(
@@ -71,7 +71,7 @@ def certify(
     resolved = named.resolve()
     _has_owner(resolved.profile.implementation)
 
-    from conformance.cli.conduct import conduct
+    from conformance.cli.run_and_report import conduct
     from conformance.cli.show import show
     from conformance.run.session import RunSettings
     from conformance.targets.resolve import protocol_versions
@@ -108,8 +108,8 @@ def _has_owner(implementation: object) -> None:
 
 
 def _write(report: object, submission: Path, mode: str) -> None:
-    from conformance.report.model import Report
-    from conformance.report.submission import write_submission
+    from conformance.report.document.model import Report
+    from conformance.report.render.submission import write_submission
 
     assert isinstance(report, Report)
     for one in write_submission(report, submission, mode=mode):

@@ -18,12 +18,12 @@ def doctor(
     ca: options.Ca = None,
 ) -> None:
     """Check the machine, and the target if one is named; say what to fix."""
-    from conformance.cli import examine
-    from conformance.cli.naming import Named
-    from conformance.run.engine import Engine
+    from conformance.cli import diagnose
+    from conformance.cli.target_flags import Named
+    from conformance.run.engine import EngineThread
     from conformance.targets.resolve import protocol_versions
 
-    well = examine.show(examine.machine())
+    well = diagnose.show(diagnose.machine())
     if epp is None and profile is None:
         raise typer.Exit(0 if well else 3)
     resolved = Named(
@@ -36,7 +36,7 @@ def doctor(
         tls=tls,
         ca=ca,
     ).resolve()
-    with Engine() as engine:
-        answers = examine.target(resolved, protocol_versions(resolved.profile)[-1], engine)
-    ready = examine.show(answers)
+    with EngineThread() as engine:
+        answers = diagnose.target(resolved, protocol_versions(resolved.profile)[-1], engine)
+    ready = diagnose.show(answers)
     raise typer.Exit(4 if not ready else 0 if well else 3)

@@ -10,9 +10,9 @@ import typer
 from conformance.cli import options
 
 if TYPE_CHECKING:
-    from conformance.live.files import Transcript
-    from conformance.live.judging import Judged
     from conformance.requirements.catalogue import Catalogue
+    from conformance.tap.files import Transcript
+    from conformance.tap.judging import JudgedExchange
 
 DAMAGES = 3
 """Lines that are no transcript and are shown; others are counted."""
@@ -39,11 +39,11 @@ def judge(
     """
     from conformance.cli.console import err, out, without_colour
     from conformance.errors import UnknownNameError, UsageError
-    from conformance.live.files import Damage, read
-    from conformance.live.metrics import Tally
-    from conformance.live.wording import Worth
     from conformance.requirements.catalogue import Catalogue
     from conformance.requirements.schema import VERSIONS
+    from conformance.tap.files import Damage, read
+    from conformance.tap.metrics import Tally
+    from conformance.tap.wording import Worth
 
     if no_color:
         without_colour()
@@ -83,18 +83,18 @@ def judge(
     raise typer.Exit(1 if tally.violating else 3 if damaged or tally.problems else 0)
 
 
-def _judge(one: Transcript, version: str | None, catalogue: Catalogue) -> Judged:
+def _judge(one: Transcript, version: str | None, catalogue: Catalogue) -> JudgedExchange:
     from dataclasses import replace
 
-    from conformance.live.judging import BOTH, SCENARIO, judged
+    from conformance.tap.judging import BOTH, SCENARIO, judged
 
     context = one.context if version is None else replace(one.context, version=version)
     heard_by_a_tap = context.scenario == SCENARIO
     return judged(one.episode, context, catalogue, roles=BOTH if heard_by_a_tap else ())
 
 
-def _show(one: Transcript, judged: Judged, catalogue: Catalogue, worth: Any, show: Any, *, json: bool) -> None:
-    from conformance.live.wording import finding_text
+def _show(one: Transcript, judged: JudgedExchange, catalogue: Catalogue, worth: Any, show: Any, *, json: bool) -> None:
+    from conformance.tap.wording import finding_text
 
     for finding in judged.findings:
         if json:

@@ -56,8 +56,8 @@ async def _serve(
 
 
 def _place(text: str) -> tuple[str | None, tuple[int, ...]]:
-    from conformance.endpoints import parse
     from conformance.errors import UsageError
+    from conformance.reading.endpoints import parse
 
     item = parse(text)
     if item.canonical is None:

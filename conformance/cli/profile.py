@@ -144,9 +144,9 @@ def check(
     protocol_version: Annotated[str | None, typer.Option("--protocol-version", metavar="VERSION")] = None,
 ) -> None:
     """Start the target, wait until it is ready, send one request, and explain what failed (exit 4)."""
-    from conformance.cli import examine
-    from conformance.cli.naming import Named
-    from conformance.run.engine import Engine
+    from conformance.cli import diagnose
+    from conformance.cli.target_flags import Named
+    from conformance.run.engine import EngineThread
     from conformance.targets.resolve import protocol_versions
 
     resolved = Named(
@@ -163,9 +163,9 @@ def check(
     ).resolve()
     versions = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())
     typer.echo(f"the profile {name or resolved.profile.name} is well-formed; starting the target", err=True)
-    with Engine() as engine:
-        answers = examine.target(resolved, versions[-1], engine)
-    raise typer.Exit(0 if examine.show(answers) else 4)
+    with EngineThread() as engine:
+        answers = diagnose.target(resolved, versions[-1], engine)
+    raise typer.Exit(0 if diagnose.show(answers) else 4)
 
 
 @profile.command("list")

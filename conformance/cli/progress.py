@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from conformance.cli.console import err, is_live
-from conformance.report.marks import plural
-from conformance.run.events import (
+from conformance.events import (
     AnomalySeen,
     RunEvent,
     ScenarioFinished,
     Status,
     VersionStarted,
 )
+from conformance.report.render.marks import plural
 from conformance.verdict import PRECEDENCE, Verdict
 
 if TYPE_CHECKING:

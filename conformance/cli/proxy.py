@@ -64,8 +64,8 @@ def proxy(
     from conformance.cli.serving import until_interrupted
     from conformance.cli.tap import judged_by, listening, spoken
     from conformance.errors import UsageError
-    from conformance.live.judging import context
-    from conformance.live.narrator import Narrator
+    from conformance.tap.judging import context
+    from conformance.tap.narrator import Narrator
     from ext_proc.channel import Channel
     from ext_proc.http2.dial import split_address
     from ext_proc.http2.errors import BadAddress

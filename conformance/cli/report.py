@@ -11,7 +11,7 @@ import typer
 from conformance.cli import options
 
 if TYPE_CHECKING:
-    from conformance.report.model import Report
+    from conformance.report.document.model import Report
 
 report = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, verify, compare and convert reports.")
 
@@ -69,8 +69,8 @@ def verify(
 ) -> None:
     """Check a report offline: schema, digests, roll-ups, and judge its evidence again. Exit 1 if something is wrong."""
     from conformance.cli.console import out
-    from conformance.report.text import verification_text
-    from conformance.report.verify import verify as verified
+    from conformance.report.render.text import verification_text
+    from conformance.report.verify.verification import verify as verified
 
     path = report_path(where)
     if evidence is None:
@@ -86,7 +86,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="AFTER")],
 ) -> None:
     """Say what differs between two reports. Exit 1 if anything got worse."""
-    from conformance.report.diff import diff as difference
+    from conformance.report.render.diff import diff as difference
 
     found = difference(read(before)[0], read(after)[0])
     typer.echo("\n".join(found.lines()) or "no difference")
@@ -122,14 +122,14 @@ def convert(
 def schema() -> None:
     """Print the JSON Schema of report.json."""
     from conformance.cli.console import print_json
-    from conformance.report.model import report_schema
+    from conformance.report.document.model import report_schema
 
     print_json(report_schema())
 
 
 def read(where: Path) -> tuple[Report, Path]:
     """The report at `where`, a file or the folder that has it, and its file. Raises `UsageError`."""
-    from conformance.report.model import read_report
+    from conformance.report.document.model import read_report
 
     path = report_path(where)
     return read_report(path), path
@@ -159,7 +159,7 @@ def evidence_of(found: Report, path: Path) -> Path | None:
 def _evidence_beside(path: Path) -> Path | None:
     """As `evidence_of`, for a report that may be broken: then it is the usual name."""
     from conformance.errors import UsageError
-    from conformance.report.model import read_report
+    from conformance.report.document.model import read_report
 
     try:
         return evidence_of(read_report(path), path)
@@ -171,28 +171,28 @@ def _evidence_beside(path: Path) -> Path | None:
 def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
     match to:
         case To.HTML:
-            from conformance.report.html import html
+            from conformance.report.render.html import html
 
             return html(found, evidence_of(found, path))
         case To.JUNIT:
-            from conformance.report.junit import junit
+            from conformance.report.render.junit import junit
 
             return junit(found)
         case To.MARKDOWN:
-            from conformance.report.markdown import summary
+            from conformance.report.render.markdown import summary
 
             return summary(found)
         case To.YAML:
-            from conformance.report.submission import to_yaml
+            from conformance.report.render.submission import to_yaml
 
             return to_yaml(found)
         case To.BADGE:
-            from conformance.report.badge import svg
+            from conformance.report.render.badge import svg
 
             return svg(found, version)
         case To.SHIELDS:
             import json
 
-            from conformance.report.badge import endpoint
+            from conformance.report.render.badge import endpoint
 
             return json.dumps(endpoint(found, version), indent=2)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from conformance.cli import options
-from conformance.cli.naming import Named
+from conformance.cli.target_flags import Named
 
 
 def run(
@@ -76,9 +76,9 @@ def run(
     )
     resolved = named.resolve()
 
-    from conformance.cli.conduct import conduct
+    from conformance.cli.run_and_report import conduct
     from conformance.cli.show import show
-    from conformance.run.data_plane import chosen
+    from conformance.run.data_plane.plane import chosen
     from conformance.run.session import RunSettings
     from conformance.targets.profile import Profile
     from conformance.targets.resolve import protocol_versions

@@ -85,7 +85,7 @@ def _possible(chosen: Sequence[Deviation]) -> tuple[Deviation, ...]:
 
     of_envoy = [one for one in chosen if one.envoy is not None]
     if of_envoy:
-        from fake_proxy.envoy import EnvoyError, find_envoy
+        from real_envoy import EnvoyError, find_envoy
 
         try:
             find_envoy()

@@ -10,10 +10,10 @@ from conformance.cli.console import WIDTH, out, width_of
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
-    from conformance.cli.conduct import Conducted
-    from conformance.episode import Episode
-    from conformance.report.failures import Concern
-    from conformance.report.model import Report
+    from conformance.cli.run_and_report import Conducted
+    from conformance.evidence.episode import Episode
+    from conformance.report.document.failures import Concern
+    from conformance.report.document.model import Report
 
 BLOCKS = 3
 """Failures that are shown in full; of the others one line each. More would bury them."""
@@ -48,9 +48,9 @@ def show_failures(
 
     With `whole`, conversations are not cut to what fits on a screen.
     """
-    from conformance.report.failures import concerns
-    from conformance.report.marks import STYLE, WORD
-    from conformance.report.text import failure_text
+    from conformance.report.document.failures import concerns
+    from conformance.report.render.marks import STYLE, WORD
+    from conformance.report.render.text import failure_text
 
     found = [one for one in concerns(report, verdicts) if one.occurrences]
     console = out()
@@ -84,14 +84,14 @@ def show_failures(
 
 def show_summary(report: Report, paths: list[Path]) -> None:
     """Print the summary."""
-    from conformance.report.text import summary_text
+    from conformance.report.render.text import summary_text
 
     console = out()
     console.print(summary_text(report, paths, width=width_of(console)))
 
 
 def _episodes(shown: list[Concern], evidence: Path | None) -> dict[str, Episode]:
-    from conformance.report.evidence import EvidenceError, episodes
+    from conformance.evidence.store import EvidenceError, episodes
 
     firsts = [one.occurrences[0].result.evidence for one in shown]
     wanted = {reference.sha256 for reference in firsts if reference is not None}

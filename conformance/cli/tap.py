@@ -12,8 +12,8 @@ from conformance.cli import options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conformance.episode import Claims
-    from conformance.live.session import LiveSettings, LiveTap
+    from conformance.evidence.episode import Claims
+    from conformance.tap.session import LiveSettings, LiveTap
     from ext_proc.http2.tls import ClientTls, ServerTls
 
 MIB = 1024 * 1024
@@ -87,10 +87,10 @@ def tap(
     """
     from conformance.cli.console import err, out, without_colour
     from conformance.cli.serving import until_interrupted
-    from conformance.live.judging import context
-    from conformance.live.process import JudgingSettings
-    from conformance.live.redaction import Redaction, secret_names
-    from conformance.live.session import LiveSettings
+    from conformance.tap.judge_process import JudgingSettings
+    from conformance.tap.judging import context
+    from conformance.tap.redaction import LiveRedaction, secret_names
+    from conformance.tap.session import LiveSettings
 
     if no_color:
         without_colour()
@@ -103,7 +103,7 @@ def tap(
         listen_tls=_served(listen_cert, listen_key, client_ca),
         upstream_tls=spoken(tls, ca, server_name),
         every=sample,
-        redaction=Redaction(headers=secret_names(secret_header or ()), body=keep_bodies, secrets=not keep_secrets),
+        redaction=LiveRedaction(headers=secret_names(secret_header or ()), body=keep_bodies, secrets=not keep_secrets),
         metrics=None
         if metrics is None
         else listening(metrics if ":" in metrics else f"127.0.0.1:{metrics}", "--metrics"),
@@ -137,7 +137,7 @@ async def _serve(
 ) -> None:
     import asyncio
 
-    from conformance.live.session import LiveTap
+    from conformance.tap.session import LiveTap
 
     async with LiveTap(settings, show=show, warn=warn) as live:
         ended.append(live)

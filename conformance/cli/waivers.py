@@ -22,8 +22,8 @@ def suggest(
 ) -> None:
     """Print a waiver file for every failure of a report. Edit the reasons before you use it."""
     from conformance.cli.report import read
+    from conformance.report.document.waivers import suggest as waive
     from conformance.strict_yaml import dump
-    from conformance.waivers import suggest as waive
 
     for flag, text in (("--owner", owner), ("--link", link)):
         if not text.strip():
@@ -37,9 +37,9 @@ def suggest(
 @waivers.command()
 def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A waiver file.")]) -> None:
     """Check a waiver file without running anything: its form, its patterns, its dates."""
+    from conformance.report.document.waivers import load_waivers
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
-    from conformance.waivers import load_waivers
 
     catalogue = Catalogue.load()
     ids = [name for one in load(catalogue) for name in (one.id, one.scenario.id)]

@@ -15,10 +15,9 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from conformance.episode import Context, Episode, HarnessTrouble, Unmet
-from conformance.flow import Flow, StopKind
-from conformance.judges import (
-    attribution,
+from conformance.evidence.episode import Context, Episode, HarnessTrouble, Unmet
+from conformance.judges import attribution
+from conformance.judges.epp import (
     destination,
     errors,
     expectation,
@@ -31,16 +30,17 @@ from conformance.judges import (
     transparency,
     unexplained,
 )
-from conformance.judges.case import Scene
-from conformance.judges.data_plane import calling, failure, served
-from conformance.judges.data_plane import destination as gateway_destination
-from conformance.judges.data_plane import errors as gateway_errors
-from conformance.judges.data_plane import expectation as gateway_expectation
-from conformance.judges.data_plane import subset as gateway_subset
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
+from conformance.judges.gateway import calling, failure, served
+from conformance.judges.gateway import destination as gateway_destination
+from conformance.judges.gateway import errors as gateway_errors
+from conformance.judges.gateway import expectation as gateway_expectation
+from conformance.judges.gateway import subset as gateway_subset
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
-from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, held
+from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
+from conformance.judges.views import EpisodeView
+from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
 
 __all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
@@ -87,40 +87,40 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
     exchanges concerned give no violations, and the scenario's requirements are `error`. A judge that raises is the
     suite's own defect and lets the exception through; who runs the suite makes it `error`.
     """
-    scene = Scene(episode, context, catalogue)
-    weighed = list(_weigh(scene, rulings(scene, roles)))
+    episode_view = EpisodeView(episode, context, catalogue)
+    weighed = list(_weigh(episode_view, rulings(episode_view, roles)))
     weighed += _harness(episode, context, weighed)
-    weighed += _silent(scene, weighed)
+    weighed += _silent(episode_view, weighed)
     return tuple(_collect(weighed))
 
 
-def rulings(scene: Scene, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
+def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
     """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
-    roles = roles or (scene.context.role,)
+    roles = roles or (episode_view.context.role,)
     explained: set[str | None] = set()
     blamed: set[str | None] = set()
     for one, about_the_answer in _asked(tuple(roles)):
-        for ruling in _ask(scene, one):
-            if about_the_answer and ruling.negative and scene.effect(ruling.requirement) in ("fail", "warn"):
+        for ruling in _ask(episode_view, one):
+            if about_the_answer and ruling.negative and episode_view.effect(ruling.requirement) in ("fail", "warn"):
                 blamed.add(ruling.exchange)
-            if _counts(scene, ruling):
+            if _counts(episode_view, ruling):
                 explained.add(ruling.exchange)
             yield ruling
-    if scene.context.role == "data-plane":
-        for relay in scene.relays:
-            yield from gateway_expectation.expectation(relay, blamed=relay.exchange in blamed)
+    if episode_view.context.role == "data-plane":
+        for exchange in episode_view.gateway_exchanges:
+            yield from gateway_expectation.expectation(exchange, blamed=exchange.exchange in blamed)
         return
-    for case in scene.cases_in_earnest:
-        unmet = list(expectation.expectation(case, blamed=case.exchange in blamed))
+    for view in episode_view.exchanges_but_polls:
+        unmet = list(expectation.expectation(view, blamed=view.exchange in blamed))
         yield from unmet
-        if case.exchange not in explained and not any(_counts(scene, ruling) for ruling in unmet):
-            yield from unexplained.unexplained(case)
-    yield from health.expected_health(scene, blamed=frozenset(blamed))
+        if view.exchange not in explained and not any(_counts(episode_view, ruling) for ruling in unmet):
+            yield from unexplained.unexplained(view)
+    yield from health.expected_health(episode_view, blamed=frozenset(blamed))
 
 
-def _counts(scene: Scene, ruling: Ruling) -> bool:
+def _counts(episode_view: EpisodeView, ruling: Ruling) -> bool:
     """Whether a ruling keeps an exchange from passing. A warning does not."""
-    return ruling.negative and ruling.verdict is not Verdict.WARN and scene.effect(ruling.requirement) == "fail"
+    return ruling.negative and ruling.verdict is not Verdict.WARN and episode_view.effect(ruling.requirement) == "fail"
 
 
 @functools.cache
@@ -133,28 +133,30 @@ def _asked(roles: tuple[Role, ...]) -> tuple[tuple[Judge, bool], ...]:
     )
 
 
-def _ask(scene: Scene, judge_: Judge) -> Iterable[Ruling]:
-    if judge_.of_scene is not None:
-        return judge_.of_scene(scene)
-    if judge_.of_relay is not None:
-        return chain.from_iterable(map(judge_.of_relay, scene.relays))
-    assert judge_.of_case is not None
-    return chain.from_iterable(map(judge_.of_case, scene.cases if judge_.hygiene else scene.cases_in_earnest))
+def _ask(episode_view: EpisodeView, judge_: Judge) -> Iterable[Ruling]:
+    if judge_.of_episode is not None:
+        return judge_.of_episode(episode_view)
+    if judge_.of_gateway_exchange is not None:
+        return chain.from_iterable(map(judge_.of_gateway_exchange, episode_view.gateway_exchanges))
+    assert judge_.of_exchange is not None
+    return chain.from_iterable(
+        map(judge_.of_exchange, episode_view.exchanges if judge_.hygiene else episode_view.exchanges_but_polls)
+    )
 
 
 # -- weighing ----------------------------------------------------------------------------------------------------------
 
 
-def _weigh(scene: Scene, given: Iterable[Ruling]) -> Iterator[Finding]:
-    trouble = {event.exchange for _, event in scene.episode.of(HarnessTrouble)}
-    passed: set[str] = set()
+def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Finding]:
+    trouble = {event.exchange for _, event in episode_view.episode.of(HarnessTrouble)}
+    seen_to_hold: set[str] = set()
     for ruling in given:
         if ruling.verdict is PASS:
-            if ruling.requirement in passed:
+            if ruling.requirement in seen_to_hold:
                 continue  # once is enough
-            passed.add(ruling.requirement)
-        effect = scene.effect(ruling.requirement)
-        if effect is None or not _kept(scene.context, ruling):
+            seen_to_hold.add(ruling.requirement)
+        effect = episode_view.effect(ruling.requirement)
+        if effect is None or not _kept(episode_view.context, ruling):
             continue
         if ruling.verdict is PASS:
             yield _passed(ruling)
@@ -185,7 +187,7 @@ def _held(requirement: str) -> Finding:
 
 
 def _passed(ruling: Ruling) -> Finding:
-    return _held(ruling.requirement) if ruling is held(ruling.requirement) else _finding(ruling, PASS)
+    return _held(ruling.requirement) if ruling is passed(ruling.requirement) else _finding(ruling, PASS)
 
 
 def _finding(ruling: Ruling, verdict: Verdict) -> Finding:
@@ -220,14 +222,14 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
                 yield Finding(requirement=requirement, verdict=verdict, actual=unmet.what, seq=entry.seq)
 
 
-def _silent(scene: Scene, found: Iterable[Finding]) -> Iterator[Finding]:
+def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Finding]:
     """What is to be said of requirements that the scenario names and no judge spoke of.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
     its condition did not arise, or the EPP closed the stream, as it may, once the request was answered; otherwise
     nothing is said, and the scenario stays inconclusive.
     """
-    context, catalogue = scene.context, scene.rules
+    context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
         return
     spoken_of = {finding.requirement for finding in found}
@@ -241,15 +243,15 @@ def _silent(scene: Scene, found: Iterable[Finding]) -> Iterator[Finding]:
         elif broken:
             what = f"not reached: {', '.join(broken)} was broken before"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
-        elif context.role == "epp" and any(_left_after_the_request(case.flow) for case in scene.cases):
+        elif context.role == "epp" and any(_left_after_the_request(view.stream) for view in episode_view.exchanges):
             what = "not reached: the EPP closed the stream once the request was answered"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
         elif effect != "fail" or catalogue.get(name).conditional:
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
 
 
-def _left_after_the_request(flow: Flow) -> bool:
-    return flow.stop is not None and flow.stop.kind is StopKind.CLOSED and flow.request.complete
+def _left_after_the_request(stream: StreamState) -> bool:
+    return stream.stop is not None and stream.stop.kind is StopKind.CLOSED and stream.request.complete
 
 
 _TELLING = (*NEGATIVE, Verdict.SKIPPED)

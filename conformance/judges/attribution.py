@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conformance.judges import destination, errors, isolation, model, subset
-from conformance.judges.case import Answer, Case
+from conformance.judges.epp import destination, errors, isolation, model, subset
 from conformance.judges.ext_proc.immediate import VALID
-from conformance.judges.registry import judge_of_case
+from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling
+from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.verdict import Verdict
 
-Section = Callable[[Case], Ruling | None]
+Section = Callable[[ExchangeView], Ruling | None]
 
 IF_AN_ENDPOINT_IS_DUE: tuple[Section, ...] = (
     errors.undecided,
@@ -36,7 +36,7 @@ _UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
 """With a value that is malformed, or two, there is no telling which endpoint is meant."""
 
 
-@judge_of_case(
+@judge_of_exchange(
     *(f"EPP-DEST-{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 10)),
     *(f"EPP-SUB-{number:02}" for number in range(1, 12)),
     *(f"EPP-ERR-{number:02}" for number in (1, 2, 3)),
@@ -46,54 +46,54 @@ _UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
     "ENV-14",
     "ENV-21",
 )
-def request_phase(case: Case) -> Iterator[Ruling]:
+def request_phase(view: ExchangeView) -> Iterator[Ruling]:
     """What is wrong with the way in which the request was answered."""
-    match case.answer:
-        case Answer.IMMEDIATE if case.code in VALID:
-            found = _error(case)
+    match view.answer:
+        case AnswerKind.IMMEDIATE if view.code in VALID:
+            found = _error(view)
             if found is not None:
                 yield found
-        case Answer.UNSTEERED:
-            yield _nothing(case)
-        case Answer.ENDPOINT:
-            yield from _endpoint(case)
+        case AnswerKind.UNSTEERED:
+            yield _nothing(view)
+        case AnswerKind.ENDPOINT:
+            yield from _endpoint(view)
 
 
-def _error(case: Case) -> Ruling | None:
-    found = model.deviation(case)
+def _error(view: ExchangeView) -> Ruling | None:
+    found = model.deviation(view)
     if found is not None:
         return found
-    if case.demand.error_due:
-        return _due_error(case)
-    if not case.demand.endpoint_due or errors.tolerated(case) or case.unknown_model:
+    if view.due.error_due:
+        return _due_error(view)
+    if not view.due.endpoint_due or errors.tolerated(view) or view.unknown_model:
         return None
-    return _first(case, IF_AN_ENDPOINT_IS_DUE)
+    return _first(view, IF_AN_ENDPOINT_IS_DUE)
 
 
-def _due_error(case: Case) -> Ruling | None:
-    of_the_subset = subset.binding(case) and not case.demand.pool_empty
-    return subset.due_error(case) if of_the_subset else errors.due_error(case)
+def _due_error(view: ExchangeView) -> Ruling | None:
+    of_the_subset = subset.binding(view) and not view.due.pool_empty
+    return subset.due_error(view) if of_the_subset else errors.due_error(view)
 
 
-def _nothing(case: Case) -> Ruling:
-    found = model.deviation(case)
+def _nothing(view: ExchangeView) -> Ruling:
+    found = model.deviation(view)
     if found is not None:
         return found
-    if case.demand.error_due:
-        of_the_subset = subset.binding(case) and not case.demand.pool_empty
-        return subset.missing_error(case) if of_the_subset else errors.missing_error(case)
-    return destination.missing(case)
+    if view.due.error_due:
+        of_the_subset = subset.binding(view) and not view.due.pool_empty
+        return subset.missing_error(view) if of_the_subset else errors.missing_error(view)
+    return destination.missing(view)
 
 
-def _endpoint(case: Case) -> Iterator[Ruling]:
-    form = list(destination.form(case))
+def _endpoint(view: ExchangeView) -> Iterator[Ruling]:
+    form = list(destination.form(view))
     yield from form
     if any(one.verdict is Verdict.FAIL and one.requirement in _UNREADABLE for one in form):
         return
-    found = _first(case, PICKS)
+    found = _first(view, PICKS)
     if found is not None:
-        yield isolation.explained(case, found)
+        yield isolation.explained(view, found)
 
 
-def _first(case: Case, sections: tuple[Section, ...]) -> Ruling | None:
-    return next((found for ask in sections if (found := ask(case)) is not None), None)
+def _first(view: ExchangeView, sections: tuple[Section, ...]) -> Ruling | None:
+    return next((found for ask in sections if (found := ask(view)) is not None), None)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from conformance.judges.case import Case, Scene
-from conformance.judges.relay import Relay
+from conformance.judges.gateway.exchange import GatewayExchange
 from conformance.judges.ruling import Ruling
+from conformance.judges.views import EpisodeView, ExchangeView
 
 F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
 
@@ -23,9 +23,9 @@ class Judge:
     name: str
     requirements: tuple[str, ...]
     role: Role = "epp"
-    of_case: Callable[[Case], Iterable[Ruling]] | None = None
-    of_relay: Callable[[Relay], Iterable[Ruling]] | None = None
-    of_scene: Callable[[Scene], Iterable[Ruling]] | None = None
+    of_exchange: Callable[[ExchangeView], Iterable[Ruling]] | None = None
+    of_gateway_exchange: Callable[[GatewayExchange], Iterable[Ruling]] | None = None
+    of_episode: Callable[[EpisodeView], Iterable[Ruling]] | None = None
     hygiene: bool = False
     """Whether it also judges the polls made while the pool settles."""
 
@@ -34,34 +34,34 @@ JUDGES: dict[str, Judge] = {}
 """Every judge by name, in the order in which they are asked."""
 
 
-def judge_of_case(*requirements: str, hygiene: bool = False) -> Callable[[F], F]:
-    """Register a function of one `Case` as the judge of `requirements`. It gives rulings on no others."""
+def judge_of_exchange(*requirements: str, hygiene: bool = False) -> Callable[[F], F]:
+    """Register a function of one `ExchangeView` as the judge of `requirements`. It gives rulings on no others."""
 
     def register(function: F) -> F:
         name = _name(function)
-        JUDGES[name] = Judge(name=name, requirements=requirements, of_case=function, hygiene=hygiene)
+        JUDGES[name] = Judge(name=name, requirements=requirements, of_exchange=function, hygiene=hygiene)
         return function
 
     return register
 
 
-def judge_of_relay(*requirements: str) -> Callable[[F], F]:
-    """Register a function of one `Relay` as the judge of `requirements` of a data plane."""
+def judge_of_gateway_exchange(*requirements: str) -> Callable[[F], F]:
+    """Register a function of one `GatewayExchange` as the judge of `requirements` of a data plane."""
 
     def register(function: F) -> F:
         name = _name(function)
-        JUDGES[name] = Judge(name=name, requirements=requirements, role="data-plane", of_relay=function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, role="data-plane", of_gateway_exchange=function)
         return function
 
     return register
 
 
-def judge_of_scene(*requirements: str, role: Role = "epp") -> Callable[[F], F]:
-    """Register a function of the whole `Scene` as the judge of `requirements`."""
+def judge_of_episode(*requirements: str, role: Role = "epp") -> Callable[[F], F]:
+    """Register a function of the whole `EpisodeView` as the judge of `requirements`."""
 
     def register(function: F) -> F:
         name = _name(function)
-        JUDGES[name] = Judge(name=name, requirements=requirements, role=role, of_scene=function)
+        JUDGES[name] = Judge(name=name, requirements=requirements, role=role, of_episode=function)
         return function
 
     return register

@@ -73,17 +73,17 @@ def violation(
 
 
 @functools.cache
-def held(requirement: str) -> Ruling:
+def passed(requirement: str) -> Ruling:
     """The requirement applied, and was seen to be kept."""
     return Ruling(requirement=requirement, verdict=PASS)
 
 
 @functools.cache
-def moot(requirement: str, why: str) -> Ruling:
+def not_applicable(requirement: str, why: str) -> Ruling:
     """The condition of the requirement did not arise."""
     return Ruling(requirement=requirement, verdict=Verdict.NOT_APPLICABLE, actual=why)
 
 
-def noted(requirement: str, what: str, *, exchange: str | None = None, seq: int | None = None) -> Ruling:
+def recorded(requirement: str, what: str, *, exchange: str | None = None, seq: int | None = None) -> Ruling:
     """Something that is recorded and counts for nothing."""
     return Ruling(requirement=requirement, verdict=Verdict.NOT_APPLICABLE, actual=what, exchange=exchange, seq=seq)

@@ -9,23 +9,23 @@ from typing import Any, TypeVar
 import pydantic
 import pytest
 
-from conformance.conversation import Conversation, conversations
-from conformance.endpoints import parse_list
-from conformance.episode import Context, Episode
 from conformance.errors import ConformanceError, UsageError
-from conformance.flow import follow
+from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
-from conformance.pytest_plugin.suite import Suite
-from conformance.run.fixed import fixed_pool
-from conformance.run.lane import Lane
+from conformance.pytest_plugin.suite import PluginSuite
+from conformance.reading.conversation import Conversation, conversations
+from conformance.reading.destination import Destination
+from conformance.reading.endpoints import parse_list
+from conformance.reading.stream_state import follow
+from conformance.run.epp.fixed import fixed_pool
+from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange, PoolStep
-from conformance.steering import Steering
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
 from fake_proxy.client import HttpRequest
-from fake_proxy.exchange import Outcome
+from fake_proxy.exchange import ExchangeOutcome
 
 T = TypeVar("T")
 
@@ -33,19 +33,19 @@ T = TypeVar("T")
 class Stage:
     """A lane for the fixtures: its target is started when it is first needed, and again after a scenario had one."""
 
-    def __init__(self, suite: Suite) -> None:
+    def __init__(self, suite: PluginSuite) -> None:
         self._suite = suite
-        self._lane: Lane | None = None
+        self._lane: EppRunner | None = None
         self._episodes = 0
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> EppRunner:
         """The lane, its target running and past the gate. Fails the test if that can't be had."""
         if self._lane is None:
             settings, engine = self._suite.settings, self._suite.engine
             if not isinstance(settings.profile, Profile):
                 pytest.fail(f"{settings.profile.name} is a gateway: there is no endpoint picker to give", pytrace=False)
-            lane = Lane(
+            lane = EppRunner(
                 settings.profile,
                 settings.versions[-1],
                 dict(settings.values),
@@ -90,7 +90,7 @@ def _failed(problem: Exception) -> BaseException:
     return pytest.fail.Exception(str(problem), pytrace=False)
 
 
-async def _entered(lane: Lane) -> None:
+async def _entered(lane: EppRunner) -> None:
     await lane.__aenter__()
 
 
@@ -187,7 +187,7 @@ class PoolView:
 class Sent:
     """One exchange, over: what the client got, what was said on the stream, and what the judges say about it."""
 
-    outcome: Outcome
+    outcome: ExchangeOutcome
     conversation: Conversation
     episode: Episode
     findings: tuple[Finding, ...]
@@ -201,10 +201,10 @@ class Sent:
     @property
     def picked(self) -> tuple[str, ...]:
         """The endpoints that the target gave, in order; () if it gave none."""
-        steering = Steering(
-            conversation=self.conversation, flow=follow(self.conversation), namespace=self.destination_namespace
+        destination = Destination(
+            conversation=self.conversation, stream=follow(self.conversation), namespace=self.destination_namespace
         )
-        return parse_list(steering.given).endpoints if steering.given else ()
+        return parse_list(destination.given).endpoints if destination.given else ()
 
     @property
     def violations(self) -> tuple[Finding, ...]:

@@ -10,15 +10,15 @@ import pytest
 
 from conformance.errors import IncompleteError
 from conformance.outcome import RequirementResult, ScenarioResult
-from conformance.report.failures import Concern, Occurrence, concern
-from conformance.report.rows import FindingRow, RequirementRow, ScenarioRow
+from conformance.report.document.failures import Concern, Occurrence, concern
+from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.requirements.catalogue import Requirement
-from conformance.run.lanes import SHARE
+from conformance.run.workers import SHARE
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
-    from conformance.episode import Episode
-    from conformance.pytest_plugin.suite import Suite
+    from conformance.evidence.episode import Episode
+    from conformance.pytest_plugin.suite import PluginSuite
     from conformance.run.plan import Plan, Work
 
 NAME = "epp-conformance"
@@ -33,11 +33,11 @@ class NotMetError(Exception):
 class ConformanceCollector(pytest.Collector):
     """Holds the items; it stands for no file."""
 
-    suite: Suite
+    suite: PluginSuite
     with_invariants: bool
 
     @classmethod
-    def of(cls, session: pytest.Session, suite: Suite, *, with_invariants: bool) -> Self:
+    def of(cls, session: pytest.Session, suite: PluginSuite, *, with_invariants: bool) -> Self:
         """The collector of a session. Workers leave the invariants to the controller, which has all results."""
         node: Self = cls.from_parent(session, name=NAME, nodeid=NAME)
         node.suite, node.with_invariants = suite, with_invariants
@@ -65,13 +65,13 @@ class ConformanceCollector(pytest.Collector):
 class ScenarioItem(pytest.Item):
     """A view on one result; running it runs the batch of the scenario, if nobody has yet."""
 
-    suite: Suite
+    suite: PluginSuite
     version: str
     work_id: str
     position: int = 0
     _source: tuple[Path, int]
 
-    def about(self, suite: Suite, version: str, work: Work) -> None:
+    def about(self, suite: PluginSuite, version: str, work: Work) -> None:
         """Say which result it is."""
         self.suite, self.version, self.work_id = suite, version, work.id
         self._source = Path(work.instance.file), work.instance.line
@@ -115,12 +115,12 @@ class ScenarioItem(pytest.Item):
 class InvariantItem(pytest.Item):
     """A requirement that is judged on every exchange, over everything that was run."""
 
-    suite: Suite
+    suite: PluginSuite
     version: str
     requirement: Requirement
     position: int = 0
 
-    def about(self, suite: Suite, version: str, requirement: Requirement) -> None:
+    def about(self, suite: PluginSuite, version: str, requirement: Requirement) -> None:
         """Say which requirement it is."""
         self.suite, self.version, self.requirement = suite, version, requirement
         self.add_marker("epp_conformance")
@@ -161,13 +161,13 @@ def decide(verdict: Verdict, reason: str, *, text: Any, provisional: bool = Fals
         raise NotMetError(text())
 
 
-def universal(suite: Suite, version: str) -> tuple[Requirement, ...]:
+def universal(suite: PluginSuite, version: str) -> tuple[Requirement, ...]:
     """The requirements of the role that are judged on every exchange in a version."""
     role = suite.settings.profile.role
     return tuple(one for one in suite.catalogue.for_version(version, role) if one.universal)
 
 
-def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:
+def invariant_reports(suite: PluginSuite) -> Iterator[pytest.TestReport]:
     """The invariants as finished tests, for a controller of pytest-xdist: only it has the results of all workers."""
     several = len(suite.settings.versions) > 1
     for version in suite.settings.versions:
@@ -196,7 +196,7 @@ def invariant_reports(suite: Suite) -> Iterator[pytest.TestReport]:
 # -- failures in words -------------------------------------------------------------------------------------------------
 
 
-def scenario_text(suite: Suite, version: str, result: ScenarioResult) -> str:
+def scenario_text(suite: PluginSuite, version: str, result: ScenarioResult) -> str:
     """The failure block of a scenario."""
     decisive = result.decisive
     requirement = suite.catalogue.get(decisive.requirement if decisive else result.requirements[0])
@@ -209,7 +209,7 @@ def scenario_text(suite: Suite, version: str, result: ScenarioResult) -> str:
     return _block(asked, Occurrence(result=row, finding=finding), suite.episode(version, result.id))
 
 
-def invariant_text(suite: Suite, version: str, row: RequirementResult) -> str:
+def invariant_text(suite: PluginSuite, version: str, row: RequirementResult) -> str:
     """The failure block of an invariant: its clearest occurrence, and where else it was seen.
 
     The conversation is left out if the item of its scenario shows it.
@@ -229,7 +229,7 @@ def invariant_text(suite: Suite, version: str, row: RequirementResult) -> str:
 
 
 def _block(requirement: RequirementRow, occurrence: Occurrence, episode: Episode | None) -> str:
-    from conformance.report.text import failure_text
+    from conformance.report.render.text import failure_text
 
     return failure_text(requirement, occurrence, episode).plain
 
@@ -252,7 +252,7 @@ def _in_order(plan: Plan) -> Iterable[Work]:
         yield skip.work
 
 
-def batches_by_item(suite: Suite) -> dict[str, str]:
+def batches_by_item(suite: PluginSuite) -> dict[str, str]:
     """For the id of each scenario's item, the batch that it is run in."""
     several = len(suite.settings.versions) > 1
     found: dict[str, str] = {}

@@ -22,15 +22,15 @@ from conformance.pytest_plugin.items import (
     invariant_reports,
 )
 from conformance.pytest_plugin.settings import run_settings
-from conformance.pytest_plugin.suite import Suite
-from conformance.report.folder import EvidenceKeeper, reserved, write_all
+from conformance.pytest_plugin.suite import PluginSuite
+from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
 from conformance.targets.resolve import only_one_at_a_time
 
 if TYPE_CHECKING:
-    from conformance.report.model import Report
+    from conformance.report.document.model import Report
 
 PLUGIN = "epp-conformance-active"
-SUITE = pytest.StashKey[Suite]()
+SUITE = pytest.StashKey[PluginSuite]()
 
 
 def install(config: pytest.Config) -> None:
@@ -42,7 +42,7 @@ def install(config: pytest.Config) -> None:
             stack = contextlib.ExitStack()
             stack.enter_context(reserved(Path(folder)))
             config.add_cleanup(stack.close)
-        suite = Suite(settings)
+        suite = PluginSuite(settings)
         if worker is None and not config.getoption("epp_fixtures_only"):
             for version in settings.versions:
                 suite.session(version)  # what is wrong with the selection is said here, and not by each worker
@@ -64,7 +64,7 @@ def _usage_error(problem: ConformanceError, config: pytest.Config) -> pytest.Usa
     return pytest.UsageError(re.sub(r"(?<![\w-])--([a-z][a-z-]*)", as_here, str(problem)))
 
 
-def _worker(config: pytest.Config, suite: Suite) -> Hooks:
+def _worker(config: pytest.Config, suite: PluginSuite) -> Hooks:
     from conformance.pytest_plugin.workers import Worker
 
     return Worker(config, suite)
@@ -73,7 +73,7 @@ def _worker(config: pytest.Config, suite: Suite) -> Hooks:
 class Hooks:
     """What a single process and a worker have in common: collecting, and the end."""
 
-    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+    def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
         self.config = config
         self.suite = suite
 
@@ -112,14 +112,14 @@ class Hooks:
 class Plugin(Hooks):
     """Without pytest-xdist, and as its controller: writes the report."""
 
-    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+    def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
         super().__init__(config, suite)
         self._parts: Path | None = None
         self._keeper: EvidenceKeeper | None = None
         self._report: Report | None = None
         self._note = self._one_worker() if self._distributed else ""
         if folder := config.getoption("epp_report"):
-            from conformance.report.folder import EVIDENCE
+            from conformance.report.render.folder import EVIDENCE
 
             self._keeper = EvidenceKeeper(Path(folder) / EVIDENCE)
             self._keeper.__enter__()
@@ -190,7 +190,7 @@ class Plugin(Hooks):
         """The suite's own summary."""
         if self._report is None:
             return
-        from conformance.report.text import summary_text
+        from conformance.report.render.text import summary_text
 
         folder = self.config.getoption("epp_report")
         terminalreporter.section("Endpoint Picker Protocol")

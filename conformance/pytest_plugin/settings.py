@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.cli.naming import Named
 from conformance.cli.options import selection
+from conformance.cli.target_flags import Named
 from conformance.run.session import RunSettings
 from conformance.targets.resolve import protocol_versions
 

@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from conformance.episode import Episode
 from conformance.errors import IncompleteError
+from conformance.events import AnomalySeen, Handler, RunEvent, ScenarioFinished
+from conformance.evidence.episode import Episode
+from conformance.evidence.redaction import Redactor
 from conformance.outcome import (
     Anomaly,
     RequirementResult,
@@ -18,23 +20,21 @@ from conformance.outcome import (
     requirement_results,
     version_outcome,
 )
-from conformance.report.build import build
-from conformance.report.redaction import Redactor
+from conformance.report.document.build import build
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.engine import Engine
-from conformance.run.events import AnomalySeen, Handler, RunEvent, ScenarioFinished
+from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
+    from conformance.evidence.store import EvidenceWriter
     from conformance.pytest_plugin.fixtures import Stage
-    from conformance.report.evidence import EvidenceWriter
-    from conformance.report.model import Report
+    from conformance.report.document.model import Report
 
 _LOUD = (Verdict.FAIL, Verdict.ERROR)
 
 
-class Suite:
+class PluginSuite:
     """Starts nothing until a result, or a fixture, is asked for. Its methods are called from pytest's thread."""
 
     def __init__(self, settings: RunSettings) -> None:
@@ -48,7 +48,7 @@ class Suite:
         self._episodes: dict[tuple[str, str], Episode] = {}
         self._anomalies: list[Anomaly] = []
         self._handlers: list[Handler] = []
-        self._engine: Engine | None = None
+        self._engine: EngineThread | None = None
         self._sessions: dict[str, Session] = {}
         self._in_use: Session | Stage | None = None
         self._stage: Stage | None = None
@@ -149,10 +149,10 @@ class Suite:
     # -- one target at a time ------------------------------------------------------------------------------------------
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> EngineThread:
         """The engine, started when it is first needed."""
         if self._engine is None:
-            self._engine = Engine()
+            self._engine = EngineThread()
             self._engine.__enter__()
         return self._engine
 

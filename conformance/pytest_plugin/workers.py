@@ -10,9 +10,9 @@ from typing import IO, Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from conformance.events import AnomalySeen, RunEvent, ScenarioFinished
 from conformance.pytest_plugin.plugin import Hooks
-from conformance.pytest_plugin.suite import Suite
-from conformance.run.events import AnomalySeen, RunEvent, ScenarioFinished
+from conformance.pytest_plugin.suite import PluginSuite
 
 
 class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
 class Worker(Hooks):
     """Writes its events to a file of its own, which the controller reads in the end."""
 
-    def __init__(self, config: pytest.Config, suite: Suite) -> None:
+    def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
         super().__init__(config, suite)
         worker: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         self._file: IO[bytes] = (Path(worker["epp_parts"]) / f"{worker['workerid']}.events").open("wb")

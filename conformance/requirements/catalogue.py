@@ -26,9 +26,9 @@ from conformance.requirements.schema import (
     AreaFile,
     CatalogueFile,
     Effect,
-    Entry,
     Kind,
     Level,
+    RequirementEntry,
     Role,
     SentenceFile,
 )
@@ -93,7 +93,7 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Specification:
+class ProtocolDocument:
     """A protocol document: its name (the protocol version), title, date, where upstream has it, and its digest."""
 
     name: str
@@ -123,7 +123,7 @@ class Catalogue:
     digest: str
     areas: Mapping[str, str]
     """The title of each area."""
-    documents: Mapping[str, Specification]
+    documents: Mapping[str, ProtocolDocument]
     requirements: Mapping[str, Requirement]
     sentences: tuple[Sentence, ...]
     aliases: Mapping[str, str] = field(repr=False)
@@ -160,7 +160,7 @@ class Catalogue:
         found = self.requirements.get(requirement_id) or self.get(requirement_id)
         return found.effects.get(version)
 
-    def specification(self, version: str) -> Specification:
+    def specification(self, version: str) -> ProtocolDocument:
         """The document of a version. Raises UnknownNameError."""
         try:
             return self.documents[version]
@@ -222,12 +222,12 @@ class _Loader:
             where = f"the first is at {first.file}:{first.line}:{first.column}"
             self.problems.append(document.problem(loc, here.message, where))
 
-    def cross_references(self, entry: Entry, document: Document, loc: Loc) -> None:
+    def cross_references(self, entry: RequirementEntry, document: Document, loc: Loc) -> None:
         for key in ("statement", "observed", "reading", "why", "untestable", "pending"):
             for named in _ID.findall(getattr(entry, key) or ""):
                 self.references.append((document, (*loc, key), named))
 
-    def effects(self, entry: Entry, document: Document, loc: Loc) -> dict[str, Effect]:
+    def effects(self, entry: RequirementEntry, document: Document, loc: Loc) -> dict[str, Effect]:
         first, last = VERSIONS.index(entry.since), VERSIONS.index(entry.until or VERSIONS[-1])
         if last < first:
             message = f"until {entry.until} is before since {entry.since}"
@@ -247,7 +247,7 @@ class _Loader:
             return dict.fromkeys(versions, "info")
         return {v: entry.effect[v] for v in versions}
 
-    def sentences(self, documents: Mapping[str, Specification]) -> tuple[Sentence, ...]:
+    def sentences(self, documents: Mapping[str, ProtocolDocument]) -> tuple[Sentence, ...]:
         if (found := self.read("sentences.yaml", SentenceFile)) is None:
             return ()
         file, document = found
@@ -289,7 +289,7 @@ def _load(folder: Traversable) -> Catalogue:
     if found is None:
         raise FileError(loader.problems)
     head, head_document = found
-    documents = {d.name: Specification(**d.model_dump()) for d in head.documents}
+    documents = {d.name: ProtocolDocument(**d.model_dump()) for d in head.documents}
     for version in VERSIONS:
         if version not in documents:
             loader.problems.append(head_document.problem(("documents",), f"there is no document for {version}"))
@@ -322,7 +322,7 @@ def _by_requirement(sentences: tuple[Sentence, ...]) -> dict[str, dict[str, tupl
 
 
 def _requirement(
-    area: AreaFile, entry: Entry, effects: Mapping[str, Effect], sentences: Mapping[str, tuple[str, ...]]
+    area: AreaFile, entry: RequirementEntry, effects: Mapping[str, Effect], sentences: Mapping[str, tuple[str, ...]]
 ) -> Requirement:
     return Requirement(
         id=entry.id,

@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from conformance.requirements.catalogue import Catalogue, Sentence, Specification
+from conformance.requirements.catalogue import Catalogue, ProtocolDocument, Sentence
 
 SIMILAR = 13
 """Two sentences are one that was changed if at least this many of the 32 parts of their fingerprints are equal.
@@ -45,7 +45,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SentenceChange:
     """A sentence that is in the document in another form than the catalogue knows."""
 
     found: Found
@@ -56,10 +56,10 @@ class Change:
 class Drift:
     """What differs between a document and the catalogue's record of it. `same_text`: not one character does."""
 
-    specification: Specification
+    specification: ProtocolDocument
     same_text: bool
     new: tuple[Found, ...]
-    changed: tuple[Change, ...]
+    changed: tuple[SentenceChange, ...]
     gone: tuple[Sentence, ...]
     known: int
 
@@ -79,7 +79,7 @@ class Drift:
 class Coverage:
     """The normative sentences of a document, by what becomes of them. A sentence is in exactly one of the groups."""
 
-    specification: Specification
+    specification: ProtocolDocument
     tested: tuple[Sentence, ...]
     """At least one of its requirements is tested."""
     pending: tuple[Sentence, ...]
@@ -112,10 +112,10 @@ def compare(text: str, document: str, catalogue: Catalogue | None = None) -> Dri
         for b, old in gone.items()
         if (shared := _shared(sentence.fingerprint, old.fingerprint)) >= SIMILAR
     )
-    changed: list[Change] = []
+    changed: list[SentenceChange] = []
     for _, a, b in pairs:
         if a in new and b in gone:
-            changed.append(Change(found=new.pop(a), known=gone.pop(b)))
+            changed.append(SentenceChange(found=new.pop(a), known=gone.pop(b)))
     return Drift(
         specification=specification,
         same_text=text_digest(text) == specification.sha256,

@@ -32,7 +32,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Entry(FileModel):
+class RequirementEntry(FileModel):
     """One requirement as it stands in a file. Fields are explained at `catalogue.Requirement`."""
 
     id: RequirementId
@@ -63,7 +63,7 @@ class AreaFile(FileModel):
     kind: Kind
     section: Text
     pending: Text | None = None
-    requirements: tuple[Entry, ...] = Field(min_length=1)
+    requirements: tuple[RequirementEntry, ...] = Field(min_length=1)
 
 
 class DocumentEntry(FileModel):

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from conformance.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
+from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult, decisive, scenario_verdict
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.execute import execute
-from conformance.run.lane import Lane
+from conformance.run.epp.execute import execute
+from conformance.run.epp.runner import EppRunner
 from conformance.run.plan import Batch, Work
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import StreamEnded, Wait
@@ -24,7 +24,7 @@ AT_A_TIME = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedResult:
     """A result with its evidence."""
 
     result: ScenarioResult
@@ -33,7 +33,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class WorkDone:
     """A piece of work that was executed, in so many seconds."""
 
     work: Work
@@ -47,7 +47,7 @@ class BatchRunner:
 
     def __init__(
         self,
-        lane: Lane,
+        lane: EppRunner,
         catalogue: Catalogue,
         anomaly: Callable[[Anomaly], None],
         reproduce: Callable[[Work], str],
@@ -57,7 +57,7 @@ class BatchRunner:
         self._anomaly = anomaly
         self._reproduce = reproduce
 
-    async def run(self, batch: Batch) -> AsyncIterator[Judged]:
+    async def run(self, batch: Batch) -> AsyncIterator[JudgedResult]:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
         await self._lane.pool.reset(batch.pool)
         if len(batch.work) == 1:
@@ -76,9 +76,9 @@ class BatchRunner:
                 async for judged in self._one_at_a_time(again, batch):
                     yield judged
 
-    async def _together(self, waiting: list[Work]) -> list[Done]:
+    async def _together(self, waiting: list[Work]) -> list[WorkDone]:
         """Execute several at a time, taking them from `waiting`, until none is left or the target has died."""
-        done: list[Done] = []
+        done: list[WorkDone] = []
 
         async def worker() -> None:
             while waiting and not self._lane.target.crashed:
@@ -87,7 +87,7 @@ class BatchRunner:
         await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(waiting)))))
         return done
 
-    async def _suspects(self, done: Sequence[Done]) -> set[str]:
+    async def _suspects(self, done: Sequence[WorkDone]) -> set[str]:
         """Whose results can't be trusted, because something befell the whole target while they ran."""
         if self._lane.target.crashed:
             return {one.work.id for one in done if died(one.episode) or _lost(one.episode)}
@@ -96,7 +96,7 @@ class BatchRunner:
             return hung
         return {one.work.id for one in done if any(True for _ in one.episode.of(HarnessTrouble))}
 
-    async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[Judged]:
+    async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[JudgedResult]:
         guilty = False
         if not self._lane.target.crashed:
             await self._unhang()
@@ -110,7 +110,7 @@ class BatchRunner:
             text = "the target died or hung with several scenarios in flight, and under none of them alone"
             self._anomaly(Anomaly(code="not-reproduced", text=text))
 
-    async def alone(self, work: Work) -> Judged:
+    async def alone(self, work: Work) -> JudgedResult:
         """Run one piece of work on the pool as it is, with nothing else in flight."""
         await self._alive()
         done = await self._execute(work)
@@ -131,14 +131,14 @@ class BatchRunner:
             self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
             await self._lane.restart_target()
 
-    async def _execute(self, work: Work) -> Done:
+    async def _execute(self, work: Work) -> WorkDone:
         loop = asyncio.get_running_loop()
         began = loop.time()
         episode, context = await execute(self._lane, work)
-        return Done(work=work, episode=episode, context=context, seconds=loop.time() - began)
+        return WorkDone(work=work, episode=episode, context=context, seconds=loop.time() - began)
 
 
-def judge_done(done: Done, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> Judged:
+def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> JudgedResult:
     """The result of what was executed. A judge that fails makes it `error`: that is our defect."""
     scenario = done.work.instance.scenario
     reason = next((event.what for _, event in done.episode.of(Unmet)), "")
@@ -169,7 +169,7 @@ def judge_done(done: Done, catalogue: Catalogue, reproduce: Callable[[Work], str
         reproduce=reproduce(done.work),
         source=f"{done.work.instance.file}:{done.work.instance.line}",
     )
-    return Judged(result=result, episode=done.episode, context=done.context)
+    return JudgedResult(result=result, episode=done.episode, context=done.context)
 
 
 def reproducing(command: str) -> Callable[[Work], str]:

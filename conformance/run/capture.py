@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from conformance.episode import Episode
+from conformance.evidence.episode import Episode
 from ext_proc.record import Entry, Event, Message, Recorder, shortened
 
 LIMIT = 64 * 1024 * 1024

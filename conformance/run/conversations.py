@@ -15,7 +15,7 @@ from typing import Any
 from conformance.errors import UsageError
 from conformance.outcome import ScenarioResult
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import Judged
+from conformance.run.batches import JudgedResult
 from conformance.scenario.loader import Instance
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import BodyMode, Scenario
@@ -36,10 +36,10 @@ class Exploration:
     """What came of it: how many conversations were tried, and the shortest failing one, if any."""
 
     examples: int
-    failure: Judged | None = None
+    failure: JudgedResult | None = None
     scenario: Scenario | None = None
 
-    def judged(self, seed: int) -> Judged:
+    def judged(self, seed: int) -> JudgedResult:
         """The exploration as one result: that of the failing conversation, or a pass."""
         if self.failure is not None and self.scenario is not None:
             broken = self.scenario.requirements
@@ -58,7 +58,7 @@ class Exploration:
             verdict=Verdict.PASS,
             reason=f"{self.examples} conversations, seed {seed}",
         )
-        return Judged(result=result, episode=None, context=None)
+        return JudgedResult(result=result, episode=None, context=None)
 
     @property
     def scenario_file(self) -> str | None:
@@ -79,7 +79,7 @@ def check_hypothesis() -> None:
 
 
 def explore(
-    run: Callable[[Instance, BodyMode], Judged],
+    run: Callable[[Instance, BodyMode], JudgedResult],
     catalogue: Catalogue,
     version: str,
     modes: tuple[BodyMode, ...],
@@ -97,7 +97,7 @@ def explore(
 
     universal = tuple(one.id for one in catalogue.for_version(version) if one.universal and one.testable)
     tried = itertools.count(1)
-    found: list[tuple[Judged, Scenario]] = []
+    found: list[tuple[JudgedResult, Scenario]] = []
     count = 0
 
     @hypothesis.seed(seed)

@@ -59,7 +59,7 @@ class LagMeter:
         return max((late for due, late in self._late if due >= since), default=0.0)
 
 
-class Engine:
+class EngineThread:
     """Use as a context manager, or `start` and `stop`. Thread-safe where it is called from outside."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Engine:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._main, name="epp-conformance-engine", daemon=True)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> EngineThread:
         self._thread.start()
         return self
 

@@ -13,8 +13,8 @@ from typing import Literal
 
 from conformance.errors import UnknownNameError, UsageError, nearest
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.data_plane import Choice
-from conformance.run.fixed import fitted
+from conformance.run.data_plane.plane import Choice
+from conformance.run.epp.fixed import fitted
 from conformance.scenario.loader import Instance
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import BodyMode, Scenario, Step
@@ -283,7 +283,7 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
 def _beyond(work: Work, data_plane: Choice | None) -> Skip | None:
     if data_plane is None or data_plane.variant is None:
         return None
-    from conformance.run.envoy.limits import beyond
+    from conformance.run.data_plane.envoy.limits import beyond
 
     reason = beyond(work.instance.scenario, data_plane)
     return None if reason is None else Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)

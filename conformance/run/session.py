@@ -15,14 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conformance.errors import IncompleteError, UsageError
-from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
-from conformance.report.redaction import Redactor
-from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import BatchRunner, Judged, reproducing
-from conformance.run.conversations import Exploration, check_hypothesis, explore
-from conformance.run.data_plane import Choice
-from conformance.run.engine import Engine
-from conformance.run.events import (
+from conformance.events import (
     AnomalySeen,
     Handler,
     InTurn,
@@ -31,10 +24,17 @@ from conformance.run.events import (
     Status,
     VersionStarted,
 )
+from conformance.evidence.redaction import Redactor
+from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.batches import BatchRunner, JudgedResult, reproducing
+from conformance.run.conversations import Exploration, check_hypothesis, explore
+from conformance.run.data_plane.plane import Choice
+from conformance.run.engine import EngineThread
+from conformance.run.epp.runner import EppRunner
 from conformance.run.gateway.plan import make_gateway_plan
-from conformance.run.lane import Lane
-from conformance.run.lanes import Lanes, shares
 from conformance.run.plan import Plan, Selection, Skip, Work, make_plan
+from conformance.run.workers import Workers, shares
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.profile import Profile
@@ -66,7 +66,7 @@ class RunSettings:
         return f"{self.command} --protocol-version {version} --seed {self.seed}"
 
 
-def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None) -> RunOutcome:
+def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None = None) -> RunOutcome:
     """Run everything and return what came out; `handler` gets the events, on the engine's thread.
 
     Raises `UsageError` and `FileError` before anything is started. An `IncompleteError` (target unreachable, gate not
@@ -74,7 +74,7 @@ def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None
     `interrupted`, and nothing is left behind.
     """
     with contextlib.ExitStack() as stack:
-        owned = engine or stack.enter_context(Engine())
+        owned = engine or stack.enter_context(EngineThread())
         session = Session(settings, owned, handler)
         try:
             session.run_all()
@@ -91,7 +91,7 @@ def run(settings: RunSettings, handler: Handler, *, engine: Engine | None = None
 class Session:
     """The plan of every version, its lanes while they are needed, and the results so far."""
 
-    def __init__(self, settings: RunSettings, engine: Engine, handler: Handler = lambda _: None) -> None:
+    def __init__(self, settings: RunSettings, engine: EngineThread, handler: Handler = lambda _: None) -> None:
         self.settings = settings
         self.catalogue = Catalogue.load()
         role = settings.profile.role
@@ -131,7 +131,7 @@ class Session:
         self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
         self._engine = engine
         self._handler = handler
-        self._lanes = Lanes(settings, self.catalogue, engine.lag, tell=handler, anomaly=self._anomaly)
+        self._lanes = Workers(settings, self.catalogue, engine.lag, tell=handler, anomaly=self._anomaly)
         self._in_turn = InTurn(handler)
         self._began = time.monotonic()
         self._started_at = _now()
@@ -232,7 +232,7 @@ class Session:
         self._handler(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
             lane = self._engine.call(self._lanes.first(plan.version))
-            assert isinstance(lane, Lane), "the first lane of an EPP is in this process"
+            assert isinstance(lane, EppRunner), "the first lane of an EPP is in this process"
             command = self.settings.command_for(plan.version)
             runner = BatchRunner(lane, self.catalogue, self._anomaly, reproducing(command))
             exploration = explore(
@@ -260,9 +260,9 @@ class Session:
     def _skip(self, plan: Plan) -> None:
         for skip in plan.skips:
             if skip.work.id not in self._results[plan.version]:
-                self._record(plan.version, Judged(result=_skipped(skip), episode=None, context=None))
+                self._record(plan.version, JudgedResult(result=_skipped(skip), episode=None, context=None))
 
-    def _record(self, version: str, judged: Judged) -> None:
+    def _record(self, version: str, judged: JudgedResult) -> None:
         self._results[version][judged.result.id] = judged.result
         self._in_turn(
             ScenarioFinished(version=version, result=judged.result, episode=judged.episode, context=judged.context)

@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.errors import HarnessError, TargetUnreachableError
+from conformance.evidence.episode import HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.targets.running import Running, exited_early
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Event

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from conformance.header_fields import HeaderPairs
+from conformance.scenario.header_fields import HeaderPairs
 from conformance.scenario.pool import Load, Name, Pod, PodState, Pool
 from conformance.strict_yaml import FileModel
 

@@ -51,7 +51,7 @@ class Deviation:
         return PREFERRED if PREFERRED in self.versions else self.versions[-1]
 
 
-PROGRAM: Mapping[Role, str] = {"epp": "reference_epp", "data-plane": "fake_proxy.gateway"}
+PROGRAM: Mapping[Role, str] = {"epp": "reference_epp", "data-plane": "reference_gateway"}
 """What lists its deviations, and plays them, by role."""
 
 

@@ -26,7 +26,7 @@ _HEADS: Mapping[Role, tuple[str, ...]] = {
         "<!-- Written by `make selftest`. -->",
         "",
         "The proof that the suite bites in role data-plane, too. Each fault is one deviation of a small gateway",
-        "(`python -m fake_proxy.gateway --fault NAME`), or of the configuration of a real Envoy, that declares what it",
+        "(`python -m reference_gateway --fault NAME`), or of the configuration of a real Envoy, that declares what it",
         "breaks; exactly that must be accused. `epp-conformance selftest --role data-plane` tries them, and right",
         "variants of both, which must not be accused.",
     ),

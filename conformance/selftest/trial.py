@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from conformance.episode import Claims
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import Claims
+from conformance.evidence.store import EvidenceWriter
 from conformance.outcome import ScenarioResult
-from conformance.report.evidence import EvidenceWriter
-from conformance.report.folder import make_folder
-from conformance.run.engine import Engine
-from conformance.run.events import RunEvent, ScenarioFinished
+from conformance.report.render.folder import make_folder
+from conformance.run.engine import EngineThread
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.deviation import Deviation
@@ -72,7 +72,7 @@ class Trial:
         return self.caught and not self.wrongly and not self.trouble and not self.unrecorded
 
 
-async def attempt(deviation: Deviation, engine: Engine, *, full: bool, keep: Path | None = None) -> Trial:
+async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, keep: Path | None = None) -> Trial:
     """Try a deviation, on the engine's loop. What made it inexact goes to a file in the folder `keep`.
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set. A variant runs

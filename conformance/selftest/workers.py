@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from conformance.errors import HarnessError
-from conformance.run.engine import CLEAN_UP, Engine, collect_seldom, cores
+from conformance.run.engine import CLEAN_UP, EngineThread, collect_seldom, cores
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
 
@@ -119,7 +119,7 @@ def _serve(connection: Connection, *, full: bool, keep: Path | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # whoever started us gets them too, and lets go
         signal.signal(number, signal.SIG_IGN)
     collect_seldom()
-    with Engine() as engine:
+    with EngineThread() as engine:
         while True:
             try:
                 deviation: Deviation = connection.recv()

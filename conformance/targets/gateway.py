@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from conformance.endpoints import parse as parse_endpoint
-from conformance.episode import Gateway
 from conformance.errors import did_you_mean
+from conformance.evidence.episode import GatewayFacts
+from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import fill, free_ports
 from conformance.targets.profile import Implementation, Limits, Metadata, Profile, Requests, Timeouts
@@ -48,7 +48,7 @@ class GatewayStart(FileModel):
     @classmethod
     def _known(cls, envoy: str | None) -> str | None:
         if envoy is not None:
-            from fake_proxy.envoy.variants import VARIANTS
+            from real_envoy.variants import VARIANTS
 
             if envoy not in VARIANTS:
                 raise ValueError(f"there is no such way to set up Envoy; {did_you_mean(envoy, VARIANTS)}")
@@ -108,12 +108,12 @@ class GatewayProfile(FileModel):
     metadata: Metadata = Field(Metadata.model_construct(), description="namespaces, if not the protocol's")
     limits: Limits = Field(Limits.model_construct(), description="how much it may be asked")
     protocol_versions: tuple[str, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
-    claims: Gateway = Field(Gateway(), description="how it was configured, as far as a rule depends on it")
+    claims: GatewayFacts = Field(GatewayFacts(), description="how it was configured, as far as a rule depends on it")
     timeouts: Timeouts = Field(Timeouts.model_construct(), description="bounds of every wait, in seconds")
 
     @field_validator("claims")
     @classmethod
-    def _pools_apart(cls, claims: Gateway) -> Gateway:
+    def _pools_apart(cls, claims: GatewayFacts) -> GatewayFacts:
         if claims.backends:
             raise ValueError("the pools are described under `backends` of the profile, not as claims")
         return claims

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from conformance.episode import Claims
-from conformance.header_fields import HeaderMap
+from conformance.evidence.episode import Claims
+from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pydantic
 
-from conformance.endpoints import parse as parse_endpoint
 from conformance.errors import UnknownNameError, UsageError, did_you_mean, nearest
+from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse

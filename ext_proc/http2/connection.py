@@ -13,7 +13,7 @@ from ext_proc.http2 import frames as f
 from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder
 from ext_proc.http2.frames import ErrorCode, ProtocolError, Setting
 from ext_proc.http2.sender import Sender
-from ext_proc.http2.streams import NOBODY, CloseKind, Sink, Stream
+from ext_proc.http2.streams import NOBODY, CloseKind, Http2Stream, Sink
 from ext_proc.record import Headers
 
 ENVOY_SETTINGS: f.Settings = (
@@ -39,7 +39,7 @@ _LATE_STREAMS = 1024
 """Streams we reset that are remembered for the frames that were already on their way."""
 
 
-class Connection:
+class Http2Connection:
     """The state of one connection. `accept(stream, headers, end)` makes the sink of a new stream (server role only)."""
 
     def __init__(
@@ -61,8 +61,8 @@ class Connection:
         """How many streams the peer lets us have open."""
         self._accept = accept
         self._awaits_preface = b"" if accept is None else f.PREFACE
-        self._streams: dict[int, Stream] = {}
-        self._late: dict[int, Stream] = {}
+        self._streams: dict[int, Http2Stream] = {}
+        self._late: dict[int, Http2Stream] = {}
         self._farewell = ""  # what the peer's GOAWAY said, if it was not a plain one
         self._closing = False  # we take no new streams, of our own or of the peer above _accept_up_to
         self._accept_up_to = f.MAX_STREAM_ID
@@ -112,7 +112,7 @@ class Connection:
         """Open a stream (client role) and return its number. Raises `RuntimeError` unless `can_open()`."""
         if not self.can_open():
             raise RuntimeError("this connection takes no new stream; ask can_open() first")
-        stream = Stream(self._next_id, sink, self._sender.stream_window)
+        stream = Http2Stream(self._next_id, sink, self._sender.stream_window)
         self._next_id += 2
         self._streams[stream.id] = stream
         self._sender.headers(stream, headers, end=end)
@@ -285,7 +285,7 @@ class Connection:
         self._last_seen = stream_id
         full = len(self._streams) >= self._grants_streams
         # The sink may answer at once, so the stream must be there before its sink is.
-        stream = Stream(stream_id, NOBODY, self._sender.stream_window)
+        stream = Http2Stream(stream_id, NOBODY, self._sender.stream_window)
         stream.remote_end = end
         if stream_id > self._accept_up_to:
             self._late[stream_id] = stream
@@ -369,7 +369,7 @@ class Connection:
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------------
 
-    def _known(self, stream_id: int, what: str) -> Stream | None:
+    def _known(self, stream_id: int, what: str) -> Http2Stream | None:
         """The stream, open or reset by us; None if it is over. Raises `ProtocolError` if it never was."""
         stream = self._streams.get(stream_id)
         if stream is not None:
@@ -384,17 +384,17 @@ class Connection:
             )
         return self._late.get(stream_id)
 
-    def _writable(self, stream_id: int) -> Stream | None:
+    def _writable(self, stream_id: int) -> Http2Stream | None:
         stream = self._streams.get(stream_id)
         if stream is not None and stream.local_end:
             raise RuntimeError(f"our side of stream {stream_id} is closed already")
         return stream
 
-    def _local_end(self, stream: Stream) -> None:
+    def _local_end(self, stream: Http2Stream) -> None:
         if stream.remote_end and self._streams.pop(stream.id, None) is not None:
             stream.sink.on_closed("end", 0, "")
 
-    def _remote_end(self, stream: Stream) -> None:
+    def _remote_end(self, stream: Http2Stream) -> None:
         self._late.pop(stream.id, None)
         if stream.local_end and not stream.pending and self._streams.pop(stream.id, None) is not None:
             stream.sink.on_closed("end", 0, "")

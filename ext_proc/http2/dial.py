@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from ext_proc.http2.connection import Connection
+from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.errors import (
     BadAddress,
     CertificateRejected,
@@ -55,7 +55,7 @@ async def connect(
     tls: ClientTls | None = None,
     timeout: float = 5.0,
     number: int = 1,
-    connection: Callable[[], Connection] = Connection,
+    connection: Callable[[], Http2Connection] = Http2Connection,
 ) -> Transport:
     """Connect to `host:port` and wait for the server's SETTINGS, within `timeout` seconds.
 

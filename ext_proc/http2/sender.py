@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from ext_proc.http2 import frames as f
 from ext_proc.http2.fields import FieldEncoder
 from ext_proc.http2.frames import ErrorCode, ProtocolError
-from ext_proc.http2.streams import Stream
+from ext_proc.http2.streams import Http2Stream
 from ext_proc.record import Headers
 
 
 class Sender:
     """Frames to write. `ended(stream)` is called when the last frame of our side of a stream is among them."""
 
-    def __init__(self, ended: Callable[[Stream], None]) -> None:
+    def __init__(self, ended: Callable[[Http2Stream], None]) -> None:
         self.frame_size = f.DEFAULT_FRAME_SIZE
         """The largest frame the peer takes."""
         self.stream_window = f.DEFAULT_WINDOW
@@ -26,13 +26,13 @@ class Sender:
         self._encoder = FieldEncoder()
         self._out: list[bytes] = []
         self._window = f.DEFAULT_WINDOW
-        self._turns: deque[Stream] = deque()  # streams that have data queued and window for it
+        self._turns: deque[Http2Stream] = deque()  # streams that have data queued and window for it
 
     def write(self, data: bytes) -> None:
         """Put bytes behind what is there."""
         self._out.append(data)
 
-    def headers(self, stream: Stream, headers: Headers, *, end: bool) -> None:
+    def headers(self, stream: Http2Stream, headers: Headers, *, end: bool) -> None:
         """Send a header list; one that ends the stream waits behind its queued data."""
         encoded = f.headers(stream.id, self._encoder.encode(headers), end=end, size=self.frame_size)
         if end and stream.pending:
@@ -42,7 +42,7 @@ class Sender:
         if end:
             self._end(stream)
 
-    def data(self, stream: Stream, data: bytes, *, end: bool) -> None:
+    def data(self, stream: Http2Stream, data: bytes, *, end: bool) -> None:
         """Send data, or queue it where it does not fit into one frame and the windows now."""
         size = len(data)
         fits = size <= self._window and size <= stream.window and size <= self.frame_size
@@ -57,14 +57,14 @@ class Sender:
             stream.local_end, stream.finish = True, b""
         self._take_turns(stream)
 
-    def drop(self, stream: Stream) -> None:
+    def drop(self, stream: Http2Stream) -> None:
         """Forget what is queued for a stream."""
         stream.pending.clear()
         stream.finish = None
         if stream in self._turns:
             self._turns.remove(stream)
 
-    def widen(self, stream: Stream, change: int) -> None:
+    def widen(self, stream: Http2Stream, change: int) -> None:
         """The peer widened a stream's window. Raises `ProtocolError` if that is too far."""
         stream.window += change
         if stream.window > f.MAX_WINDOW:
@@ -77,7 +77,7 @@ class Sender:
         if self._window > f.MAX_WINDOW:
             raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer widened the connection's window too far")
 
-    def set_stream_window(self, value: int, streams: Iterable[Stream]) -> None:
+    def set_stream_window(self, value: int, streams: Iterable[Http2Stream]) -> None:
         """The peer's INITIAL_WINDOW_SIZE: for open streams too, whose windows it may make negative (section 6.9.2)."""
         if value > f.MAX_WINDOW:
             raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer set INITIAL_WINDOW_SIZE to {value}")
@@ -122,16 +122,16 @@ class Sender:
         self._out.clear()
         return data
 
-    def _frame(self, stream: Stream, data: bytes, size: int, *, end: bool) -> bytes:
+    def _frame(self, stream: Http2Stream, data: bytes, size: int, *, end: bool) -> bytes:
         stream.window -= size
         self._window -= size
         self.sent_data = True
         return size.to_bytes(3) + (b"\x00\x01" if end else b"\x00\x00") + stream.id.to_bytes(4) + data
 
-    def _end(self, stream: Stream) -> None:
+    def _end(self, stream: Http2Stream) -> None:
         stream.local_end = True
         self._ended(stream)
 
-    def _take_turns(self, stream: Stream) -> None:
+    def _take_turns(self, stream: Http2Stream) -> None:
         if stream.pending and stream.window > 0 and stream not in self._turns:
             self._turns.append(stream)

@@ -27,7 +27,7 @@ class Sink(Protocol):
         """
 
 
-class Stream:
+class Http2Stream:
     """The state of one stream."""
 
     __slots__ = ("finish", "id", "local_end", "pending", "received", "remote_end", "sink", "window")

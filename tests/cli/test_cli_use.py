@@ -12,8 +12,8 @@ import pytest
 
 import conformance.cli as command_line
 from conformance.cli import call
-from conformance.cli.naming import Named
-from conformance.report.folder import reserved
+from conformance.cli.target_flags import Named
+from conformance.report.render.folder import reserved
 
 REST = "title: T, requirements: [EPP-SUB-01]"
 

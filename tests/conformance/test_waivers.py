@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from conformance.outcome import RunOutcome, ScenarioResult, version_outcome
+from conformance.report.document.waivers import KnownFailure, WaiverFile, apply, exit_code_after, load_waivers, suggest
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import FileError, dump, load
 from conformance.verdict import Finding, Result, Verdict
-from conformance.waivers import Waiver, WaiverFile, apply, exit_code_after, load_waivers, suggest
 
 TODAY = dt.date(2026, 1, 15)
 CATALOGUE = Catalogue.load()
@@ -38,8 +38,8 @@ def outcome(*results: ScenarioResult, complete: bool = True) -> RunOutcome:
     return RunOutcome(versions=(version,), seed=1, started_at="", finished_at="", duration=0.0)
 
 
-def waiver(pattern: str, expires: dt.date = dt.date(2026, 2, 1)) -> Waiver:
-    return Waiver(pattern=pattern, reason="known", link="https://example.org/1", owner="me", expires=expires)
+def waiver(pattern: str, expires: dt.date = dt.date(2026, 2, 1)) -> KnownFailure:
+    return KnownFailure(pattern=pattern, reason="known", link="https://example.org/1", owner="me", expires=expires)
 
 
 FAILING = (
@@ -97,7 +97,7 @@ def test_what_was_not_found_out_is_not_held_against_a_waiver() -> None:
         (waiver("subset.nobody", dt.date(2026, 1, 14)), "expired on 2026-01-14"),
     ],
 )
-def test_a_waiver_that_rots_fails_the_run(one: Waiver, expected: str) -> None:
+def test_a_waiver_that_rots_fails_the_run(one: KnownFailure, expected: str) -> None:
     run = outcome(*FAILING)
     applied = apply([waiver("EPP-SUB-02"), waiver("EPP-SUB-08"), one], run, TODAY)
     assert expected in applied[-1].problem

@@ -12,14 +12,14 @@ import typer
 import yaml
 
 from conformance.cli.app import app
-from conformance.report.model import Report
+from conformance.report.document.model import Report
+from conformance.report.document.waivers import WaiverFile, load_waivers
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import load
 from conformance.scenario.schema import ScenarioFile
 from conformance.strict_yaml import parse
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
-from conformance.waivers import WaiverFile, load_waivers
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.model import read_report
-from conformance.report.verify import verify
+from conformance.report.document.model import read_report
+from conformance.report.verify.verification import verify
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.resolve import load_any, shipped
 

@@ -71,8 +71,8 @@ def test_the_limit_itself_is_allowed() -> None:
 def test_status_and_message_survive_the_trailers(message: str, status: int) -> None:
     trailers = grpc.trailers(status, message)
     assert all(0x20 <= byte <= 0x7E for _, value in trailers for byte in value)
-    assert grpc.ending(_OK, trailers) == grpc.Ending(status=status, message=message)
-    assert grpc.ending((*_OK, *trailers), None) == grpc.Ending(status=status, message=message)
+    assert grpc.ending(_OK, trailers) == grpc.CallEnd(status=status, message=message)
+    assert grpc.ending((*_OK, *trailers), None) == grpc.CallEnd(status=status, message=message)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_is_no_grpc_status_says_why(head: Headers, trailers: Headers | None
 
 def test_damaged_percent_encoding_is_kept_as_it_is() -> None:
     end = grpc.ending(_OK, ((b"grpc-status", b"13"), (b"grpc-message", b"100% wrong %zz %ff")))
-    assert end == grpc.Ending(status=13, message="100% wrong %zz \ufffd")
+    assert end == grpc.CallEnd(status=13, message="100% wrong %zz \ufffd")
 
 
 def test_request_headers_are_envoys_with_metadata_last() -> None:

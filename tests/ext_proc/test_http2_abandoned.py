@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ext_proc.http2.connection import Connection
+from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.transport import Transport
 
 
@@ -24,7 +24,7 @@ class Abandoned(asyncio.Transport):
 def test_it_is_lost_and_nothing_is_raised() -> None:
     async def main() -> None:
         told: list[str] = []
-        transport = Transport(Connection())
+        transport = Transport(Http2Connection())
         transport.on_lost(lambda: told.append("lost"))
         transport.connection_made(Abandoned())
         assert transport.closed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ext_proc.http2 import frames
-from ext_proc.http2.connection import SERVER_SETTINGS, Connection
+from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
 from ext_proc.http2.fields import FieldEncoder
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.record import Headers
@@ -56,9 +56,9 @@ class Pair:
     """Our client and our server, joined by bytes cut at any place."""
 
     def __init__(self, server_settings: frames.Settings = SERVER_SETTINGS, cut: int | None = None, **client) -> None:
-        self.client = Connection(**client)
+        self.client = Http2Connection(**client)
         self.sinks: dict[int, Log] = {}
-        self.server = Connection(settings=server_settings, accept=self._accept)
+        self.server = Http2Connection(settings=server_settings, accept=self._accept)
         self.cut = cut
         self.to_server = b""
         self.to_client = b""
@@ -93,9 +93,9 @@ def hyper(data: bytes) -> list[Frame]:
     return found
 
 
-def ready_client(extra: bytes = b"") -> Connection:
+def ready_client(extra: bytes = b"") -> Http2Connection:
     """A client that got a server's SETTINGS and has nothing to say."""
-    client = Connection()
+    client = Http2Connection()
     client.receive(frames.settings(((Setting.MAX_CONCURRENT_STREAMS, 100),)) + extra)
     client.output()
     return client
@@ -105,7 +105,7 @@ def ready_client(extra: bytes = b"") -> Connection:
 
 
 def test_the_preamble_is_envoys() -> None:
-    written = Connection().output()
+    written = Http2Connection().output()
     assert written == (
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
         + bytes.fromhex("00001e 04 00 00000000 0002 00000000 0001 00001000 0008 00000000 0003 00000400 0004 01000000")
@@ -344,7 +344,7 @@ def strict(client_side: bool) -> h2.connection.H2Connection:
 
 
 def test_h2_accepts_our_client() -> None:
-    client, peer = Connection(), strict(client_side=False)
+    client, peer = Http2Connection(), strict(client_side=False)
     sink = Log()
     client.receive(peer.data_to_send())
     stream = client.open(REQUEST, sink)
@@ -378,7 +378,7 @@ def test_h2_accepts_our_server() -> None:
         sinks.append(Log())
         return sinks[-1]
 
-    server, peer = Connection(settings=SERVER_SETTINGS, accept=accept), strict(client_side=True)
+    server, peer = Http2Connection(settings=SERVER_SETTINGS, accept=accept), strict(client_side=True)
     peer.send_headers(1, REQUEST)
     peer.send_data(1, b"hello", end_stream=True)
     server.receive(peer.data_to_send())
@@ -398,7 +398,7 @@ def test_h2_accepts_our_server() -> None:
 
 
 def test_h2_accepts_envoys_ending() -> None:
-    client, peer = Connection(), strict(client_side=False)
+    client, peer = Http2Connection(), strict(client_side=False)
     client.receive(peer.data_to_send())
     stream = client.open(REQUEST, Log())
     client.send(stream, b"m", end=True)
@@ -469,14 +469,14 @@ def test_a_reset_flood_on_a_closed_stream_ends_the_connection() -> None:
 
 
 def test_a_peer_that_ignores_our_windows_is_cut() -> None:
-    def fill(client: Connection) -> None:
+    def fill(client: Http2Connection) -> None:
         client.open(REQUEST, Log())
         for _ in range(5):
             client.receive(frames.frame(frames.DATA, 0, 1, b"x" * 600))
             if client.failure:
                 return
 
-    client = Connection(settings=((Setting.INITIAL_WINDOW_SIZE, 500),))
+    client = Http2Connection(settings=((Setting.INITIAL_WINDOW_SIZE, 500),))
     client.receive(frames.settings(()))
     fill(client)
     assert "overran the window of stream 1" in (client.failure or "")
@@ -487,13 +487,13 @@ def test_a_peer_that_ignores_our_windows_is_cut() -> None:
     [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.6\r\n" * 2, bytes(64), b"\x15\x03\x03\x00\x02\x02\x28"],
 )
 def test_what_is_not_http2_is_not_taken_for_it(said: bytes) -> None:
-    client = Connection()
+    client = Http2Connection()
     client.receive(said)
     assert not client.ready
 
 
 def test_a_client_without_the_preface_is_refused() -> None:
-    server = Connection(settings=SERVER_SETTINGS, accept=lambda *_: Log())
+    server = Http2Connection(settings=SERVER_SETTINGS, accept=lambda *_: Log())
     server.receive(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert "preface" in (server.failure or "")
 
@@ -501,7 +501,7 @@ def test_a_client_without_the_preface_is_refused() -> None:
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=200), max_size=6), st.booleans())
 def test_garbage_never_raises(chunks: list[bytes], as_server: bool) -> None:
-    connection = Connection(settings=SERVER_SETTINGS, accept=lambda *_: Log()) if as_server else Connection()
+    connection = Http2Connection(settings=SERVER_SETTINGS, accept=lambda *_: Log()) if as_server else Http2Connection()
     if as_server:
         connection.receive(frames.PREFACE)
     connection.receive(frames.settings(()))
@@ -527,7 +527,7 @@ def test_any_sequence_of_frames_is_survived(wire: list[bytes], as_server: bool) 
         logs.append(Log())
         return logs[-1]
 
-    connection = Connection(settings=SERVER_SETTINGS, accept=new) if as_server else Connection()
+    connection = Http2Connection(settings=SERVER_SETTINGS, accept=new) if as_server else Http2Connection()
     connection.receive((frames.PREFACE if as_server else b"") + frames.settings(()))
     if not as_server:
         connection.open(REQUEST, logs[0])

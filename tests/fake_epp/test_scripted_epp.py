@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.episode import Context, Episode
+from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Verdict
@@ -42,8 +42,8 @@ from fake_epp import (
     Match,
     Pick,
     Raw,
-    Rule,
     Script,
+    ScriptRule,
     SetHeader,
     answers_immediately,
     closes,
@@ -55,9 +55,9 @@ from fake_epp import (
 )
 from fake_proxy.client import Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
-from fake_proxy.exchange import Outcome, run_exchange
+from fake_proxy.exchange import ExchangeOutcome, run_exchange
 from fake_proxy.pace import Pace
-from fake_proxy.scripted import Reply, ScriptedUpstream, sse_reply
+from fake_proxy.scripted import ScriptedUpstream, UpstreamReply, sse_reply
 from fake_proxy.stimulus import Stimulus
 
 A, B, C = "127.0.0.1:8001", "127.0.0.1:8002", "127.0.0.1:8003"
@@ -90,7 +90,9 @@ class Tape:
 
 
 @contextlib.asynccontextmanager
-async def playing(*rules: Rule, default: Script | None = None, **options) -> AsyncIterator[tuple[FakeEpp, Channel]]:
+async def playing(
+    *rules: ScriptRule, default: Script | None = None, **options
+) -> AsyncIterator[tuple[FakeEpp, Channel]]:
     epp = await open_epp(rules=rules, default=default, **options)
     channel = await dial(epp.address)
     try:
@@ -108,7 +110,7 @@ async def exchange(
     upstream: ScriptedUpstream = SSE,
     tape: Tape | None = None,
     deadline: float = 10.0,
-) -> Outcome:
+) -> ExchangeOutcome:
     tape = tape or Tape()
     return await run_exchange(
         channel,
@@ -122,9 +124,9 @@ async def exchange(
     )
 
 
-def play(script: Script, config: ProxyConfig | None = None, **options) -> Outcome:
+def play(script: Script, config: ProxyConfig | None = None, **options) -> ExchangeOutcome:
     """One exchange with an EPP that plays `script`."""
-    found: list[Outcome] = []
+    found: list[ExchangeOutcome] = []
 
     async def main() -> None:
         async with playing(default=script) as (_, channel):
@@ -160,7 +162,7 @@ def test_a_right_script_breaks_no_rule(mode: BodyMode, decides, ending: Ending) 
 @each_mode
 def test_trailers_and_requests_without_body_are_answered(mode: BodyMode) -> None:
     trailing = replace(POST, trailers=((b"x-sum", b"1"),))
-    reply = ScriptedUpstream(Reply(body=(b"a", b"b"), trailers=((b"x-done", b"1"),)))
+    reply = ScriptedUpstream(UpstreamReply(body=(b"a", b"b"), trailers=((b"x-done", b"1"),)))
     config = ProxyConfig().with_modes(mode)
     assert play(picks(A), config, request=trailing, upstream=reply).status == 200
     assert play(picks(A), config, request=HttpRequest(method="GET", path="/v1/models")).status == 200
@@ -168,7 +170,7 @@ def test_trailers_and_requests_without_body_are_answered(mode: BodyMode) -> None
 
 def test_a_list_is_walked_in_order() -> None:
     assert play(picks(A, B, C), upstream=NOBODY).attempts[:3] == (A, B, C)
-    outcome = play(picks(A, B, C), upstream=ScriptedUpstream({B: Reply(body=(b"from b",))}))
+    outcome = play(picks(A, B, C), upstream=ScriptedUpstream({B: UpstreamReply(body=(b"from b",))}))
     assert (outcome.attempts, outcome.body) == ((A, B), b"from b")
 
 
@@ -176,8 +178,8 @@ def test_a_large_body_comes_back_in_chunks() -> None:
     body = bytes(range(250)) * 2000
     got: list[bytes] = []
 
-    def look(opening) -> Reply:
-        return Reply(body=(b"ok",))
+    def look(opening) -> UpstreamReply:
+        return UpstreamReply(body=(b"ok",))
 
     async def main() -> None:
         tape = Tape()
@@ -410,10 +412,10 @@ def test_a_goaway_moves_later_streams_to_another_connection() -> None:
 
 def test_scripts_are_chosen_by_request() -> None:
     rules = (
-        Rule(match=Match(nth=1), script=answers_immediately(401)),
-        Rule(match=Match(headers={"X-Case": "b*"}), script=answers_immediately(402)),
-        Rule(match=Match(path="/v1/emb*", method="POST"), script=answers_immediately(403)),
-        Rule(script=answers_immediately(404), times=1),
+        ScriptRule(match=Match(nth=1), script=answers_immediately(401)),
+        ScriptRule(match=Match(headers={"X-Case": "b*"}), script=answers_immediately(402)),
+        ScriptRule(match=Match(path="/v1/emb*", method="POST"), script=answers_immediately(403)),
+        ScriptRule(script=answers_immediately(404), times=1),
     )
 
     async def main() -> None:
@@ -432,7 +434,7 @@ def test_scripts_are_chosen_by_request() -> None:
             assert [one.rule for one in asked] == [*rules, None, None]
             assert [one.number for one in asked] == [1, 2, 3, 4, 5, 6]
             assert (b":path", b"/v1/embeddings") in asked[2].headers
-            epp.rules.insert(0, Rule(script=answers_immediately(406)))
+            epp.rules.insert(0, ScriptRule(script=answers_immediately(406)))
             assert (await exchange(channel)).status == 406
 
     run(main)
@@ -476,7 +478,9 @@ def test_many_streams_at_once_keep_their_names_and_scripts() -> None:
     tape = Tape()
 
     async def main() -> None:
-        rules = [Rule(match=Match(headers={"x-exchange": f"r{n}"}), script=picks(f"10.0.0.{n}:80")) for n in range(40)]
+        rules = [
+            ScriptRule(match=Match(headers={"x-exchange": f"r{n}"}), script=picks(f"10.0.0.{n}:80")) for n in range(40)
+        ]
         async with playing(*rules, recorder=tape.recorder, exchange_header="x-exchange") as (_, channel):
 
             async def one(number: int) -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fake_kubernetes.server import MAX_BODY, MAX_WAITING, Answer, HttpServer, Stream
+from fake_kubernetes.server import MAX_BODY, MAX_WAITING, ApiAnswer, HttpServer, StreamedAnswer
 
 DEADLINE = 10.0
 
 
 async def _echo(request):
-    return Answer(body=f"{request.method} {request.path} {dict(request.query)} ".encode() + request.body)
+    return ApiAnswer(body=f"{request.method} {request.path} {dict(request.query)} ".encode() + request.body)
 
 
 async def _count(request):
@@ -22,7 +22,7 @@ async def _count(request):
         for number in range(3):
             await send(str(number).encode())
 
-    return Answer(body=Stream(run=run))
+    return ApiAnswer(body=StreamedAnswer(run=run))
 
 
 def _talk(handler, data: bytes, *, half_close: bool = True) -> bytes:

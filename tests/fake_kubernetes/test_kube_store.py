@@ -21,8 +21,8 @@ from fake_kubernetes import (
 )
 from fake_kubernetes.errors import ExpiredError
 from fake_kubernetes.log import WatchRecord
-from fake_kubernetes.selectors import LabelSelector, Selection
-from fake_kubernetes.watch import Watch, Watches, WatchOptions
+from fake_kubernetes.selectors import LabelSelector, ObjectSelection
+from fake_kubernetes.watch import OpenWatch, Watches, WatchOptions
 
 pod_names = st.sampled_from(["a", "b", "c"])
 namespaces = st.sampled_from(["default", "other"])
@@ -82,7 +82,7 @@ class _Client:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=12), st.lists(steps, max_size=12), st.booleans(), namespaces | st.none(), st.booleans())
 def test_a_watcher_from_any_version_ends_with_what_a_list_says(before, after, from_start, namespace, selective):
-    selection = Selection(namespace=namespace, labels=LabelSelector.parse("side=in" if selective else ""))
+    selection = ObjectSelection(namespace=namespace, labels=LabelSelector.parse("side=in" if selective else ""))
 
     async def scenario() -> None:
         store = Store()
@@ -100,7 +100,7 @@ def test_a_watcher_from_any_version_ends_with_what_a_list_says(before, after, fr
                 _do(store, step)
         client = _Client(listed)
         record = WatchRecord(kind=PODS, namespace=namespace)
-        watch = Watch(watches, record, selection, WatchOptions(start=start, timeout=60), user_agent="test")
+        watch = OpenWatch(watches, record, selection, WatchOptions(start=start, timeout=60), user_agent="test")
         task = asyncio.create_task(watch.run(client.receive))
         if not from_start:
             for step in after:

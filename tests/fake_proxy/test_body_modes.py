@@ -27,7 +27,7 @@ from ext_proc.messages import BodyMutation, BodyResponse, CommonResponse, Proces
 from fake_proxy.actions import Closing
 from fake_proxy.client import Chunk, HttpRequest, arrivals
 from fake_proxy.config import BodyMode, ProtocolConfigForm, ProxyConfig
-from fake_proxy.stimulus import Injection, Served, Stimulus, subset_hint
+from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus, subset_hint
 
 FDS = ProxyConfig()
 BUFFERED = ProxyConfig().with_modes(BodyMode.BUFFERED)
@@ -286,9 +286,9 @@ def test_metadata_of_a_namespace_that_is_not_received_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "expected"), [(Served.ACTUAL, A), (Served.ABSENT, None), ("10.9.9.9:1", "10.9.9.9:1")]
+    ("served", "expected"), [(ServedMetadata.ACTUAL, A), (ServedMetadata.ABSENT, None), ("10.9.9.9:1", "10.9.9.9:1")]
 )
-def test_the_served_endpoint_can_be_overridden(served: Served | str, expected: str | None) -> None:
+def test_the_served_endpoint_can_be_overridden(served: ServedMetadata | str, expected: str | None) -> None:
     driven = Driven(FDS, Stimulus(served=served)).request(HttpRequest(method="GET")).epp(pick(A)).respond(200)
     fields = driven.messages[-1].metadata_context.filter_metadata["envoy.lb"].fields
     key = "x-gateway-destination-endpoint-served"

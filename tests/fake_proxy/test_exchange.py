@@ -43,9 +43,9 @@ from ext_proc.record import (
 from ext_proc.server import serve
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
-from fake_proxy.exchange import Outcome, run_exchange
+from fake_proxy.exchange import ExchangeOutcome, run_exchange
 from fake_proxy.pace import Pace
-from fake_proxy.scripted import Reply, ScriptedUpstream, json_reply, sse_reply
+from fake_proxy.scripted import ScriptedUpstream, UpstreamReply, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 from fake_proxy.upstream import HttpUpstream, Upstream
 
@@ -221,7 +221,7 @@ def events(*pieces: bytes, trailers=(), then: Callable[[int], Awaitable[None]] |
 
 @dataclass
 class Ran:
-    outcome: Outcome
+    outcome: ExchangeOutcome
     log: list[Event]
 
     def of(self, kind: type[Event]) -> list:
@@ -488,15 +488,15 @@ def test_requests_without_a_body(method: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "status", "outcomes"),
     [
-        (Reply(fail="connect-failed"), 503, ["connect-failed"] * 4),
-        (Reply(fail="reset"), 503, ["reset"] * 4),
-        (Reply(status=503), 503, ["response"] * 4),
-        (Reply(status=204), 204, ["response"]),
-        (Reply(body=(b"a", b"b"), reset_after=1), 200, ["reset"]),
-        (Reply(body=(b"a",), reset_after=1), 200, ["reset"]),
+        (UpstreamReply(fail="connect-failed"), 503, ["connect-failed"] * 4),
+        (UpstreamReply(fail="reset"), 503, ["reset"] * 4),
+        (UpstreamReply(status=503), 503, ["response"] * 4),
+        (UpstreamReply(status=204), 204, ["response"]),
+        (UpstreamReply(body=(b"a", b"b"), reset_after=1), 200, ["reset"]),
+        (UpstreamReply(body=(b"a",), reset_after=1), 200, ["reset"]),
     ],
 )
-def test_scripted_fates(reply: Reply, status: int, outcomes: list[str]) -> None:
+def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) -> None:
     async def run() -> None:
         async with grpc_epp("127.0.0.1:9") as epp:
             config = replace(FDS, pool=("127.0.0.1:9",))
@@ -670,7 +670,7 @@ def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
 def test_a_model_server_that_never_answers_expires() -> None:
     async def run() -> None:
         async with grpc_epp("127.0.0.1:9") as epp:
-            ran = await exchange(epp, POST, FDS, ScriptedUpstream(Reply(fail="never")), pace=Pace(deadline=0.1))
+            ran = await exchange(epp, POST, FDS, ScriptedUpstream(UpstreamReply(fail="never")), pace=Pace(deadline=0.1))
             assert ran.outcome.expired == "response of the model server"
 
     asyncio.run(run())

@@ -30,11 +30,10 @@ from fake_epp import Answer, Delay, Script, answers_immediately, does, open_epp,
 from fake_epp.acts import Pick
 from fake_modelserver import Fleet, PodSpec, Reply
 from fake_proxy.config import BodyMode, ProxyConfig
-from fake_proxy.exchange import Outcome
+from fake_proxy.exchange import ExchangeOutcome
 from fake_proxy.listener import Listener, Serving, open_listener
 from fake_proxy.pace import Pace
-from fake_proxy.scripted import Reply as ScriptedReply
-from fake_proxy.scripted import ScriptedUpstream
+from fake_proxy.scripted import ScriptedUpstream, UpstreamReply
 
 CHAT = {"model": "fake-model", "messages": [{"role": "user", "content": "hi"}]}
 MODES = [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED, BodyMode.STREAMED, BodyMode.NONE]
@@ -56,13 +55,13 @@ class Stage:
     pod: str
     client: httpx.AsyncClient
     entries: list[Entry]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ExchangeOutcome] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def of(self, kind: type[Event]) -> list:
         return [entry.event for entry in self.entries if isinstance(entry.event, kind)]
 
-    async def finished(self, count: int = 1) -> list[Outcome]:
+    async def finished(self, count: int = 1) -> list[ExchangeOutcome]:
         while len(self.outcomes) < count:
             self.news.clear()
             await self.news.wait()
@@ -79,7 +78,7 @@ async def stage(script: Callable[[str], Script] = picks, **options) -> AsyncIter
         recorder.listen(entries.append)
         outcomes, news = [], asyncio.Event()
 
-        def finished(outcome: Outcome) -> None:
+        def finished(outcome: ExchangeOutcome) -> None:
             outcomes.append(outcome)
             news.set()
 
@@ -254,7 +253,7 @@ def test_a_model_server_that_is_gone_is_a_503() -> None:
 
 def test_a_response_that_breaks_off_breaks_off_for_the_client() -> None:
     async def main() -> None:
-        broken = ScriptedUpstream(ScriptedReply(body=(b"a", b"b", b"c"), reset_after=2))
+        broken = ScriptedUpstream(UpstreamReply(body=(b"a", b"b", b"c"), reset_after=2))
         async with stage(upstream=broken, pace=Pace(lock_step=True)) as here:
             with pytest.raises(httpx.RemoteProtocolError):
                 await here.client.get("/x")
@@ -282,7 +281,7 @@ def test_a_client_that_goes_away_ends_the_exchange(when: str) -> None:
         return picks(pod)
 
     async def main() -> None:
-        never = ScriptedUpstream(ScriptedReply(fail="never", early=True))
+        never = ScriptedUpstream(UpstreamReply(fail="never", early=True))
         async with stage(script, upstream=never) as here:
             _, writer = await asyncio.open_connection("127.0.0.1", here.listener.port)
             head = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n"
@@ -359,7 +358,7 @@ def test_pipelined_requests_expectations_and_http_1_0() -> None:
 
 def test_closing_drops_what_is_open() -> None:
     async def main() -> None:
-        never = ScriptedUpstream(ScriptedReply(fail="never"))
+        never = ScriptedUpstream(UpstreamReply(fail="never"))
         async with stage(upstream=never) as here:
             waiting = asyncio.create_task(here.client.get("/x"))
             while not here.of(UpstreamRequest):  # noqa: ASYNC110
@@ -379,7 +378,7 @@ def test_closing_drops_what_is_open() -> None:
 @settings(deadline=None, max_examples=15)
 def test_any_body_arrives_and_comes_back(sent: list[bytes], answered: list[bytes], mode: BodyMode) -> None:
     async def main() -> None:
-        upstream = ScriptedUpstream(ScriptedReply(body=tuple(answered)))
+        upstream = ScriptedUpstream(UpstreamReply(body=tuple(answered)))
         async with stage(config=ProxyConfig().with_modes(mode), upstream=upstream) as here:
 
             async def content() -> AsyncIterator[bytes]:

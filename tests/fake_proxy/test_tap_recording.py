@@ -29,13 +29,13 @@ from ext_proc.record import (
     shortened,
     to_json,
 )
+from ext_proc.relay import Counts, Recording, RecordingEnded, RecordingLimits, Tap, open_tap
+from ext_proc.relay.watch import StreamWatch
 from ext_proc.server import Handler, ServedStream, serve
 from fake_proxy.client import Chunk
 from fake_proxy.config import BodyMode, Ending
 from fake_proxy.exchange import run_exchange
 from fake_proxy.stimulus import Stimulus
-from fake_proxy.tap import Counts, Limits, Recording, RecordingEnded, Tap, open_tap
-from fake_proxy.tap.watch import Watch
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -288,13 +288,13 @@ def test_a_reader_that_is_behind_gets_no_more() -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(message=10), "a message of 100 bytes, more than 10"),
-        (Limits(exchange=150), "more than 150 bytes of messages"),
-        (Limits(events=4), "more than 4 events"),
-        (Limits(unfinished=50), "more than 50 bytes of unfinished messages on all streams"),
+        (RecordingLimits(message=10), "a message of 100 bytes, more than 10"),
+        (RecordingLimits(exchange=150), "more than 150 bytes of messages"),
+        (RecordingLimits(events=4), "more than 4 events"),
+        (RecordingLimits(unfinished=50), "more than 50 bytes of unfinished messages on all streams"),
     ],
 )
-def test_limits_end_the_recording_and_nothing_else(limits: Limits, reason: str) -> None:
+def test_limits_end_the_recording_and_nothing_else(limits: RecordingLimits, reason: str) -> None:
     async def main() -> None:
         async with recorded(echo, limits=limits) as (channel, tap, tape):
             raw = b"z" * (200_000 if limits.unfinished == 50 else 100)
@@ -360,8 +360,8 @@ def test_a_stream_split_anywhere_has_the_same_record(
 
     tape, counts = Tape(), Counts()
     failed: list[Exception] = []
-    recording = Recording(recorder=tape.recorder, limits=Limits(message=grpc.MESSAGE_LIMIT))
-    watch = Watch("x", 1, (), recording, counts, failed.append)
+    recording = Recording(recorder=tape.recorder, limits=RecordingLimits(message=grpc.MESSAGE_LIMIT))
+    watch = StreamWatch("x", 1, (), recording, counts, failed.append)
     at = 0
     while at < len(data):
         size = sizes[at % len(sizes)]

@@ -26,9 +26,9 @@ from ext_proc.http2.errors import BadAddress, ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.record import HalfClosed, Malformed, Message, StreamEnded
+from ext_proc.relay import Tap, open_tap
+from ext_proc.relay.leg import CONNECTION_WINDOW, STREAM_WINDOW, UNSENT_LIMIT, Credit
 from ext_proc.server import Handler, ServedStream, Server, serve
-from fake_proxy.tap import Tap, open_tap
-from fake_proxy.tap.leg import CONNECTION_WINDOW, STREAM_WINDOW, UNSENT_LIMIT, Credit
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -717,7 +717,7 @@ def test_any_messages_come_through_any_windows(bodies: list[list[bytes]], window
 _CHILD = """
 import asyncio, sys
 from ext_proc.record import Recorder
-from fake_proxy.tap import Recording, open_tap
+from ext_proc.relay import Recording, open_tap
 async def main():
     tap = await open_tap("127.0.0.1", 0, sys.argv[1], recording=Recording(recorder=Recorder()))
     print(tap.port, flush=True)

@@ -182,7 +182,7 @@ def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
             assert sent.picked == pool.endpoints["b"]
             assert not sent.violations
             assert {f.requirement for f in sent.findings} > {"EPP-DEST-01", "EPP-SUB-01"}
-            assert sent.conversation.said
+            assert sent.conversation.messages
 
         def test_change(proxy, pool):
             pool.add("d", queue=1)
@@ -258,7 +258,7 @@ def test_a_shared_target_has_one_worker(run) -> None:
 def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("gateway.yaml").write_text(
         "role: data-plane\nname: small\nclaims: {retries: 3, retryStatuses: [503]}\nstart:\n  command: "
-        "['{python}', -m, fake_proxy.gateway, '--listen=127.0.0.1:{port}', '--epp={epp}', '--endpoints={endpoints}']\n"
+        "['{python}', -m, reference_gateway, '--listen=127.0.0.1:{port}', '--epp={epp}', '--endpoints={endpoints}']\n"
     )
     pytester.makepyfile("def test_mine(epp): assert epp.profile")
     result = run("--epp-profile", "gateway.yaml", "--epp-scenario", "gateway.walks-past-two-dead")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.outcome import ScenarioResult
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import Judged
+from conformance.run.batches import JudgedResult
 from conformance.run.conversations import ID, Exploration, explore
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import BodyMode, Exchange
@@ -18,7 +18,7 @@ def tried(breaks=lambda exchange: False, *, examples: int = 60) -> tuple[Explora
     """What comes of exploring a target that breaks ENV-16 in exchanges of which `breaks` is true."""
     seen: list[tuple[BodyMode, Exchange]] = []
 
-    def run(instance: Instance, mode: BodyMode) -> Judged:
+    def run(instance: Instance, mode: BodyMode) -> JudgedResult:
         exchange = instance.scenario.steps[0].exchange
         assert exchange is not None
         seen.append((mode, exchange))
@@ -34,7 +34,7 @@ def tried(breaks=lambda exchange: False, *, examples: int = 60) -> tuple[Explora
             findings=(Finding(requirement="ENV-16", verdict=verdict),),
             reason="no answer" if verdict is Verdict.FAIL else "",
         )
-        return Judged(result=result, episode=None, context=None)
+        return JudgedResult(result=result, episode=None, context=None)
 
     return explore(run, Catalogue.load(), "1.0.0", MODES, examples=examples, seed=7, pods=PODS), seen
 
@@ -73,7 +73,7 @@ def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
 def test_what_is_known_to_fail_is_not_found_again():
     seen = []
 
-    def run(instance: Instance, mode: BodyMode) -> Judged:
+    def run(instance: Instance, mode: BodyMode) -> JudgedResult:
         seen.append(mode)
         result = ScenarioResult(
             id="x",
@@ -85,7 +85,7 @@ def test_what_is_known_to_fail_is_not_found_again():
             verdict=Verdict.FAIL,
             findings=(Finding(requirement="ENV-16", verdict=Verdict.FAIL),),
         )
-        return Judged(result=result, episode=None, context=None)
+        return JudgedResult(result=result, episode=None, context=None)
 
     known = ("ENV-16",)
     assert explore(run, Catalogue.load(), "1.0.0", MODES, examples=9, seed=1, pods=PODS, known=known).failure is None

@@ -16,16 +16,16 @@ import pytest
 import uvloop
 
 from conformance.cli import call
-from conformance.episode import from_json
-from conformance.run.data_plane import chosen
-from conformance.run.envoy.exchange import EnvoyExchange
+from conformance.evidence.episode import from_json
+from conformance.run.data_plane.envoy.exchange import EnvoyExchange
+from conformance.run.data_plane.plane import chosen
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed
 from ext_proc.record import ClientResponse, StreamOpened
-from fake_proxy.envoy import VARIANTS, EnvoyError, find_envoy
+from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 try:
     find_envoy()
@@ -237,7 +237,7 @@ def test_an_envoy_that_does_not_start_is_trouble_of_ours(
 
 @needs_envoy
 def test_an_envoy_that_dies_is_started_again_and_nobody_accused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.run.envoy import plane as module
+    from conformance.run.data_plane.envoy import plane as module
 
     pids: list[int] = []
     start = module.start_envoy

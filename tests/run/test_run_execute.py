@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from conformance.episode import HarnessTrouble
+from conformance.evidence.episode import HarnessTrouble
 from conformance.judges import judge
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
-from conformance.run.execute import LAGGING, execute
+from conformance.run.epp.execute import LAGGING, execute
 from conformance.run.plan import Work
 from conformance.scenario.loader import load
 from conformance.targets.resolve import REFERENCE, load_profile

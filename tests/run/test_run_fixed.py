@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conformance.errors import UsageError
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.fixed import check_bindable, fitted, pod_names
+from conformance.run.epp.fixed import check_bindable, fitted, pod_names
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.scenario import references

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.episode import Gateway, ProcessStarted
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError, UsageError
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.outcome import RunOutcome, VersionOutcome
-from conformance.run.events import RunEvent, ScenarioFinished
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
@@ -21,12 +21,12 @@ from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
 from conformance.verdict import Result, Verdict
 from ext_proc.record import ClientResponse, StreamOpened, UpstreamRequest
-from fake_proxy.envoy import VARIANTS, EnvoyError, find_envoy
+from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 HOSTILE = Path(__file__).with_name("hostile_gateway.py")
 SHORT = Timeouts(start=2, answer=1, stop=1)
 TWO_POOLS = (
-    *("{python}", "-m", "fake_proxy.gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
+    *("{python}", "-m", "reference_gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),
     *("--epp", "{epp}", "--endpoints", "{endpoints}", "--epp", "{epp2}", "--endpoints", "{endpoints2}"),
 )
 
@@ -76,7 +76,7 @@ def small(*flags: str, **changes) -> GatewayProfile:
         "start": GatewayStart(command=(*TWO_POOLS, *flags)),
         "backends": (Backend(), Backend()),
         "subset_header": "x-subset",
-        "claims": Gateway(retries=3, retry_statuses=(503,)),
+        "claims": GatewayFacts(retries=3, retry_statuses=(503,)),
     }
     return GatewayProfile(**{**settings, **changes})
 
@@ -158,7 +158,7 @@ def test_two_pools_have_an_epp_each() -> None:
 
 
 def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
-    bare = small(claims=Gateway(), subset_header=None, backends=(Backend(endpoints=("127.0.0.1:18765",)),))
+    bare = small(claims=GatewayFacts(), subset_header=None, backends=(Backend(endpoints=("127.0.0.1:18765",)),))
     with pytest.raises(UsageError, match="the profile has one pool"):
         conduct(bare, "gateway.subset-hint-if-any")
     alone = GatewayStart(command=TWO_POOLS[:-4])

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from conformance.episode import Episode
-from conformance.run.events import RunEvent, ScenarioFinished
-from conformance.run.meeting import Meeting
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import Episode
+from conformance.run.barrier import Barrier
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.scenario.schema import BodyMode, Exchange
@@ -84,7 +84,7 @@ def test_what_can_not_be_interleaved_is_refused(exchange):
         Exchange.model_validate({**exchange, "interleaved": True})
 
 
-async def come(meeting: Meeting, over: asyncio.Event) -> None:
+async def come(meeting: Barrier, over: asyncio.Event) -> None:
     """An exchange that goes on after its first chunk when it may, and ends when it is told."""
     with meeting.place() as hold:
         await hold()
@@ -93,7 +93,7 @@ async def come(meeting: Meeting, over: asyncio.Event) -> None:
 
 def test_nobody_waits_for_ever():
     async def two_of_three() -> None:
-        meeting, over = Meeting(size=3, apart=0.01), asyncio.Event()
+        meeting, over = Barrier(size=3, apart=0.01), asyncio.Event()
         over.set()
         await asyncio.gather(come(meeting, over), come(meeting, over))
         await come(meeting, over)
@@ -105,7 +105,7 @@ def test_nobody_waits_for_ever():
 @pytest.mark.parametrize("scouts", [1, 2])
 def test_the_last_ones_may_take_their_time(scouts: int):
     async def slow() -> None:
-        meeting, over = Meeting(size=5, scouts=scouts, apart=0.001), [asyncio.Event() for _ in range(5)]
+        meeting, over = Barrier(size=5, scouts=scouts, apart=0.001), [asyncio.Event() for _ in range(5)]
         for one in over[: 5 - scouts]:
             one.set()  # who is held ends at once when it goes on
         all_of_them = [asyncio.create_task(come(meeting, one)) for one in over]
@@ -121,7 +121,7 @@ def test_the_last_ones_may_take_their_time(scouts: int):
 
 def test_who_is_over_is_not_waited_for():
     async def one_is_over() -> None:
-        meeting, over = Meeting(size=3), asyncio.Event()
+        meeting, over = Barrier(size=3), asyncio.Event()
         with meeting.place():
             pass
         waits = asyncio.create_task(come(meeting, over))
@@ -135,7 +135,7 @@ def test_who_is_over_is_not_waited_for():
 @pytest.mark.parametrize("scouts", [1, 2])
 def test_who_is_alone_waits_for_nobody(scouts: int):
     async def alone() -> None:
-        meeting, over = Meeting(size=1, scouts=scouts), asyncio.Event()
+        meeting, over = Barrier(size=1, scouts=scouts), asyncio.Event()
         over.set()
         await asyncio.wait_for(come(meeting, over), 60)
 
@@ -144,7 +144,7 @@ def test_who_is_alone_waits_for_nobody(scouts: int):
 
 def test_of_two_one_waits():
     async def two() -> None:
-        meeting, over = Meeting(size=2, scouts=2), asyncio.Event()
+        meeting, over = Barrier(size=2, scouts=2), asyncio.Event()
         over.set()
         with meeting.place() as hold:
             held = asyncio.ensure_future(hold())

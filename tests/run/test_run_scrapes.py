@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from conformance.run.discovery import FixedEndpoints
-from conformance.run.pool import UNREAD, PoolController
+from conformance.run.epp.discovery import FixedEndpoints
+from conformance.run.epp.pool import UNREAD, PoolController
 from conformance.scenario.pool import Load, Pool
 from conformance.targets.profile import Discovery, File, Profile, Timeouts
 from ext_proc.record import Event, Wait

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.episode import ProcessExited
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import ProcessExited
 from conformance.outcome import RunOutcome, ScenarioResult
-from conformance.run.events import RunEvent, ScenarioFinished
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets import launch

@@ -22,7 +22,7 @@ import pytest
 
 from conformance.errors import HarnessError, TargetUnreachableError, UsageError
 from conformance.outcome import RunOutcome
-from conformance.run.engine import Engine
+from conformance.run.engine import EngineThread
 from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets import bridge, containers
@@ -70,7 +70,7 @@ def left(client, pid: int = os.getpid(), *, networks: bool = True) -> list[str]:
 
 
 def on_the_engine(work):
-    with Engine() as engine:
+    with EngineThread() as engine:
         return engine.call(work)
 
 
@@ -260,7 +260,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(engine, image):
 
 SUITE = """
 import sys
-from conformance.run.events import Status
+from conformance.events import Status
 from conformance.run.session import RunSettings, run
 from conformance.targets.profile import Discovery, File, Profile, Start
 

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 
 from conformance.errors import HarnessError, UsageError
-from conformance.run.engine import Engine
+from conformance.run.engine import EngineThread
 from conformance.targets.process import TargetProcess, start_process
 from conformance.targets.running import exited_early, port_was_taken
 
@@ -43,7 +43,7 @@ def in_a_thread_with_asyncio(work):
 
 
 def on_the_engine(work):
-    with Engine() as engine:
+    with EngineThread() as engine:
         return engine.call(work)
 
 
@@ -276,7 +276,7 @@ def test_a_target_that_keeps_forking_is_ended():
 def test_nothing_outlives_a_suite_that_is_killed(script, tmp_path):
     suite = f"""
 import asyncio
-from conformance.run.engine import Engine
+from conformance.run.engine import EngineThread
 from conformance.targets.process import start_process
 
 async def main():
@@ -286,7 +286,7 @@ async def main():
     print(process.pid, *process.tail().split(), flush=True)
     await asyncio.sleep(1000)
 
-with Engine() as engine:
+with EngineThread() as engine:
     engine.call(main())
 """
     with subprocess.Popen([sys.executable, "-c", suite], stdout=subprocess.PIPE, text=True) as runner:

@@ -2,11 +2,11 @@
 
 A stream that stops with something unanswered gives one ruling. What it is put down to, in this order:
 
-1. the stimulus (`peculiar.STIMULI`; in the response, `peculiar.RESPONSES`);
+1. the stimulus (`root_cause.STIMULI`; in the response, `root_cause.RESPONSES`);
 2. an error that was due and did not come as an ImmediateResponse (EPP-ERR-04; silence: the requirement of that error);
 3. what is missing: headers without a body (ENV-07), trailers (ENV-06), one of several body answers (ENV-02), the end of
    stream when all bytes came back (ENV-05);
-4. the circumstances (`peculiar.CIRCUMSTANCES`), an odd body (EPP-DEST-07), and else ENV-16.
+4. the circumstances (`root_cause.CIRCUMSTANCES`), an odd body (EPP-DEST-07), and else ENV-16.
 
 An EPP that closes the stream once the request is answered is right (design: fairness).
 """
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.flow import Stop, StopKind
-from conformance.judges import peculiar
-from conformance.judges.case import Answer, Case, Scene, Shape
-from conformance.judges.registry import judge_of_case, judge_of_scene
-from conformance.judges.ruling import Nature, Ruling, held, moot, noted
-from conformance.lane import Lane, empty_chunk
-from conformance.said import REQUEST, RESPONSE
+from conformance.judges import root_cause
+from conformance.judges.registry import judge_of_episode, judge_of_exchange
+from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
+from conformance.judges.views import AnswerKind, EpisodeView, ExchangeView, Shape
+from conformance.reading.decoded_message import REQUEST, RESPONSE
+from conformance.reading.stream_direction import StreamDirection, empty_chunk
+from conformance.reading.stream_state import StopKind, StreamStop
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Wait
 
@@ -29,7 +29,7 @@ _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
 
 
-@judge_of_case(
+@judge_of_exchange(
     "ENV-02",
     "ENV-05",
     "ENV-06",
@@ -57,64 +57,64 @@ _UNIMPLEMENTED = (12, 9)
     "EPP-SUB-14",
     hygiene=True,
 )
-def unanswered(case: Case) -> Iterator[Ruling]:
+def unanswered(view: ExchangeView) -> Iterator[Ruling]:
     """The stream does not stop with something unanswered."""
-    flow, stop = case.flow, case.flow.stop
-    if flow.offence is not None or (stop is not None and stop.kind is StopKind.OPAQUE):
+    stream, stop = view.stream, view.stream.stop
+    if stream.offence is not None or (stop is not None and stop.kind is StopKind.OPAQUE):
         return
-    missing = flow.missing
+    missing = stream.missing
     if stop is not None and stop.kind is StopKind.REFUSED:
-        yield case.fail(
+        yield view.fail(
             "ENV-16",
             "a stream that is refused is accepted when it is opened again",
-            f"the stream was refused, {case.conversation.refused or 1} times",
+            f"the stream was refused, {view.conversation.refused or 1} times",
             hint="Allow as many concurrent streams as requests, or tell the limit in SETTINGS.",
         )
     elif stop is not None and stop.kind is not StopKind.CANCELLED and missing is not None:
         side, part = missing
-        if stop.kind is StopKind.CLOSED and _may_close(case, side, part):
+        if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
                 yield from _moot_response()
-        elif _error_by_status(case, stop):
-            yield held("EPP-ERR-01")
-        elif stop.kind is StopKind.HANG and (_unfinished(case, side) or _goes_on(case, stop)):
-            yield _cut_short(case, stop, side)
-        elif not case.scene.explains_end(case):
-            yield _unanswered(case, stop, side, part)
-    elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(case):
-        if not case.scene.explains_end(case):
+        elif _error_by_status(view, stop):
+            yield passed("EPP-ERR-01")
+        elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
+            yield _cut_short(view, stop, side)
+        elif not view.episode_view.explains_end(view):
+            yield _unanswered(view, stop, side, part)
+    elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(view):
+        if not view.episode_view.explains_end(view):
             at = stop.entry.seq if stop.entry is not None else None
             hint = "Only a clean end lets Envoy go on without the target; to this it answers 500."
-            yield case.fail("ENV-16", "the stream stays, or ends with gRPC status OK", stop.what, at=at, hint=hint)
+            yield view.fail("ENV-16", "the stream stays, or ends with gRPC status OK", stop.what, at=at, hint=hint)
     elif missing is None:
-        yield from _answered(case)
+        yield from _answered(view)
 
 
-def _between_the_phases(case: Case) -> bool:
+def _between_the_phases(view: ExchangeView) -> bool:
     """Whether the data plane was still to say something when the stream ended, with all it said answered."""
-    flow = case.flow
-    return flow.immediate is None and not flow.response.complete
+    stream = view.stream
+    return stream.immediate is None and not stream.response.complete
 
 
-def _unfinished(case: Case, side: str) -> bool:
+def _unfinished(view: ExchangeView, side: str) -> bool:
     """Whether the data plane itself had not said everything: in full duplex nothing is owed before that."""
-    lane = case.flow.lane(side)
-    return lane.duplex and bool(lane.bodies) and lane.end is None
+    direction = view.stream.direction(side)
+    return direction.duplex and bool(direction.bodies) and direction.end is None
 
 
-def _goes_on(case: Case, stop: Stop) -> bool:
+def _goes_on(view: ExchangeView, stop: StreamStop) -> bool:
     """Whether answers still came while it was waited: then nothing hung, and only the exchange as a whole was long.
 
     Nine tenths of the wait, as the clocks of a deadline and of the log are read at different places.
     """
     entry = stop.entry
     seconds = entry.event.seconds if entry is not None and isinstance(entry.event, Wait) else 0.0
-    said = next((one for one in reversed(case.flow.answers) if not empty_chunk(one)), None)
-    return entry is not None and said is not None and entry.t - said.entry.t < 0.9 * seconds * 1e9
+    message = next((one for one in reversed(view.stream.answers) if not empty_chunk(one)), None)
+    return entry is not None and message is not None and entry.t - message.entry.t < 0.9 * seconds * 1e9
 
 
-def _cut_short(case: Case, stop: Stop, side: str) -> Ruling:
-    return case.fail(
+def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
+    return view.fail(
         "ENV-16",
         f"the whole {side} is sent before the deadline",
         f"the deadline came first ({stop.what})",
@@ -124,30 +124,30 @@ def _cut_short(case: Case, stop: Stop, side: str) -> Ruling:
     )
 
 
-def _error_by_status(case: Case, stop: Stop) -> bool:
+def _error_by_status(view: ExchangeView, stop: StreamStop) -> bool:
     """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
     in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
-    return in_words and case.decided is None and case.demand.error_due and case.scene.counts("EPP-ERR-01")
+    return in_words and view.decided is None and view.due.error_due and view.episode_view.counts("EPP-ERR-01")
 
 
-@judge_of_scene("ENV-20")
-def observability(scene: Scene) -> Iterator[Ruling]:
+@judge_of_episode("ENV-20")
+def observability(episode_view: EpisodeView) -> Iterator[Ruling]:
     """Whether anything is answered where no answers are wanted."""
-    for one in scene.conversations:
+    for one in episode_view.conversations:
         if one.observed_only:
-            answers = sum(said.author is Author.EPP for said in one.said)
-            yield noted("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
+            answers = sum(message.author is Author.EPP for message in one.messages)
+            yield recorded("ENV-20", f"{answers} answers in observability mode", exchange=one.exchange)
 
 
-def _unanswered(case: Case, stop: Stop, side: str, part: str) -> Ruling:
-    requirement = _whose(case, stop, side, part)
+def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> Ruling:
+    requirement = _whose(view, stop, side, part)
     nature = Nature.CONDUCT if requirement in ("EPP-ERR-01", "EPP-ERR-04") else Nature.HANG
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    return case.fail(
+    return view.fail(
         requirement,
-        _expected(case, requirement, side, part),
+        _expected(view, requirement, side, part),
         actual,
         at=stop.entry.seq if stop.entry is not None else None,
         hint=_HINTS.get(requirement, "" if silent else "Send an ImmediateResponse instead of ending the stream."),
@@ -164,125 +164,125 @@ _HINTS = {
 }
 
 
-def _expected(case: Case, requirement: str, side: str, part: str) -> tuple[str, ...]:
+def _expected(view: ExchangeView, requirement: str, side: str, part: str) -> tuple[str, ...]:
     if requirement in ("EPP-ERR-02", "EPP-ERR-04", "EPP-SUB-02", "EPP-SUB-03", "EPP-SUB-14"):
-        return (f"an ImmediateResponse with {503 if case.demand.error_due else 429}",)
+        return (f"an ImmediateResponse with {503 if view.due.error_due else 429}",)
     if requirement == "EPP-ERR-01":
         return ("an ImmediateResponse with 400 or more", "a gRPC error")
     if requirement == "ENV-05":
         return (f"the last {side} body answer has end_of_stream",)
-    if case.flow.request.release is None and side == REQUEST:
+    if view.stream.request.release is None and side == REQUEST:
         return (f"an answer to {side}_{part}", "an ImmediateResponse")
     return (f"an answer to {side}_{part}",)
 
 
-def _whose(case: Case, stop: Stop, side: str, part: str) -> str:
-    lane = case.flow.lane(side)
-    found = peculiar.first(case, peculiar.RESPONSES if side == RESPONSE else peculiar.STIMULI)
+def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
+    direction = view.stream.direction(side)
+    found = root_cause.first(view, root_cause.RESPONSES if side == RESPONSE else root_cause.STIMULI)
     if found is not None:
         return found
-    if case.answer in (Answer.ENDED, Answer.SILENT) and (due := _error_due(case, stop)) is not None:
+    if view.answer in (AnswerKind.ENDED, AnswerKind.SILENT) and (due := _error_due(view, stop)) is not None:
         return due
-    if stop.kind in (StopKind.STATUS, StopKind.RESET) and case.scene.promised_ready(case):
+    if stop.kind in (StopKind.STATUS, StopKind.RESET) and view.episode_view.promised_ready(view):
         return "EPP-HLTH-06"
-    if stop.kind is StopKind.HANG and (found := _missing_part(lane, part)) is not None:
+    if stop.kind is StopKind.HANG and (found := _missing_part(direction, part)) is not None:
         return found
-    if _refused_mode(case, stop, side):
+    if _refused_mode(view, stop, side):
         return "EPP-STRM-01"
-    if side == REQUEST and case.shape is Shape.ODD and stop.kind is not StopKind.CLOSED:
+    if side == REQUEST and view.shape is Shape.ODD and stop.kind is not StopKind.CLOSED:
         return "EPP-DEST-07"
-    if stop.kind is StopKind.HANG and (found := peculiar.first(case, peculiar.CIRCUMSTANCES)) is not None:
+    if stop.kind is StopKind.HANG and (found := root_cause.first(view, root_cause.CIRCUMSTANCES)) is not None:
         return found
     if part == "trailers":
         return "ENV-06"
     return "ENV-16"
 
 
-def _error_due(case: Case, stop: Stop) -> str | None:
+def _error_due(view: ExchangeView, stop: StreamStop) -> str | None:
     """The requirement of the error that should have come, if one was due."""
-    demand, hint, counts = case.demand, case.hint, case.scene.counts
+    due, hint, counts = view.due, view.hint, view.episode_view.counts
     if stop.kind is StopKind.LOST:
         return None
-    if not demand.error_due:
-        dropped = demand.load.saturated and stop.kind is not StopKind.HANG and counts("EPP-ERR-04")
+    if not due.error_due:
+        dropped = due.load.saturated and stop.kind is not StopKind.HANG and counts("EPP-ERR-04")
         return "EPP-ERR-04" if dropped else None
     if counts("EPP-ERR-01"):
         return "EPP-ERR-01"
     if stop.kind is not StopKind.HANG:
         return "EPP-ERR-04" if counts("EPP-ERR-04") else None
-    if case.context.claims.queues and counts("EPP-SUB-14"):
+    if view.context.claims.queues and counts("EPP-SUB-14"):
         return "EPP-SUB-14"
-    due = "EPP-ERR-02" if demand.pool_empty or not hint.set else "EPP-SUB-02" if hint.items else "EPP-SUB-03"
-    return due if counts(due) else None
+    rule = "EPP-ERR-02" if due.pool_empty or not hint.set else "EPP-SUB-02" if hint.items else "EPP-SUB-03"
+    return rule if counts(rule) else None
 
 
-def _missing_part(lane: Lane, part: str) -> str | None:
+def _missing_part(direction: StreamDirection, part: str) -> str | None:
     if part == "headers":
-        if lane.header_only:
+        if direction.header_only:
             return "ENV-07"
-        return "ENV-06" if lane.duplex and lane.trailers is not None else None
+        return "ENV-06" if direction.duplex and direction.trailers is not None else None
     if part == "trailers":
         return "ENV-06"
-    if lane.duplex:
-        return "ENV-05" if lane.end is not None and lane.body_answers and _all_came_back(lane) else None
-    return "ENV-02" if lane.body_answers else None
+    if direction.duplex:
+        return "ENV-05" if direction.end is not None and direction.body_answers and _all_came_back(direction) else None
+    return "ENV-02" if direction.body_answers else None
 
 
-def _all_came_back(lane: Lane) -> bool:
+def _all_came_back(direction: StreamDirection) -> bool:
     """Whether as many bytes came back as were sent; a body that the EPP rewrites may have another length."""
-    sent = sum(len(said.body) for said in lane.bodies)
-    commons = (said.common for said in lane.body_answers)
+    sent = sum(len(message.body) for message in direction.bodies)
+    commons = (message.common for message in direction.body_answers)
     return sum(len(one.body_mutation.streamed_response.body) for one in commons if one is not None) >= sent
 
 
-def _refused_mode(case: Case, stop: Stop, side: str) -> bool:
+def _refused_mode(view: ExchangeView, stop: StreamStop, side: str) -> bool:
     """Whether it is full duplex that the EPP does not take: it says so, or the body is one that makes demands of it."""
-    if side != REQUEST or not case.flow.request.duplex or not case.scene.counts("EPP-STRM-01"):
+    if side != REQUEST or not view.stream.request.duplex or not view.episode_view.counts("EPP-STRM-01"):
         return False
-    return (stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED) or peculiar.demanding_body(case)
+    return (stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED) or root_cause.demanding_body(view)
 
 
-def _may_close(case: Case, side: str, part: str) -> bool:
+def _may_close(view: ExchangeView, side: str, part: str) -> bool:
     """Whether a clean close is right with this part unanswered: Envoy then goes on without the EPP."""
-    lane = case.flow.lane(side)
+    direction = view.stream.direction(side)
     if side == RESPONSE:
-        return lane.headers_answer is None or not lane.duplex or _all_came_back(lane)
-    if case.flow.response.complete:
+        return direction.headers_answer is None or not direction.duplex or _all_came_back(direction)
+    if view.stream.response.complete:
         return True  # an early response, which the client has
-    return not lane.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
+    return not direction.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 
 def _moot_response() -> Iterator[Ruling]:
     for requirement in ("EPP-SRVD-01", "EPP-STRM-02"):
-        yield moot(requirement, "the EPP closed the stream once the request was answered")
+        yield not_applicable(requirement, "the EPP closed the stream once the request was answered")
 
 
-def _answered(case: Case) -> Iterator[Ruling]:
+def _answered(view: ExchangeView) -> Iterator[Ruling]:
     """What was seen to hold, where nothing was left unanswered."""
-    flow = case.flow
-    request, response = flow.request, flow.response
-    if not flow.answers:
+    stream = view.stream
+    request, response = stream.request, stream.response
+    if not stream.answers:
         return
-    if request.complete or flow.immediate is not None or (response.complete and request.headers is None):
-        yield held("ENV-16")
+    if request.complete or stream.immediate is not None or (response.complete and request.headers is None):
+        yield passed("ENV-16")
         if request.header_only or response.header_only:
-            yield held("ENV-07")
+            yield passed("ENV-07")
         if request.trailers_answer is not None or response.trailers_answer is not None:
-            yield held("ENV-06")
-        if request.headers is not None and case.answer in (Answer.ENDPOINT, Answer.IMMEDIATE):
-            yield from _survived(case)
+            yield passed("ENV-06")
+        if request.headers is not None and view.answer in (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE):
+            yield from _survived(view)
     if response.headers_answer is not None:
-        if peculiar.early_response(case):
-            yield held("ENV-23")
-        if case.served is not None:
-            yield held("EPP-SRVD-01")
+        if root_cause.early_response(view):
+            yield passed("ENV-23")
+        if view.served is not None:
+            yield passed("EPP-SRVD-01")
 
 
-def _survived(case: Case) -> Iterator[Ruling]:
-    for requirement, peculiar_in in peculiar.STIMULI:
-        if peculiar_in(case) and requirement != "EPP-SUB-10":
-            yield held(requirement)
-    if peculiar.without_length(case) or case.flow.request.duplex:
-        yield held("EPP-STRM-03")
-    if peculiar.after_an_abort(case):
-        yield held("ENV-22")
+def _survived(view: ExchangeView) -> Iterator[Ruling]:
+    for requirement, peculiar_in in root_cause.STIMULI:
+        if peculiar_in(view) and requirement != "EPP-SUB-10":
+            yield passed(requirement)
+    if root_cause.without_length(view) or view.stream.request.duplex:
+        yield passed("EPP-STRM-03")
+    if root_cause.after_an_abort(view):
+        yield passed("ENV-22")

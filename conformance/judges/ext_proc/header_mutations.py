@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from conformance.conversation import BUFFERED_MODES
-from conformance.judges.case import Answer, Case
-from conformance.judges.registry import judge_of_case
-from conformance.judges.ruling import Ruling, held, moot, noted
-from conformance.said import DESTINATION, REQUEST, Said
-from conformance.steering import apply, counting, protected, sent_headers, values_of
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, not_applicable, passed, recorded
+from conformance.judges.views import AnswerKind, ExchangeView
+from conformance.reading.conversation import BUFFERED_MODES
+from conformance.reading.decoded_message import DESTINATION, REQUEST, DecodedMessage
+from conformance.reading.destination import apply, counting, protected, sent_headers, values_of
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderValueOption
 
@@ -23,25 +23,25 @@ _NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
-@judge_of_case("ENV-11", hygiene=True)
-def encoding(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-11", hygiene=True)
+def encoding(view: ExchangeView) -> Iterator[Ruling]:
     """Values are in `raw_value` alone; names and values are legal HTTP."""
     seen = False
-    for said in case.flow.answers:
-        mutation = said.header_mutation
+    for message in view.stream.answers:
+        mutation = message.header_mutation
         if mutation is None:
             continue
         for option in mutation.set_headers:
             seen = True
             if (problem := _illegal(option)) is not None:
-                yield case.fail("ENV-11", *problem, at=said)
+                yield view.fail("ENV-11", *problem, at=message)
             elif option.header.value and not option.header.raw_value:
-                yield _in_value(case, said, option)
+                yield _in_value(view, message, option)
         for name in mutation.remove_headers:
             if not _NAME.fullmatch(name):
-                yield case.fail("ENV-11", "names of headers are tokens", f"{name!r} is to be removed", at=said)
+                yield view.fail("ENV-11", "names of headers are tokens", f"{name!r} is to be removed", at=message)
     if seen:
-        yield held("ENV-11")
+        yield passed("ENV-11")
 
 
 def _illegal(option: HeaderValueOption) -> tuple[str, str] | None:
@@ -55,46 +55,48 @@ def _illegal(option: HeaderValueOption) -> tuple[str, str] | None:
     return None
 
 
-def _in_value(case: Case, said: Said, option: HeaderValueOption) -> Ruling:
+def _in_value(view: ExchangeView, message: DecodedMessage, option: HeaderValueOption) -> Ruling:
     expected = f"{option.header.key} has its value in raw_value"
     actual = f"it is in value ({option.header.value[:60]!r}), raw_value is empty"
     hint = "Envoy drops `value`; the header arrives empty."
-    if option.header.key.lower() == DESTINATION and said.side == REQUEST:
-        return case.fail("ENV-11", expected, actual, at=said, hint=hint)
-    return case.warn("ENV-11", expected, actual, at=said, hint=hint)
+    if option.header.key.lower() == DESTINATION and message.side == REQUEST:
+        return view.fail("ENV-11", expected, actual, at=message, hint=hint)
+    return view.warn("ENV-11", expected, actual, at=message, hint=hint)
 
 
-@judge_of_case("ENV-12", "ENV-13")
-def destination_header(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-12", "ENV-13")
+def destination_header(view: ExchangeView) -> Iterator[Ruling]:
     """The destination header overwrites, and is set where it counts."""
-    if case.answer is Answer.IMMEDIATE:
-        yield moot("ENV-12", "the answer was an ImmediateResponse")
-    steering, lane = case.steering, case.flow.request
-    for setting in steering.settings:
+    if view.answer is AnswerKind.IMMEDIATE:
+        yield not_applicable("ENV-12", "the answer was an ImmediateResponse")
+    destination, direction = view.destination, view.stream.request
+    for setting in destination.settings:
         if setting.conditional:
-            yield case.fail(
+            yield view.fail(
                 "ENV-12",
                 "the destination header replaces whatever the client sent, and is always set",
                 f"{setting.value} with {_flags(setting.option)}",
-                at=setting.said,
+                at=setting.message,
                 hint="Set no append action, or OVERWRITE_IF_EXISTS_OR_ADD.",
             )
         else:
-            yield held("ENV-12")
-    if not case.steering.observed:
+            yield passed("ENV-12")
+    if not view.destination.observed:
         return
-    buffered = lane.mode in BUFFERED_MODES
-    if steering.settings:
+    buffered = direction.mode in BUFFERED_MODES
+    if destination.settings:
         if not buffered:
-            yield held("ENV-13")
-    elif steering.late_settings:
-        late = steering.late_settings[0]
-        effect = f"In mode {lane.mode} header mutations of a body answer have no effect; hold the headers answer back."
-        yield case.fail(
+            yield passed("ENV-13")
+    elif destination.late_settings:
+        late = destination.late_settings[0]
+        effect = (
+            f"In mode {direction.mode} header mutations of a body answer have no effect; hold the headers answer back."
+        )
+        yield view.fail(
             "ENV-13",
             f"the destination header on the answer to the request headers{' or the body' if buffered else ''}",
-            f"{late.value} on {late.said.what}",
-            at=late.said,
+            f"{late.value} on {late.message.what}",
+            at=late.message,
             hint="Header mutations of a trailers answer change the trailers." if buffered else effect,
         )
 
@@ -107,51 +109,51 @@ def _flags(option: HeaderValueOption) -> str:
     return f"append_action {known.Name(number) if number in known.values() else number}"
 
 
-@judge_of_case("ENV-26")
-def protected_headers(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-26")
+def protected_headers(view: ExchangeView) -> Iterator[Ruling]:
     """Headers that data planes protect are not set to new values, and not too many are set."""
-    lane = case.flow.request
-    sent = sent_headers(lane)
-    if sent is None or not counting(lane):
+    direction = view.stream.request
+    sent = sent_headers(direction)
+    if sent is None or not counting(direction):
         return
     fine = True
-    for said in counting(lane):
-        mutation = said.header_mutation
+    for message in counting(direction):
+        mutation = message.header_mutation
         for option in mutation.set_headers if mutation is not None else ():
             name, value = option.header.key.lower(), value_of(option.header)
             if protected(name) and value not in values_of(sent, _alias(name)):
                 fine = False
                 actual = f"{name} is set to {value.decode('latin-1')[:80]!r}"
                 hint = "Envoy ignores it, or fails the request where disallow_is_error is set."
-                yield case.warn("ENV-26", f"{name} is left alone", actual, at=said, hint=hint)
+                yield view.warn("ENV-26", f"{name} is left alone", actual, at=message, hint=hint)
         most = len(sent) + (len(mutation.set_headers) if mutation is not None else 0)
         if mutation is not None and most > MAX_HEADERS >= len(sent) and len(apply(mutation, sent)) > MAX_HEADERS:
             fine = False
             actual = f"{len(sent)} headers became {len(apply(mutation, sent))}"
-            yield case.warn("ENV-26", f"at most {MAX_HEADERS} headers", actual, at=said)
-    if fine and case.steering.observed:
-        yield held("ENV-26")
+            yield view.warn("ENV-26", f"at most {MAX_HEADERS} headers", actual, at=message)
+    if fine and view.destination.observed:
+        yield passed("ENV-26")
 
 
 def _alias(name: str) -> str:
     return ":authority" if name == "host" else name
 
 
-@judge_of_case("ENV-17", "ENV-18", "ENV-25", hygiene=True)
-def recorded(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-17", "ENV-18", "ENV-25", hygiene=True)
+def informational(view: ExchangeView) -> Iterator[Ruling]:
     """mode_override, override_message_timeout and clear_route_cache."""
-    exchange = case.exchange
-    for said in case.conversation.said:
-        if said.response is None:
+    exchange = view.exchange
+    for message in view.conversation.messages:
+        if message.response is None:
             continue
-        if said.response.HasField("mode_override"):
-            yield noted("ENV-17", f"mode_override on {said.what}", exchange=exchange, seq=said.seq)
-        if said.only_timeout:
-            wait = said.response.override_message_timeout
+        if message.response.HasField("mode_override"):
+            yield recorded("ENV-17", f"mode_override on {message.what}", exchange=exchange, seq=message.seq)
+        if message.only_timeout:
+            wait = message.response.override_message_timeout
             what = f"override_message_timeout of {wait.seconds + wait.nanos / 1e9:g} s"
-            yield noted("ENV-18", what, exchange=exchange, seq=said.seq)
-    setting = case.steering.settings[:1]
-    common = setting[0].said.common if setting else None
+            yield recorded("ENV-18", what, exchange=exchange, seq=message.seq)
+    setting = view.destination.settings[:1]
+    common = setting[0].message.common if setting else None
     if common is not None:
         flag = "set" if common.clear_route_cache else "not set"
-        yield noted("ENV-25", f"clear_route_cache is {flag} with the destination header")
+        yield recorded("ENV-25", f"clear_route_cache is {flag} with the destination header")

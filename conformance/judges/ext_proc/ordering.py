@@ -1,51 +1,51 @@
 """The order and the kinds of answers (ENV-01 to ENV-05).
 
-The offence itself is found where the stream is followed (`conformance.flow`); here it becomes a ruling, and what was
-seen to hold is said.
+The offence itself is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a
+ruling, and what was seen to hold is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.case import Case
-from conformance.judges.registry import judge_of_case
-from conformance.judges.ruling import Ruling, held
-from conformance.lane import Lane
-from conformance.order import Offence
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, passed
+from conformance.judges.views import ExchangeView
+from conformance.reading.ordering import Offence
+from conformance.reading.stream_direction import StreamDirection
 
 
-@judge_of_case("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", "ENV-19", hygiene=True)
-def order_of_answers(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-01", "ENV-02", "ENV-03", "ENV-04", "ENV-05", "ENV-15", "ENV-19", hygiene=True)
+def order_of_answers(view: ExchangeView) -> Iterator[Ruling]:
     """Each answer is of a kind, in a place and of a form that Envoy accepts there."""
-    flow = case.flow
-    if flow.offence is not None:
-        yield _offence(case, flow.offence)
-    if not flow.answers:
+    stream = view.stream
+    if stream.offence is not None:
+        yield _offence(view, stream.offence)
+    if not stream.answers:
         return
-    yield held("ENV-01")
-    yield held("ENV-02")
-    for lane in (flow.request, flow.response):
-        yield from _seen_to_hold(lane)
+    yield passed("ENV-01")
+    yield passed("ENV-02")
+    for direction in (stream.request, stream.response):
+        yield from _seen_to_hold(direction)
 
 
-def _offence(case: Case, found: Offence) -> Ruling:
-    if found.requirement == "ENV-04" and not _mode_was_said(case):
+def _offence(view: ExchangeView, found: Offence) -> Ruling:
+    if found.requirement == "ENV-04" and not _mode_was_said(view):
         actual = f"{found.actual}, without a protocol_config"
         hint = "Without it only an endpoint picker of one body mode knows what is expected."
-        return case.warn("ENV-19", found.expected, actual, at=found.entry.seq, hint=hint)
-    return case.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
+        return view.warn("ENV-19", found.expected, actual, at=found.entry.seq, hint=hint)
+    return view.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
 
 
-def _mode_was_said(case: Case) -> bool:
-    first = case.conversation.first
+def _mode_was_said(view: ExchangeView) -> bool:
+    first = view.conversation.first
     return first is None or first.request is None or first.request.HasField("protocol_config")
 
 
-def _seen_to_hold(lane: Lane) -> Iterator[Ruling]:
-    if lane.headers_answer is not None and (lane.body_answers or lane.trailers_answer):
-        yield held("ENV-03")
-    if lane.body_answers:
-        yield held("ENV-04")
-    if lane.duplex and (lane.finish is not None or lane.trailers_answer is not None):
-        yield held("ENV-05")
+def _seen_to_hold(direction: StreamDirection) -> Iterator[Ruling]:
+    if direction.headers_answer is not None and (direction.body_answers or direction.trailers_answer):
+        yield passed("ENV-03")
+    if direction.body_answers:
+        yield passed("ENV-04")
+    if direction.duplex and (direction.finish is not None or direction.trailers_answer is not None):
+        yield passed("ENV-05")

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.conversation import NONE
-from conformance.judges.case import Case
 from conformance.judges.ext_proc.bodies import answered_body, sent_body
-from conformance.judges.registry import judge_of_case
-from conformance.judges.ruling import Ruling, held
-from conformance.lane import Lane
-from conformance.said import HeaderList, Said
-from conformance.steering import counting, sent_headers, values_of
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, passed
+from conformance.judges.views import ExchangeView
+from conformance.reading.conversation import NONE
+from conformance.reading.decoded_message import DecodedMessage, HeaderList
+from conformance.reading.destination import counting, sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
 from ext_proc.headers import value_of
 
 _STATUS = (":status", "grpc-status")
 
 
-@judge_of_case("ENV-24")
-def response(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-24")
+def response(view: ExchangeView) -> Iterator[Ruling]:
     """The response is not replaced, nor broken off; its status (also of gRPC), content type and encoding stay."""
-    lane, said, immediate = case.flow.response, case.flow.response.headers_answer, case.flow.immediate
-    sent = sent_headers(lane)
+    direction, message, immediate = view.stream.response, view.stream.response.headers_answer, view.stream.immediate
+    sent = sent_headers(direction)
     if sent is None:
         return
-    if immediate is not None and immediate is not case.decided and not lane.complete:
+    if immediate is not None and immediate is not view.decided and not direction.complete:
         expected = f"the response of the model server ({_text(values_of(sent, ':status'))}) is passed on"
-        actual = f"ImmediateResponse {case.code} in {'its place' if said is None else 'the midst of it'}"
+        actual = f"ImmediateResponse {view.code} in {'its place' if message is None else 'the midst of it'}"
         # Under load it may be an eviction that met the response on its way.
-        verdict = Verdict.FAIL if case.demand.load.idle else Verdict.WARN
-        yield case.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)
+        verdict = Verdict.FAIL if view.due.load.idle else Verdict.WARN
+        yield view.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)
         return
-    answers = counting(lane)
-    if said is None or any(one.partial for one in answers):
+    answers = counting(direction)
+    if message is None or any(one.partial for one in answers):
         return
-    broken = [ruling for one in answers for ruling in _changed(case, one, sent)]
-    if lane.trailers is not None and lane.trailers_answer is not None:
-        broken += _changed(case, lane.trailers_answer, lane.trailers.headers or [])
-    yield from broken or (held("ENV-24"),)
+    broken = [ruling for one in answers for ruling in _changed(view, one, sent)]
+    if direction.trailers is not None and direction.trailers_answer is not None:
+        broken += _changed(view, direction.trailers_answer, direction.trailers.headers or [])
+    yield from broken or (passed("ENV-24"),)
 
 
-def _changed(case: Case, said: Said, sent: HeaderList) -> Iterator[Ruling]:
+def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> Iterator[Ruling]:
     """What one answer does to those headers that were `sent` by which the response is read."""
-    mutation = said.header_mutation
+    mutation = message.header_mutation
     if mutation is None:
         return
-    stays = _body_stays(case.flow.response)
+    stays = _body_stays(view.stream.response)
     for option in mutation.set_headers:
         name, value = option.header.key.lower(), value_of(option.header)
         own = values_of(sent, name)
@@ -55,21 +55,21 @@ def _changed(case: Case, said: Said, sent: HeaderList) -> Iterator[Ruling]:
         if value in own:
             continue
         if name in _STATUS or (name == "content-encoding" and stays and _codings([value]) != _codings(own)):
-            yield case.fail("ENV-24", expected, actual, at=said)
+            yield view.fail("ENV-24", expected, actual, at=message)
         elif name == "content-type" and own:
-            yield case.warn("ENV-24", expected, actual, at=said)
+            yield view.warn("ENV-24", expected, actual, at=message)
     removed = {name.lower() for name in mutation.remove_headers}
     removed -= {option.header.key.lower() for option in mutation.set_headers}
     for name in ("content-type", "grpc-status", "content-encoding"):
         own = values_of(sent, name)
         if name in removed and (stays and _codings(own) if name == "content-encoding" else own):
-            yield case.fail("ENV-24", f"the response keeps its {name}", "it is removed", at=said)
+            yield view.fail("ENV-24", f"the response keeps its {name}", "it is removed", at=message)
 
 
-def _body_stays(lane: Lane) -> bool:
+def _body_stays(direction: StreamDirection) -> bool:
     """Whether the body goes on as it was sent; False also where that is not known."""
-    got = answered_body(lane)
-    return lane.mode == NONE if got is None else got == sent_body(lane)
+    got = answered_body(direction)
+    return direction.mode == NONE if got is None else got == sent_body(direction)
 
 
 def _codings(values: Sequence[bytes]) -> list[bytes]:

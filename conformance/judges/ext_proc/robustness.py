@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges import peculiar
-from conformance.judges.case import Answer, Case, Crash, Scene
-from conformance.judges.registry import judge_of_case, judge_of_scene
-from conformance.judges.ruling import Nature, Ruling, held
+from conformance.judges import root_cause
+from conformance.judges.registry import judge_of_episode, judge_of_exchange
+from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.judges.views import AnswerKind, Crash, EpisodeView, ExchangeView
 from conformance.verdict import Verdict
 from ext_proc.record import STILL_OPEN
 
-_LIVES = (Answer.ENDPOINT, Answer.IMMEDIATE, Answer.UNSTEERED)
+_LIVES = (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE, AnswerKind.UNSTEERED)
 
 
-@judge_of_scene("ENV-22", "ENV-26", "ENV-27", "ENV-19", "ENV-23", "EPP-SRVD-01", "EPP-SUB-10", "EPP-SUB-11")
-def process(scene: Scene) -> Iterator[Ruling]:
+@judge_of_episode("ENV-22", "ENV-26", "ENV-27", "ENV-19", "ENV-23", "EPP-SRVD-01", "EPP-SUB-10", "EPP-SUB-11")
+def process(episode_view: EpisodeView) -> Iterator[Ruling]:
     """The process of the target does not end by itself."""
-    if scene.crash is not None:
-        yield _crash(scene.crash)
+    if episode_view.crash is not None:
+        yield _crash(episode_view.crash)
         return
-    if any(case.answer in _LIVES for case in scene.cases):
-        yield held("ENV-27")
-    yield from _survived_aborts(scene)
+    if any(view.answer in _LIVES for view in episode_view.exchanges):
+        yield passed("ENV-27")
+    yield from _survived_aborts(episode_view)
 
 
 def _crash(crash: Crash) -> Ruling:
@@ -48,26 +48,26 @@ def _crash(crash: Crash) -> Ruling:
     )
 
 
-def _whose(case: Case) -> str:
-    if peculiar.aborted(case) or peculiar.after_an_abort(case):
+def _whose(view: ExchangeView) -> str:
+    if root_cause.aborted(view) or root_cause.after_an_abort(view):
         return "ENV-22"
-    rows = peculiar.RESPONSES if case.flow.response.headers is not None else peculiar.STIMULI
-    return peculiar.first(case, rows) or "ENV-27"
+    rows = root_cause.RESPONSES if view.stream.response.headers is not None else root_cause.STIMULI
+    return root_cause.first(view, rows) or "ENV-27"
 
 
-def _survived_aborts(scene: Scene) -> Iterator[Ruling]:
-    for case in scene.cases:
-        if case.answer in _LIVES and peculiar.after_an_abort(case):
-            yield held("ENV-22")
+def _survived_aborts(episode_view: EpisodeView) -> Iterator[Ruling]:
+    for view in episode_view.exchanges:
+        if view.answer in _LIVES and root_cause.after_an_abort(view):
+            yield passed("ENV-22")
             return
 
 
-@judge_of_case("ENV-22", hygiene=True)
-def end_of_stream(case: Case) -> Iterator[Ruling]:
+@judge_of_exchange("ENV-22", hygiene=True)
+def end_of_stream(view: ExchangeView) -> Iterator[Ruling]:
     """A stream that the data plane half-closed ends."""
-    for entry, wait in case.conversation.expired:
+    for entry, wait in view.conversation.expired:
         if wait.what == STILL_OPEN:
-            yield case.warn(
+            yield view.warn(
                 "ENV-22",
                 "the stream ends when the data plane half-closes it",
                 f"it was still open {wait.seconds:.1f} s later",

@@ -1,9 +1,9 @@
 """Role data-plane: a gateway under test among the suite's own EPPs, model servers and HTTP client.
 
-lane.py     one gateway with its surroundings, and the gate
+runner.py   one gateway with its surroundings, and the gate
 target.py   the gateway itself: started or reached
 pods.py     the model servers behind it
 pickers.py  the scripted EPPs that it asks
-work.py     one scenario: its steps, in order, into an episode
+execute.py  one scenario: its steps, in order, into an episode
 plan.py     what runs against a gateway, and why the rest does not
 """

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from conformance.episode import EppConduct
 from conformance.errors import UsageError
+from conformance.evidence.episode import EppConduct
 from conformance.run.gateway.pods import EXCHANGE
 from conformance.scenario import references
 from conformance.scenario.schema import EppScript, LocalReply
@@ -25,8 +25,8 @@ from fake_epp import (
     Match,
     Pick,
     Reset,
-    Rule,
     Script,
+    ScriptRule,
     SetHeader,
     open_epp,
 )
@@ -76,7 +76,7 @@ class Pickers:
         """What each does for the request of that name; what is scripted for others ends."""
         for name, epp in self._up.items():
             script = played(scripts.get(name, EppScript()), endpoints, self._profile.metadata.destination)
-            epp.rules.append(Rule(match=Match(headers={EXCHANGE: exchange}), script=script))
+            epp.rules.append(ScriptRule(match=Match(headers={EXCHANGE: exchange}), script=script))
 
     def forget(self, exchange: str) -> None:
         """The request of that name is over."""

@@ -7,8 +7,8 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from conformance.episode import Backend, PodConduct, PodFact
 from conformance.errors import UsageError
+from conformance.evidence.episode import BackendFact, PodConduct, PodFact
 from conformance.run.served import attempt
 from conformance.scenario.pool import Pool
 from conformance.scenario.references import NOBODY
@@ -73,9 +73,9 @@ class Pods:
         await self._fleet.stop()
 
     @property
-    def backends(self) -> tuple[Backend, ...]:
+    def backends(self) -> tuple[BackendFact, ...]:
         """The pools as judges know them."""
-        return tuple(Backend(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
+        return tuple(BackendFact(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
 
     # -- for one scenario ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from conformance.targets.running import Running, port_was_taken
 from ext_proc.http2.dial import split_address
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Event, Headers
-from fake_proxy.envoy import (
+from real_envoy import (
     VARIANTS,
     Envoy,
     EnvoyDiedError,
@@ -197,7 +197,7 @@ class EnvoyProcess:
 
 
 def _envoy_subset_header() -> bytes:
-    from fake_proxy.envoy.settings import SUBSET_HEADER
+    from real_envoy.settings import SUBSET_HEADER
 
     return SUBSET_HEADER.encode()
 

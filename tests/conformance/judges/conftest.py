@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from scripted import Script
 
-from conformance.episode import Context
+from conformance.evidence.episode import Context
 from conformance.judges import judge
 from conformance.requirements.catalogue import Catalogue
-from conformance.scripted import Script
 from conformance.verdict import Finding, Verdict, worst
 
 

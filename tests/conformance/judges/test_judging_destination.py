@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conformance.said import DESTINATION
-from conformance.scripted import (
+from scripted import (
     BODY,
     NAMESPACE,
     Script,
@@ -18,6 +16,8 @@ from conformance.scripted import (
     streamed,
     with_metadata,
 )
+
+from conformance.reading.decoded_message import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
 

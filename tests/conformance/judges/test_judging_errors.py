@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conformance.episode import Claims, Expectation
-from conformance.said import DESTINATION, FALLBACK
-from conformance.scripted import (
+from scripted import (
     BODY,
     NAMESPACE,
     Script,
@@ -17,6 +14,9 @@ from conformance.scripted import (
     pod,
     with_metadata,
 )
+
+from conformance.evidence.episode import Claims, Expectation
+from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMutation
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conformance.episode import Claims, ProcessExited
-from conformance.said import DESTINATION
-from conformance.scripted import (
+from scripted import (
     BODY,
     Script,
     body_answer,
@@ -17,6 +14,9 @@ from conformance.scripted import (
     streamed,
     trailers_answer,
 )
+
+from conformance.evidence.episode import Claims, ProcessExited
+from conformance.reading.decoded_message import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,

@@ -6,16 +6,7 @@ import json
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from conformance import episode as episodes
-from conformance.bodies import Sameness, compare
-from conformance.endpoints import canonical, parse, parse_list
-from conformance.episode import Backend, Claims, Context, Episode, Expectation, Gateway
-from conformance.judges import JUDGES, judge, rulings
-from conformance.judges.case import Scene
-from conformance.requirements.catalogue import Catalogue
-from conformance.requirements.schema import VERSIONS
-from conformance.scripted import (
+from scripted import (
     BODY,
     Script,
     body_answer,
@@ -26,6 +17,15 @@ from conformance.scripted import (
     streamed,
     trailers_answer,
 )
+
+from conformance.evidence import episode as episodes
+from conformance.evidence.episode import BackendFact, Claims, Context, Episode, Expectation, GatewayFacts
+from conformance.judges import JUDGES, judge, rulings
+from conformance.judges.views import EpisodeView
+from conformance.reading.bodies import Sameness, compare
+from conformance.reading.endpoints import canonical, parse, parse_list
+from conformance.requirements.catalogue import Catalogue
+from conformance.requirements.schema import VERSIONS
 from conformance.verdict import Verdict
 from ext_proc.messages import ProcessingResponse
 from ext_proc.record import DRAINING, Author, Malformed, Wait
@@ -155,9 +155,10 @@ contexts = st.builds(
     gateway=st.sampled_from(
         [
             None,
-            Gateway(retries=2, retry_statuses=(503,), sends_subset=True, failure_mode="open"),
-            Gateway(
-                follows="header", backends=(Backend(epp="first", endpoints=(A,)), Backend(epp="second", endpoints=(B,)))
+            GatewayFacts(retries=2, retry_statuses=(503,), sends_subset=True, failure_mode="open"),
+            GatewayFacts(
+                follows="header",
+                backends=(BackendFact(epp="first", endpoints=(A,)), BackendFact(epp="second", endpoints=(B,))),
             ),
         ]
     ),
@@ -188,20 +189,20 @@ def test_judging_the_evidence_again_gives_the_same(script, context):
 @quick
 @given(scripts(), contexts)
 def test_judges_keep_to_their_requirements(script, context):
-    scene = Scene(script.episode, context, CATALOGUE)
+    episode_view = EpisodeView(script.episode, context, CATALOGUE)
     spoken_of = {requirement for one in JUDGES.values() for requirement in one.requirements}
     for one in JUDGES.values():
-        assert {ruling.requirement for ruling in _given_by(one, scene)} <= set(one.requirements), one.name
+        assert {ruling.requirement for ruling in _given_by(one, episode_view)} <= set(one.requirements), one.name
     expected = {e.requirement or (context.requirements or (None,))[0] for e in context.expectations.values()}
-    assert {ruling.requirement for ruling in rulings(scene)} <= spoken_of | expected
+    assert {ruling.requirement for ruling in rulings(episode_view)} <= spoken_of | expected
 
 
-def _given_by(one, scene):
-    if one.of_scene:
-        return one.of_scene(scene)
-    if one.of_relay:
-        return (ruling for relay in scene.relays for ruling in one.of_relay(relay))
-    return (ruling for case in scene.cases for ruling in one.of_case(case))
+def _given_by(one, episode_view):
+    if one.of_episode:
+        return one.of_episode(episode_view)
+    if one.of_gateway_exchange:
+        return (ruling for relay in episode_view.gateway_exchanges for ruling in one.of_gateway_exchange(relay))
+    return (ruling for view in episode_view.exchanges for ruling in one.of_exchange(view))
 
 
 @quick

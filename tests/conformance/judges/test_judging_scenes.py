@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from scripted import BODY, Script, echo, headers_answer, immediate
 
-from conformance.episode import Expectation, HarnessTrouble, Unmet
+from conformance.evidence.episode import Expectation, HarnessTrouble, Unmet
 from conformance.judges import JUDGES
-from conformance.scripted import BODY, Script, echo, headers_answer, immediate
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Malformed
 
@@ -44,9 +44,11 @@ class TestHealth:
         script = Script().probe("readiness", "SERVING", synced=True)
         assert ask(script.probe("liveness", None, status=5), "next").blamed == {"EPP-HLTH-02"}
 
-    @pytest.mark.parametrize(("synced", "said"), [(True, "NOT_SERVING"), (False, "SERVING"), (True, None)])
-    def test_readiness(self, ask, synced, said):
-        script = Script().probe("liveness", "SERVING").probe("readiness", said, synced=synced, status=0 if said else 5)
+    @pytest.mark.parametrize(("synced", "message"), [(True, "NOT_SERVING"), (False, "SERVING"), (True, None)])
+    def test_readiness(self, ask, synced, message):
+        script = (
+            Script().probe("liveness", "SERVING").probe("readiness", message, synced=synced, status=0 if message else 5)
+        )
         assert ask(script, "next").blamed == {"EPP-HLTH-03"}
 
     def test_readiness_of_an_unknown_pool_is_not_judged(self, ask):

@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from conformance.conversation import DUPLEX
-from conformance.episode import Claims, Expectation
-from conformance.said import DESTINATION, FALLBACK
-from conformance.scripted import (
+from scripted import (
     BODY,
     Script,
     body_answer,
@@ -20,6 +16,10 @@ from conformance.scripted import (
     streamed,
     trailers_answer,
 )
+
+from conformance.evidence.episode import Claims, Expectation
+from conformance.reading.conversation import DUPLEX
+from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,

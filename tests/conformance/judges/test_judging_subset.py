@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate, pod
 
-from conformance.scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate, pod
 from conformance.verdict import Verdict
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from conformance.episode import Context, Episode, Expectation, PodFact, PoolState, ProcessExited, ProcessStarted
+from conformance.evidence.episode import (
+    Context,
+    Episode,
+    Expectation,
+    PodFact,
+    PoolState,
+    ProcessExited,
+    ProcessStarted,
+)
+from conformance.evidence.redaction import Redactor
+from conformance.evidence.store import EvidenceWriter
 from conformance.outcome import (
     Anomaly,
     RunOutcome,
@@ -18,10 +28,8 @@ from conformance.outcome import (
     scenario_verdict,
     version_outcome,
 )
-from conformance.report.build import build
-from conformance.report.evidence import EvidenceWriter
-from conformance.report.model import Report, write_report
-from conformance.report.redaction import Redactor
+from conformance.report.document.build import build
+from conformance.report.document.model import Report, write_report
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile

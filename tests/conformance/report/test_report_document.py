@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.outcome import RunOutcome, ScenarioResult, scenario_verdict, version_outcome
-from conformance.report.build import build, overall, subject_of
-from conformance.report.canonical import ReportError, canonical, digest, read_document
-from conformance.report.failures import concerns
-from conformance.report.model import read_report, report_schema
-from conformance.report.rows import ScenarioRow
+from conformance.report.document.build import build, overall, subject_of
+from conformance.report.document.canonical import ReportError, canonical, digest, read_document
+from conformance.report.document.failures import concerns
+from conformance.report.document.model import read_report, report_schema
+from conformance.report.document.rows import ScenarioRow
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Result, Verdict, worst

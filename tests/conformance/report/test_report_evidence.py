@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.episode import (
-    Backend,
+from conformance.evidence import store as module
+from conformance.evidence.episode import (
+    BackendFact,
     Claims,
     Context,
     Episode,
     EppConduct,
     Expectation,
-    Gateway,
-    Gauges,
+    GatewayFacts,
+    GaugesShown,
     PodConduct,
     PodFact,
     PoolState,
     Unmet,
     to_json,
 )
-from conformance.report import evidence as module
-from conformance.report.evidence import EvidenceError, EvidenceWriter, episodes, read_evidence
+from conformance.evidence.store import EvidenceError, EvidenceWriter, episodes, read_evidence
 from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, StreamOpened, Wait
 
 pairs = st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=3).map(tuple)
@@ -79,12 +79,12 @@ events: st.SearchStrategy[Event] = st.one_of(
     ),
 )
 gateways = st.builds(
-    Gateway,
+    GatewayFacts,
     follows=st.sampled_from(["header", "metadata", "either"]),
     retries=st.integers(0, 9),
     retry_statuses=st.lists(st.integers(500, 599), max_size=2).map(tuple),
     walks_list=st.none() | st.booleans(),
-    backends=st.lists(st.builds(Backend, epp=st.text(max_size=5), endpoints=st.just(("127.0.0.1:1",)))).map(tuple),
+    backends=st.lists(st.builds(BackendFact, epp=st.text(max_size=5), endpoints=st.just(("127.0.0.1:1",)))).map(tuple),
 )
 contexts = st.builds(
     Context,
@@ -242,10 +242,13 @@ def test_the_episodes_wanted_are_read_and_nothing_behind_them(tmp_path: Path) ->
 
 def test_what_json_has_no_words_for_comes_back(tmp_path: Path) -> None:
     values = {"kv": float("inf"), "text": "\ud800 is half of a character", "é": 2**70}
-    entries = (Entry(1, 0, Gauges(pod="a", values=values)), Entry(2, 0, Gauges(pod="b", values={"kv": float("nan")})))
+    entries = (
+        Entry(1, 0, GaugesShown(pod="a", values=values)),
+        Entry(2, 0, GaugesShown(pod="b", values={"kv": float("nan")})),
+    )
     with EvidenceWriter(tmp_path / "evidence.ndjson.gz") as writer:
         writer.add("x", Episode(id="x", entries=entries), Context(version="1.0.0", scenario="x"))
     (line,) = read_evidence(tmp_path / "evidence.ndjson.gz")
-    first, second = (event for _, event in line.read()[0].of(Gauges))
+    first, second = (event for _, event in line.read()[0].of(GaugesShown))
     assert first.values == values
     assert second.values["kv"] != second.values["kv"]

@@ -12,19 +12,19 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from conformance.errors import UnknownNameError
-from conformance.report.badge import endpoint, svg
-from conformance.report.build import build
-from conformance.report.diff import diff
-from conformance.report.evidence import episodes
-from conformance.report.failures import concerns
-from conformance.report.html import html as page_of
-from conformance.report.junit import junit
-from conformance.report.markdown import readme, summary
-from conformance.report.model import read_report, seal
-from conformance.report.submission import SubmissionRefusedError, problems, write_submission
-from conformance.report.text import failure_text, summary_text
-from conformance.report.transcript import transcript
-from conformance.report.verify import verify
+from conformance.evidence.store import episodes
+from conformance.report.document.build import build
+from conformance.report.document.failures import concerns
+from conformance.report.document.model import read_report, seal
+from conformance.report.render.badge import endpoint, svg
+from conformance.report.render.diff import diff
+from conformance.report.render.html import html as page_of
+from conformance.report.render.junit import junit
+from conformance.report.render.markdown import readme, summary
+from conformance.report.render.submission import SubmissionRefusedError, problems, write_submission
+from conformance.report.render.text import failure_text, summary_text
+from conformance.report.render.transcript import transcript
+from conformance.report.verify.verification import verify
 from conformance.verdict import Result, Verdict
 from ext_proc.record import Author, Malformed, Message
 
@@ -411,7 +411,7 @@ def test_entries_scenarios_and_versions_that_only_one_has(run):
 
 
 def test_the_folder_has_upstreams_form(made, tmp_path, catalogue, judge, say):
-    from conformance.episode import Expectation
+    from conformance.evidence.episode import Expectation
 
     made.scenario("s.a", ("EPP-SUB-01",), say("x1", "127.1.0.3:8000"), {"x1": Expectation(within=("127.1.0.1:8000",))})
     report = made.report()

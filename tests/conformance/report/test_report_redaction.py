@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.episode import HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.errors import UsageError
-from conformance.report.html import html
-from conformance.report.redaction import Redactor, Secret
-from conformance.report.verify import verify
+from conformance.evidence.episode import HarnessTrouble, ProcessExited, ProcessStarted
+from conformance.evidence.redaction import Redactor, Secret
+from conformance.report.render.html import html
+from conformance.report.verify.verification import verify
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from ext_proc.headers import header_map, to_struct

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from conformance.report.canonical import digest
-from conformance.report.submission import to_yaml
-from conformance.report.text import verification_text
-from conformance.report.verify import Verification, verify
+from conformance.report.document.canonical import digest
+from conformance.report.render.submission import to_yaml
+from conformance.report.render.text import verification_text
+from conformance.report.verify.verification import Verification, verify
 from conformance.verdict import Finding, Verdict
 
 STEPS = ["schema", "digest", "catalogue", "evidence", "requirements", "roll-ups", "judgement"]

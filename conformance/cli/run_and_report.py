@@ -1,0 +1,128 @@
+"""A run from its settings to its report: for `run` and `certify`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli.progress import progress
+from conformance.errors import IncompleteError
+from conformance.events import RunEvent, RunFinished
+from conformance.evidence.redaction import Redactor
+from conformance.outcome import RunOutcome
+from conformance.report.document.blocks import Waiver
+from conformance.report.document.build import build
+from conformance.report.document.model import Report
+from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
+from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.engine import collect_seldom
+from conformance.run.epp.fixed import check_bindable
+from conformance.run.session import RunSettings, run
+from conformance.scenario.loader import load
+from conformance.targets.gateway import AnyProfile, GatewayProfile
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Conducted:
+    """A finished run: its report, the files written, the exit code, and why it stopped early, if it did."""
+
+    report: Report
+    paths: tuple[Path, ...]
+    code: int
+    stopped: IncompleteError | None
+    waived: tuple[Applied, ...] = ()
+
+    @property
+    def evidence(self) -> Path:
+        """Where the evidence is."""
+        return self.paths[0].with_name(EVIDENCE)
+
+
+def conduct(
+    settings: RunSettings, output: Path, *, title: str, waivers: Path | None = None, quiet: bool = False
+) -> Conducted:
+    """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
+
+    `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
+    reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before anything is started, and
+    whatever is a defect of the suite.
+    """
+    catalogue = Catalogue.load()
+    known = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
+    settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
+    check_bindable(_known_endpoints(settings.profile))
+    with reserved(output):
+        return _conduct(settings, output, catalogue, known, title=title, quiet=quiet)
+
+
+def _conduct(
+    settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, title: str, quiet: bool
+) -> Conducted:
+    redactor = Redactor.of(settings.profile)
+    settings = dataclasses.replace(settings, redactor=redactor)
+    outcome, stopped = None, None
+    with EvidenceKeeper(output / EVIDENCE) as keeper, progress(title, quiet=quiet) as shown:
+
+        def handler(event: RunEvent) -> None:
+            nonlocal outcome
+            keeper(event)
+            shown(event)
+            if isinstance(event, RunFinished):
+                outcome = event.outcome
+
+        collect_seldom()
+        try:
+            run(settings, handler)
+        except IncompleteError as problem:
+            stopped = problem
+    assert outcome is not None, "a run that ends without an error has an outcome"
+    applied = apply(known, outcome, dt.datetime.now(dt.UTC).date())
+    report = build(
+        outcome,
+        catalogue=catalogue,
+        waivers=[_row(one) for one in applied],
+        profile=settings.profile,
+        evidence=keeper.writer,
+        redactor=redactor,
+        stopped=stopped.message if stopped else "",
+        data_plane=settings.data_plane.name,
+    )
+    paths = (*write_all(report, output), *_counterexamples(outcome, output))
+    code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
+    return Conducted(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
+
+
+def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:
+    """The endpoints that the target knows, and at which the suite must serve."""
+    if isinstance(profile, GatewayProfile):
+        return tuple(endpoint for backend in profile.backends for endpoint in backend.endpoints)
+    return profile.discovery.fixed.endpoints if profile.discovery.fixed is not None else ()
+
+
+def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:
+    """Each failing generated conversation as a scenario file, for `--scenarios`."""
+    paths = []
+    for version, text in outcome.counterexamples.items():
+        paths.append(output / f"counterexample-{version}.yaml")
+        paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def _scenario_ids(catalogue: Catalogue, settings: RunSettings) -> list[str]:
+    return [name for one in load(catalogue, settings.scenario_paths) for name in (one.id, one.scenario.id)]
+
+
+def _row(one: Applied) -> Waiver:
+    waiver = one.waiver
+    return Waiver(
+        pattern=waiver.pattern,
+        reason=waiver.reason,
+        issue=waiver.link,
+        owner=waiver.owner,
+        expires=waiver.expires.isoformat(),
+        matched=one.waived,
+        problem=one.problem,
+    )

@@ -1,0 +1,346 @@
+"""The episode: the unit of evidence, one ordered log of everything that happened around some exchanges.
+
+`ext_proc.record` defines the events of an exchange; this module adds those of the whole episode (pool, scrapes,
+health probes, processes, harness trouble) and the two values that judges get: `Episode` and `Context`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypeVar, cast
+
+from pydantic import ConfigDict, TypeAdapter
+
+from conformance.strict_yaml import FileModel
+from ext_proc import record
+from ext_proc.record import Entry, Event
+
+# -- events of the whole episode ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFact:
+    """What is true of a pod: its endpoints (`ip:port`, IPv6 bracketed) and whether an EPP may pick them.
+
+    `known` is False for a pod that the suite serves but that the pool was never told of (other label, other namespace).
+    """
+
+    name: str
+    endpoints: tuple[str, ...]
+    ready: bool = True
+    terminating: bool = False
+    selected: bool = True
+
+    @property
+    def eligible(self) -> bool:
+        """Ready, not terminating and selected by the pool (reading AMB-10 of "ready endpoints")."""
+        return self.ready and self.selected and not self.terminating
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState(Event):
+    """The whole pool after a change, at one of three moments.
+
+    `asked`: the suite began to change it; `delivered`: the discovery channel handed it to the target (watch event sent,
+    file re-read window passed); `effective`: from here on the target must act on it. A pick between `asked`
+    and `effective` may follow either state.
+    """
+
+    kind: ClassVar[str] = "pool"
+    phase: Literal["asked", "delivered", "effective"]
+    pods: tuple[PodFact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugesShown(Event):
+    """Load that a pod's `/metrics` shows from here on, as the scenario names it (`queue`, `kv`, `running`, …)."""
+
+    kind: ClassVar[str] = "gauges"
+    pod: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scrape(Event):
+    """The target began to read a pod's metrics."""
+
+    kind: ClassVar[str] = "scrape"
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthProbe(Event):
+    """One `grpc.health.v1.Health/Check`: `serving` names the status, None when the call failed with `grpc_status`."""
+
+    kind: ClassVar[str] = "health"
+    service: str
+    serving: str | None
+    grpc_status: int
+    pool_synced: bool | None = None
+    """Whether the target had been told of a pool before the probe; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStarted(Event):
+    """The target was started by us."""
+
+    kind: ClassVar[str] = "process-started"
+    pid: int
+    """0 where it has none on this machine."""
+    command: tuple[str, ...] = ()
+    image: str | None = None
+    """The digest of the image that it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExited(Event):
+    """The target's process ended, by us (`asked`) or by itself; `code` is negative for a signal."""
+
+    kind: ClassVar[str] = "process-exited"
+    pid: int
+    code: int
+    asked: bool
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarnessTrouble(Event):
+    """The harness could not do its part; what depends on it becomes `error`, never a finding about the target."""
+
+    kind: ClassVar[str] = "harness-trouble"
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmet(Event):
+    """A precondition of a scenario was not met in time, or cannot be met for this target."""
+
+    kind: ClassVar[str] = "unmet"
+    what: str
+    verdict: Literal["inconclusive", "skipped"] = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodConduct(Event):
+    """How a pod takes requests from here on; before the first such event all pods serve.
+
+    `refuses`: nothing listens at its endpoints. `resets`: it resets the connection when a request has arrived. `503`:
+    it answers each request so.
+    """
+
+    kind: ClassVar[str] = "pod-conduct"
+    pod: str
+    conduct: Literal["serves", "refuses", "resets", "503"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EppConduct(Event):
+    """From here on the scripted EPP named `epp` listens, or not; before the first such event it does."""
+
+    kind: ClassVar[str] = "epp-conduct"
+    epp: str
+    up: bool
+
+
+# -- what judges read --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What a scenario says must come back, beyond the rules that hold for every exchange.
+
+    `answer`: acceptable kinds, any of: `endpoint`, an HTTP status (`503`), a class (`4xx`), `grpc-error`, `any`.
+    `within`: endpoints (`ip:port`) that the pick must lie in. `absent`: endpoints that it must not name. `status`: what
+    the HTTP client must get. `served_by`: the endpoints one of which must serve a request through a gateway under test;
+    () if none may get it. `requirement`: what is broken otherwise; default the first that the scenario names.
+    """
+
+    answer: tuple[str, ...] = ()
+    within: tuple[str, ...] | None = None
+    absent: tuple[str, ...] = ()
+    status: tuple[int, ...] = ()
+    served_by: tuple[str, ...] | None = None
+    health: tuple[str, ...] = ()
+    requirement: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """What a vendor says of the target (profile key `claims`), as far as a rule depends on it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
+
+    sheds: bool | None = None
+    """It drops sheddable requests when its pool is saturated. Then it must do so with 429."""
+    queues: bool = False
+    """It may keep a request waiting, up to a time to live."""
+    fallback_lists: bool | None = None
+    """It gives several endpoints, in the order in which they shall be tried."""
+    body_rewrites: tuple[str, ...] = ()
+    """JSON paths (`model`, `stream_options.include_usage`) that the target may change in a request body."""
+    response_rewrites: tuple[str, ...] = ()
+    """JSON paths that it may change in a response body."""
+    several_ports: bool = True
+    """False for a target of a time when pools had one port only."""
+    health: bool | None = None
+    """It answers gRPC health checks. For the reader of the report: what it does is observed."""
+    reporter: bool | None = None
+    """It reports attributes of requests (Request Attribute Reporter)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendFact:
+    """One InferencePool behind a gateway."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
+
+    epp: str
+    """The name of its scripted EPP (`StreamOpened.epp`)."""
+    endpoints: tuple[str, ...]
+    """Its endpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayFacts:
+    """What a vendor says of the gateway under test (role data-plane), as far as a rule depends on it.
+
+    Nothing here excuses a MUST: it tells how the gateway was configured, so that no more is asked of it than that.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
+
+    follows: Literal["header", "metadata", "either"] = "either"
+    """Where it reads the destination, when the two differ or one is missing."""
+    retries: int = 0
+    """How often it tries a request again after a failed attempt; 0: retry is not configured."""
+    retry_statuses: tuple[int, ...] = ()
+    """Statuses of a model server that it takes for a failed attempt; those that it couldn't reach always are."""
+    walks_list: bool | None = None
+    """Whether it says that it walks the list; None: it says nothing."""
+    failure_mode: Literal["closed", "open"] = "closed"
+    """What becomes of a request when the EPP can't be asked: it fails, or is sent on unsteered."""
+    sends_subset: bool = False
+    """Whether it was told to send a subset hint with each request."""
+    reports_served: bool | None = None
+    """Whether it says that it reports the served endpoint; None: it says nothing."""
+    backends: tuple[BackendFact, ...] = ()
+    """Its pools in the order in which it tries them. One, unless it fails over to a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What judges need beside the log. Stored with the evidence, so that the same judgement can be repeated."""
+
+    version: str
+    scenario: str
+    """The id of the result, variables and body mode included."""
+    requirements: tuple[str, ...] = ()
+    stimulus: Literal["contract", "off-contract"] = "contract"
+    provisional: bool = False
+    destination_namespace: str = "envoy.lb"
+    subset_namespace: str = "envoy.lb.subset_hint"
+    deadline: float = 10.0
+    """Seconds within which the target must answer."""
+    claims: Claims = dataclasses.field(default_factory=Claims)
+    role: Literal["epp", "data-plane"] = "epp"
+    """Which side of the protocol is under test; the other sides are the suite's own."""
+    gateway: GatewayFacts | None = None
+    """What is said of the gateway under test; None in role `epp`."""
+    expectations: Mapping[str, Expectation] = dataclasses.field(default_factory=dict)
+    """By exchange id (or health probe label)."""
+
+
+E = TypeVar("E", bound=Event)
+
+
+def by_kind(entries: Iterable[Entry]) -> Mapping[type[Event], Sequence[Entry]]:
+    """The entries by the kind of their events, each kind in order."""
+    found: dict[type[Event], list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(type(entry.event), []).append(entry)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """One scenario instance as it happened: its own events, and those of pool and process while it ran."""
+
+    id: str
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def exchanges(self) -> Mapping[str, tuple[Entry, ...]]:
+        """The entries of each exchange by its id, in order of opening."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.event.exchange is not None:
+                found.setdefault(entry.event.exchange, []).append(entry)
+        return {name: tuple(entries) for name, entries in found.items()}
+
+    @cached_property
+    def _sorted(self) -> Mapping[type[Event], Sequence[Entry]]:
+        return by_kind(self.entries)
+
+    def of(self, kind: type[E]) -> Iterator[tuple[Entry, E]]:
+        """Every event of a kind with its entry, in order."""
+        return ((entry, cast("E", entry.event)) for entry in self._sorted.get(kind, ()))
+
+    @cached_property
+    def pool(self) -> PoolHistory:
+        """What the pool was, and when."""
+        return PoolHistory(tuple(self.of(PoolState)))
+
+
+@dataclass(frozen=True)
+class PoolHistory:
+    """The states of the pool in order of being asked for; empty when nobody observed the pool (the tap)."""
+
+    states: tuple[tuple[Entry, PoolState], ...]
+
+    def between(self, first: int, last: int) -> tuple[tuple[PodFact, ...], ...]:
+        """Every state that the target may rightly have acted on at some instant in `[first, last]` (sequence numbers).
+
+        A change may be followed from the moment it was asked and must be followed from the moment it was effective, so
+        between the two both states are right. Returns () if the pool was not observed.
+        """
+        asked: list[tuple[int, tuple[PodFact, ...]]] = []
+        for entry, state in self.states:
+            if entry.seq > last:
+                break
+            if state.phase == "asked" or not asked or asked[-1][1] != state.pods:
+                asked.append((entry.seq, state.pods))
+            if state.phase == "effective" and entry.seq <= first:
+                asked = asked[-1:]
+        return tuple(pods for _, pods in asked)
+
+
+# -- serialisation -----------------------------------------------------------------------------------------------------
+
+
+def to_json(episode: Episode, context: Context) -> dict[str, Any]:
+    """An episode with its context as one JSON object (a line of `evidence.ndjson.gz`). Nothing is lost."""
+    return {
+        "episode": episode.id,
+        "context": _without_defaults(context),
+        "entries": [record.to_json(entry) for entry in episode.entries],
+    }
+
+
+def from_json(body: Mapping[str, Any]) -> tuple[Episode, Context]:
+    """What `to_json` wrote. Raises `ValueError` if it was not written by it."""
+    try:
+        entries = tuple(record.from_json(entry) for entry in body["entries"])
+        return Episode(id=body["episode"], entries=entries), _context.validate_python(body["context"])
+    except (KeyError, TypeError) as problem:
+        raise ValueError(f"not an episode: {problem!r}") from problem
+
+
+_context = TypeAdapter(Context)
+
+
+def _without_defaults(context: Context) -> dict[str, Any]:
+    written: dict[str, Any] = _context.dump_python(context, mode="json", exclude_defaults=True)
+    return written

@@ -1,0 +1,299 @@
+"""Secrets out of everything that is kept: events at capture, before any digest, and the report itself.
+
+    redactor = Redactor.of(profile)
+    entry = redactor.entry(entry)
+
+A secret becomes a typed placeholder, `[redacted:header:authorization]`, wherever its value is: in header lists, inside
+protobuf messages (decoded, replaced in every string and bytes field, encoded again), in process output. The same secret
+always becomes the same placeholder, so that what was equal stays equal and judges see no difference. Messages must be
+redacted before a size limit cuts them, else the beginning of a secret may stay at the cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Protobuf
+
+from conformance.errors import UsageError
+from conformance.evidence.episode import Episode
+from conformance.report.document.blocks import Redaction
+from conformance.targets.gateway import AnyProfile
+from conformance.targets.profile import Profile
+from ext_proc.messages import HeaderValue, ProcessingRequest, ProcessingResponse
+from ext_proc.record import Author, Entry, Event, Malformed, Message
+
+SHORT = 6
+"""Values of fewer bytes are not looked for in free text, only as the whole value of their own header."""
+
+SENSITIVE_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
+SENSITIVE_NAMES = re.compile(
+    r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)$", re.IGNORECASE
+)
+
+OWN_WORDS = frozenset(
+    {"exchange", "stream", "author", "how", "outcome", "phase", "verdict", "ending", "pod", "pods"}
+    | {"request_body_mode", "response_body_mode"}
+)
+"""Fields of events that hold nothing but the suite's own words, by which judges find their way."""
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A value that must not be kept; `kind` and `name` are what is written in its place."""
+
+    kind: str
+    name: str
+    value: str = dataclasses.field(repr=False)
+
+
+class Redactor:
+    """Replaces secrets, and counts what it replaced. Without secrets it hands everything back as it is."""
+
+    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
+        self._secrets = tuple(secret for secret in secrets if secret.value)
+        for secret in self._secrets:
+            if not re.fullmatch(r"[\x21-\x7e]+", secret.kind + secret.name):
+                raise UsageError(f"a secret can't be called {secret.name!r}", hint="names are printable ASCII")
+        self._counts: Counter[Secret] = Counter()
+        self._of: dict[bytes, Secret] = {}
+        self._short: dict[tuple[bytes, bytes], Secret] = {}
+        for secret in self._secrets:
+            value = secret.value.encode()
+            if len(value) < SHORT:
+                self._short[secret.name.lower().encode(), value] = secret
+                continue
+            for form in _forms(secret.value):
+                self._of.setdefault(form, secret)
+        longest_first = sorted(self._of, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None
+        self._placeholders = {secret: self._placeholder(secret) for secret in self._secrets}
+
+    @classmethod
+    def of(cls, profile: AnyProfile) -> Redactor:
+        """The secrets of a profile: secret headers, and well-known names among headers, metadata and environment."""
+        found = [Secret(kind="header", name=n.lower(), value=v) for n, v in profile.requests.secret_headers.items()]
+        metadata = profile.connect.metadata if isinstance(profile, Profile) else {}
+        for kind, values in (("header", profile.requests.headers), ("metadata", metadata)):
+            found += [
+                Secret(kind=kind, name=name.lower(), value=value)
+                for name, value in values.items()
+                if name.lower() in SENSITIVE_HEADERS
+            ]
+        variants = profile.start.versions.values() if isinstance(profile, Profile) else ()
+        environments = (profile.start.env, *(variant.env for variant in variants))
+        found += [
+            Secret(kind="env", name=name, value=value)
+            for environment in environments
+            for name, value in environment.items()
+            if SENSITIVE_NAMES.search(name)
+        ]
+        return cls(found)
+
+    @property
+    def redactions(self) -> tuple[Redaction, ...]:
+        """What was replaced so far, by kind and name."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for secret, count in self._counts.items():
+            counts[secret.kind, secret.name] += count
+        return tuple(Redaction(kind=kind, name=name, count=n) for (kind, name), n in sorted(counts.items()))
+
+    def take_counts(self) -> Counter[Secret]:
+        """What was replaced since the last time, for `add_counts` of a redactor in another process."""
+        counts, self._counts = self._counts, Counter()
+        return counts
+
+    def add_counts(self, counts: Counter[Secret]) -> None:
+        """Count what another process replaced."""
+        self._counts.update(counts)
+
+    # -- what is redacted ----------------------------------------------------------------------------------------------
+
+    def text(self, text: str) -> str:
+        """Output of a process, or any other text."""
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def data(self, data: bytes) -> bytes:
+        """Bytes in which nothing depends on their length."""
+        if self._pattern is None:
+            return data
+        return self._pattern.sub(lambda match: self._replacement(self._of[match[0]]), data)
+
+    def header(self, name: bytes, value: bytes) -> bytes:
+        """The value of a header."""
+        short = self._short.get((name.lower(), value))
+        return self._replacement(short) if short else self.data(value)
+
+    def event(self, event: E) -> E:
+        """An event of the record, of any kind."""
+        if not self._secrets:
+            return event
+        if isinstance(event, Message):
+            raw = self._message(event)
+            if raw == event.raw:
+                return event
+            size = None if event.size is None else event.size + len(raw) - len(event.raw)
+            return dataclasses.replace(event, raw=raw, size=size)
+        if isinstance(event, Malformed):
+            return dataclasses.replace(event, raw=self._masked(event.raw), reason=self.text(event.reason))
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(event):
+            value = getattr(event, field.name)
+            if field.name not in OWN_WORDS and (redacted := self._value(value)) != value:
+                changed[field.name] = redacted
+        return dataclasses.replace(event, **changed) if changed else event
+
+    def entry(self, entry: Entry) -> Entry:
+        """An entry of the log, at its place."""
+        event = self.event(entry.event)
+        return entry if event is entry.event else Entry(entry.seq, entry.t, event)
+
+    def episode(self, episode: Episode) -> Episode:
+        """A whole episode."""
+        return Episode(id=episode.id, entries=tuple(self.entry(entry) for entry in episode.entries))
+
+    def document(self, document: Any) -> Any:
+        """Plain JSON values: every string in them (and no key)."""
+        match document:
+            case str():
+                return self.text(document)
+            case dict():
+                return {name: self.document(item) for name, item in document.items()}
+            case list() | tuple():
+                return [self.document(item) for item in document]
+            case _:
+                return document
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case bytes():
+                return self.data(value)
+            case str():
+                return self.text(value)
+            case (bytes() as name, bytes() as header):
+                return (self.data(name), self.header(name, header))
+            case tuple():
+                return tuple(self._value(item) for item in value)
+            case list():
+                return [self._value(item) for item in value]
+            case Mapping():
+                return {self._value(name): self._value(item) for name, item in value.items()}
+            case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+                return dataclasses.replace(
+                    value, **{f.name: self._value(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                )
+            case _:
+                return value
+
+    def _message(self, event: Message) -> bytes:
+        found = self._pattern is not None and self._pattern.search(event.raw)
+        if not found and not any(value in event.raw for _, value in self._short):
+            return event.raw
+        if event.truncated:
+            return self._masked(event.raw)
+        kind = ProcessingRequest if event.author is Author.DATA_PLANE else ProcessingResponse
+        try:
+            message = kind.FromString(event.raw)
+        except DecodeError:
+            return self._masked(event.raw)
+        if not self._protobuf(message) and not found:
+            return event.raw
+        return self._masked(message.SerializeToString(deterministic=True))
+
+    def _protobuf(self, message: Protobuf) -> bool:
+        """Replace in every string and bytes field; True if anything was. Unknown fields are left for `_masked`."""
+        changed = False
+        if isinstance(message, HeaderValue):
+            name = message.key.encode()
+            for value in ("value", "raw_value"):
+                held = getattr(message, value)
+                raw = held.encode() if isinstance(held, str) else held
+                if (redacted := self.header(name, raw)) != raw:
+                    setattr(message, value, redacted.decode() if isinstance(held, str) else redacted)
+                    changed = True
+        for field, value in message.ListFields():
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                changed |= self._map(value)
+            elif field.message_type is not None:
+                for item in value if _repeated(field) else (value,):
+                    changed |= self._protobuf(item)
+            elif isinstance(value, str | bytes):
+                redacted = self._value(value)
+                if redacted != value:
+                    setattr(message, field.name, redacted)
+                    changed = True
+            elif _repeated(field) and value and isinstance(value[0], str | bytes):
+                redacted_items = [self._value(item) for item in value]
+                if redacted_items != list(value):
+                    value[:] = redacted_items
+                    changed = True
+        return changed
+
+    def _map(self, entries: Any) -> bool:
+        """A map to messages, as all of ext_proc are. Its keys too: `Struct` is a map, and a name may hold a secret."""
+        changed = False
+        for name in list(entries):
+            changed |= self._protobuf(entries[name])
+            redacted = self._value(name)
+            if redacted != name:
+                entries[redacted].CopyFrom(entries[name])
+                del entries[name]
+                changed = True
+        return changed
+
+    def _masked(self, raw: bytes) -> bytes:
+        """Bytes whose framing must stay: a secret becomes asterisks of the same length."""
+        if self._pattern is None:
+            return raw
+
+        def stars(match: re.Match[bytes]) -> bytes:
+            self._counts[self._of[match[0]]] += 1
+            return b"*" * len(match[0])
+
+        return self._pattern.sub(stars, raw)
+
+    def _replacement(self, secret: Secret) -> bytes:
+        self._counts[secret] += 1
+        return self._placeholders[secret]
+
+    def _placeholder(self, secret: Secret) -> bytes:
+        typed = f"[redacted:{secret.kind}:{secret.name}]".encode()
+        return b"[***]" if self._pattern is not None and self._pattern.search(typed) else typed
+
+
+def _forms(value: str) -> set[bytes]:
+    """How a value may show up: as it is, without its scheme (`Bearer`), and as JSON, URLs, logs and base64 have it."""
+    values = {value}
+    scheme, _, credentials = value.partition(" ")
+    if scheme.lower() in ("bearer", "basic", "token", "apikey") and len(credentials.encode()) >= SHORT:
+        values.add(credentials)
+    forms = {
+        form
+        for one in values
+        for form in (
+            one.encode(),
+            json.dumps(one)[1:-1].encode(),
+            json.dumps(one, ensure_ascii=False)[1:-1].encode(),
+            quote(one, safe="").encode(),
+            quote(one).encode(),
+            base64.b64encode(one.encode()).rstrip(b"="),
+        )
+    }
+    return {form for form in forms if len(form) >= SHORT}
+
+
+def _repeated(field: Any) -> bool:
+    return bool(field.is_repeated)

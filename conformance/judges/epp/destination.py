@@ -1,0 +1,257 @@
+"""Destination Endpoint (EPP-DEST-*, ENV-14): header and metadata are set, well formed, equal, and name the pool's pods.
+
+What is wrong with a missing entry is put down to where the EPP put it instead: at the top level or in another namespace
+(EPP-DEST-03), as another kind of value (EPP-DEST-02), in a namespace that is no struct or on an answer of the response
+(ENV-14), first on a body answer in streamed modes (EPP-DEST-08; the header there is ENV-13). A request that is released
+with nothing at all is EPP-DEST-01; EPP-DEST-07 if it has no body or an odd one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Nature, Ruling, passed, recorded
+from conformance.judges.views import AnswerKind, ExchangeView, Shape
+from conformance.reading.decoded_message import DESTINATION, REQUEST
+from conformance.reading.destination import HeaderSetting
+from conformance.reading.endpoints import BLANKS, EndpointList, parse_list
+from conformance.reading.inference_request import is_inference
+from conformance.verdict import Verdict
+
+# -- an error, or nothing ----------------------------------------------------------------------------------------------
+
+
+def undue_error(view: ExchangeView) -> Ruling | None:
+    """What is wrong with an ImmediateResponse although an endpoint is due, where no other rule explains it."""
+    expected = ("an endpoint",)
+    match view.shape:
+        case Shape.BODYLESS if view.code in range(400, 500):
+            return None if view.incomprehensible else view.warn("EPP-DEST-07", expected)
+        case Shape.BODYLESS:
+            return view.fail("EPP-DEST-07", expected)
+        case Shape.ODD:
+            either = ("an endpoint", "an ImmediateResponse with 4xx")
+            return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
+        case Shape.ORDINARY if (
+            view.stream.request.duplex and view.episode_view.counts("EPP-STRM-01") and view.code == 413
+        ):
+            hint = "Streaming mode has to take bodies of many chunks and megabytes."
+            return view.fail("EPP-STRM-01", expected, hint=hint)
+        case shape if shape is Shape.ORDINARY or _before_the_body(view):
+            return view.fail("EPP-DEST-01", expected, hint="The pool has a ready, eligible endpoint.")
+        case _:
+            return None
+
+
+def _before_the_body(view: ExchangeView) -> bool:
+    """Whether an inference request was refused on its headers: no body of it was there to be odd."""
+    request = view.stream.request
+    return request.headers is not None and not request.bodies and is_inference(view.request_header(":path") or b"")
+
+
+def missing(view: ExchangeView) -> Ruling:
+    """A request that was released with nothing."""
+    expected = ("an endpoint, in the header and in the metadata", "an ImmediateResponse")
+    hint = "Envoy sends such a request to an endpoint of its own choice."
+    odd = view.shape in (Shape.BODYLESS, Shape.ODD)
+    return view.fail("EPP-DEST-07" if odd else "EPP-DEST-01", expected, hint=hint)
+
+
+# -- the form ----------------------------------------------------------------------------------------------------------
+
+
+def form(view: ExchangeView) -> Iterator[Ruling]:
+    """What is wrong with header and metadata, whatever they name."""
+    destination = view.destination
+    different = _different(view)
+    if (
+        destination.header is None
+        and different is None
+        and not (destination.late_settings and not destination.settings)
+    ):
+        expected = f"the request header {DESTINATION}"
+        yield view.fail("EPP-DEST-01", expected, f"no header; metadata {destination.metadata or 'neither'}")
+    if destination.metadata is None:
+        yield _missing_metadata(view)
+    if different is not None:
+        yield different
+    if different is None or different.verdict is not Verdict.FAIL:
+        yield from _value(view)
+    yield from _changed_later(view)
+
+
+def _missing_metadata(view: ExchangeView) -> Ruling:
+    destination, namespace = view.destination, view.context.destination_namespace
+    expected = f"dynamic_metadata with {namespace} / {DESTINATION} as a string"
+    for entry in destination.metadata_entries:
+        if entry.namespace == namespace and entry.value is None:
+            return view.fail("EPP-DEST-02", expected, f"it is a {entry.kind}", at=entry.message)
+    if destination.misplaced_metadata:
+        entry = destination.misplaced_metadata[0]
+        where = "at the top level" if entry.namespace is None else f"in namespace {entry.namespace!r}"
+        hint = (
+            "Set `metadata.destination` in the profile if another namespace is configured." if entry.namespace else ""
+        )
+        return view.fail("EPP-DEST-03", expected, f"it is {where}", at=entry.message, hint=hint)
+    for message in view.stream.answers:
+        fields = message.response.dynamic_metadata.fields if message.response is not None else {}
+        if namespace in fields and fields[namespace].WhichOneof("kind") != "struct_value":
+            kind = (fields[namespace].WhichOneof("kind") or "nothing").removesuffix("_value")
+            return view.fail("ENV-14", f"{namespace} is a struct", f"it is a {kind}", at=message)
+    if destination.late_metadata:
+        late = destination.late_metadata[0]
+        actual = f"it comes with {late.message.what}"
+        if late.message.side == REQUEST:
+            hint = "Envoy 1.40 steers by it; others need not."
+            expected = "the destination metadata on or before the answer that releases the request"
+            return view.warn("EPP-DEST-08", expected, actual, at=late.message, hint=hint)
+        return view.fail("ENV-14", expected, f"{actual}, when the request is long gone", at=late.message)
+    return view.fail("EPP-DEST-02", expected, f"no such entry; header {destination.header or 'neither'}")
+
+
+def _different(view: ExchangeView) -> Ruling | None:
+    destination = view.destination
+    twice = _set_twice(destination.settings)
+    if twice is not None:
+        actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
+        return view.fail("EPP-DEST-05", "one value", actual, at=twice[1].message, hint=_client(view, twice[1].value))
+    header, metadata = destination.header, destination.request_metadata
+    if header is None or metadata is None or header == metadata:
+        return None
+    actual = f"header {header}, metadata {metadata}"
+    expected = "the same value in the header and in the metadata"
+    if _items(header) == _items(metadata):
+        return view.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ")
+    return view.fail("EPP-DEST-05", expected, actual, hint=_client(view, header))
+
+
+def _items(value: str) -> list[str]:
+    return [item.text.strip(BLANKS) for item in parse_list(value).items]
+
+
+def _set_twice(settings: tuple[HeaderSetting, ...]) -> tuple[HeaderSetting, HeaderSetting] | None:
+    for first, second in itertools.pairwise(settings):
+        if first.message.seq == second.message.seq and first.value != second.value:
+            return first, second
+    return None
+
+
+def _client(view: ExchangeView, value: str) -> str:
+    if value in view.destination.client_values:
+        return "This is the value that the client sent: it was echoed after the pick, and the client steers itself."
+    return ""
+
+
+def _value(view: ExchangeView) -> Iterator[Ruling]:
+    given = view.destination.given
+    if given is None:
+        return
+    found = parse_list(given)
+    expected = _grammar(view)
+    if found.problems:
+        yield view.fail("EPP-DEST-04", expected, "; ".join(found.problems[:3]))
+    elif len(found.items) > 1 and not lists_allowed(view):
+        yield view.fail("EPP-DEST-04", expected, f"a list: {given}", hint="Lists came with 0.4.0.")
+    elif found.padded or found.repeated:
+        what = "blanks around an endpoint" if found.padded else f"{', '.join(found.repeated)} more than once"
+        yield view.warn("EPP-DEST-04", expected, f"{what}: {given!r}")
+
+
+def _grammar(view: ExchangeView) -> str:
+    if lists_allowed(view):
+        return "ip:port, or several separated by commas; IPv6 as [address]:port"
+    return "one ip:port; IPv6 as [address]:port"
+
+
+def lists_allowed(view: ExchangeView) -> bool:
+    """Whether the version has lists of endpoints (EPP-DEST-09)."""
+    return view.episode_view.applies("EPP-DEST-09")
+
+
+def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
+    destination = view.destination
+    later = [(one.message, one.value or f"a {one.kind}", destination.metadata) for one in destination.late_metadata]
+    later += [(one.message, one.value, destination.header) for one in destination.late_settings]
+    for message, value, first in later:
+        if first is not None and value != first:
+            expected = f"no other destination after {first}"
+            yield view.fail("EPP-DEST-08", expected, f"{value} on {message.what}", at=message)
+            return
+
+
+# -- membership --------------------------------------------------------------------------------------------------------
+
+
+def wrong_pick(view: ExchangeView) -> Ruling | None:
+    """The first pick that the pool does not allow."""
+    due = view.due
+    strangers = [pick for pick in view.picks if due.known and pick not in due.pool]
+    if not strangers or not view.episode_view.applies("EPP-DEST-06"):
+        return None
+    expected = "an endpoint of a ready, selected pod: " + (", ".join(sorted(due.pool)[:6]) or "there is none, so 503")
+    known = [pick for pick in strangers if pick in due.members]
+    what = "not ready, terminating or not selected" if known else "not in the pool"
+    actual = f"{', '.join(known or strangers)} is {what}"
+    return view.fail("EPP-DEST-06", expected, actual, nature=Nature.MEMBERSHIP)
+
+
+# -- what holds --------------------------------------------------------------------------------------------------------
+
+
+@judge_of_exchange("ENV-14", *(f"EPP-DEST-{number:02}" for number in range(1, 12)))
+def destination(view: ExchangeView) -> Iterator[Ruling]:
+    """What was seen to hold."""
+    if view.answer is AnswerKind.IMMEDIATE and view.shape is Shape.ODD:
+        yield passed("EPP-DEST-07")
+    if view.answer is not AnswerKind.ENDPOINT:
+        return
+    destination = view.destination
+    if destination.header is not None:
+        yield passed("EPP-DEST-01")
+    if destination.metadata is not None:
+        yield passed("EPP-DEST-08")
+    if destination.request_metadata is not None:
+        yield from (passed("EPP-DEST-02"), passed("EPP-DEST-03"), passed("ENV-14"))
+    if destination.header is not None and destination.header == destination.request_metadata:
+        yield passed("EPP-DEST-05")
+        if view.shape in (Shape.BODYLESS, Shape.ODD):
+            yield passed("EPP-DEST-07")
+    yield from _stray_namespaces(view)
+    given = destination.given
+    if given is not None:
+        yield from _value_holds(view, parse_list(given))
+
+
+def _value_holds(view: ExchangeView, found: EndpointList) -> Iterator[Ruling]:
+    if not found.problems and (len(found.items) == 1 or lists_allowed(view)):
+        yield passed("EPP-DEST-04")
+    if found.endpoints and view.due.known and all(pick in view.due.pool for pick in found.endpoints):
+        yield passed("EPP-DEST-06")
+        if all(view.due.allows(pick) for pick in found.endpoints) and view.due.allowed < view.due.pool:
+            yield from _fresh(view)
+    if len(found.items) > 1:
+        yield dataclasses.replace(passed("EPP-DEST-09"), actual=f"{len(found.items)} endpoints in a value")
+    else:
+        yield recorded("EPP-DEST-09", "1 endpoint in a value")
+    if not (found.text.isascii() and found.text.isprintable()):
+        yield recorded("EPP-DEST-11", f"the value is {found.text!r}", exchange=view.exchange)
+
+
+def _fresh(view: ExchangeView) -> Iterator[Ruling]:
+    """A pick that the request before it on the connection would not have allowed."""
+    connection = view.conversation.connection
+    earlier = next((one for one in view.episode_view.before(view) if one.conversation.connection == connection), None)
+    if earlier is not None and earlier.due.known and not any(earlier.due.allows(pick) for pick in view.picks):
+        yield passed("EPP-DEST-10")
+
+
+def _stray_namespaces(view: ExchangeView) -> Iterator[Ruling]:
+    for message in view.stream.answers:
+        fields = message.response.dynamic_metadata.fields if message.response is not None else {}
+        for name, value in sorted(fields.items()):
+            own = name in (DESTINATION, view.context.destination_namespace)
+            if value.WhichOneof("kind") != "struct_value" and not own:
+                yield view.warn("ENV-14", f"{name} in dynamic_metadata is a struct", "it reads as empty", at=message)

@@ -1,0 +1,142 @@
+"""What one request demands of the EPP: which endpoints it may name, and whether an endpoint or an error is due.
+
+From the pool's states while the request was decided, and its subset hint. Between the moment a change is asked for and
+the moment it must be followed both states are right: an endpoint is right if any state allows it, and an endpoint or an
+error is due only if every state demands it (design: targets; reading AMB-10 of "ready endpoints").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.evidence.episode import GaugesShown, PodFact, PoolHistory
+from conformance.reading.endpoints import canonical
+from conformance.reading.request_metadata import SubsetHint
+from ext_proc.record import Entry
+
+GaugesHistory = Sequence[tuple[Entry, GaugesShown]]
+"""What the pods' metrics showed from when on, in order."""
+
+BUSY_QUEUE, BUSY_KV = 5, 0.8
+"""A pod with as many requests waiting, or as much of its KV cache in use, is saturated; this is only ever used to
+accept a 429, or to ask for it of a target that claims to shed."""
+IDLE_QUEUE, IDLE_KV = 0, 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLoad:
+    """How busy the eligible pods were. `idle` and `saturated` are both False in between."""
+
+    idle: bool = True
+    saturated: bool = False
+    blind: bool = False
+    """No pod's metrics could be read: an EPP may then answer 503 or 429 as well (AMB-10)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueAnswer:
+    """The demand of one request. Endpoints are in canonical spelling.
+
+    `pool`: what the pool had eligible in any state, `allowed`: what of it the hint leaves. `known` is False if nobody
+    observed the pool: then nothing is due, and only the hint limits the pick.
+    """
+
+    known: bool
+    pool: frozenset[str]
+    members: frozenset[str]
+    """Every endpoint of the pool's pods, eligible or not."""
+    allowed: frozenset[str]
+    endpoint_due: bool
+    error_due: bool
+    pool_empty: bool
+    """No state of the pool had an eligible endpoint."""
+    load: PoolLoad
+
+    def allows(self, endpoint: str) -> bool:
+        """Whether the request may go to `endpoint`."""
+        return canonical(endpoint) in self.allowed
+
+
+def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, hint: SubsetHint) -> DueAnswer:
+    """The demand of a request that was sent at `first` and decided at `last` (sequence numbers)."""
+    states = pool.between(first, last)
+    eligible = [_eligible(state) for state in states]
+    anywhere = frozenset(endpoint for state in eligible for endpoint in state)
+    members = frozenset(canonical(endpoint) for state in states for pod in state for endpoint in pod.endpoints)
+    named = [{one for one in state if _named(hint, one)} for state in eligible]
+    meant = [{one for one in state if _meant(hint, one)} for state in eligible]
+    empty_hint = hint.set and not hint.items
+    odd = hint.kind == "wrong-type" or hint.where in ("body", "mixed")
+    return DueAnswer(
+        known=bool(states),
+        pool=anywhere,
+        members=members,
+        allowed=frozenset(endpoint for state in meant for endpoint in state),
+        endpoint_due=bool(states) and all(named) and not odd,
+        error_due=empty_hint or (bool(states) and not any(meant)),
+        pool_empty=bool(states) and not anywhere,
+        load=_load(shown, states, frozenset().union(*meant) if meant else frozenset(), last),
+    )
+
+
+def _eligible(pods: Iterable[PodFact]) -> frozenset[str]:
+    return frozenset(canonical(endpoint) for pod in pods if pod.eligible for endpoint in pod.endpoints)
+
+
+def _named(hint: SubsetHint, endpoint: str) -> bool:
+    return hint.names(endpoint) if hint.set else True
+
+
+def _meant(hint: SubsetHint, endpoint: str) -> bool:
+    if hint.kind == "list" and hint.where in ("every", "headers"):
+        return hint.may_mean(endpoint)
+    return True
+
+
+def _load(
+    history: GaugesHistory, states: Iterable[tuple[PodFact, ...]], allowed: frozenset[str], last: int
+) -> PoolLoad:
+    pods = {
+        pod.name
+        for state in states
+        for pod in state
+        if pod.eligible and any(canonical(endpoint) in allowed for endpoint in pod.endpoints)
+    }
+    if not pods:
+        return PoolLoad()
+    shown: dict[str, dict[str, Any]] = {name: {} for name in pods}
+    for entry, gauges in history:
+        if entry.seq <= last and gauges.pod in shown:
+            shown[gauges.pod] |= gauges.values
+    return PoolLoad(
+        idle=all(_at_most(values, IDLE_QUEUE, IDLE_KV) for values in shown.values()),
+        saturated=all(_at_least(values, BUSY_QUEUE, BUSY_KV) for values in shown.values()),
+        blind=all(values.get("metrics", "ok") != "ok" for values in shown.values()),
+    )
+
+
+def _at_most(values: Mapping[str, Any], queue: float, kv: float) -> bool:
+    return _number(values.get("queue")) <= queue and _number(values.get("kv")) <= kv
+
+
+def _at_least(values: Mapping[str, Any], queue: float, kv: float) -> bool:
+    return _number(values.get("queue")) >= queue or _number(values.get("kv")) >= kv
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+NOTHING = DueAnswer(
+    known=False,
+    pool=frozenset(),
+    members=frozenset(),
+    allowed=frozenset(),
+    endpoint_due=False,
+    error_due=False,
+    pool_empty=False,
+    load=PoolLoad(),
+)
+"""The demand of an exchange that asked for nothing."""

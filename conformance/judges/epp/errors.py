@@ -1,0 +1,139 @@
+"""Destination Endpoint, Constraints: what is answered when no endpoint is given (EPP-ERR-*).
+
+With no ready endpoint 503 is due (EPP-ERR-02); 503 although there is one breaks the same sentence. Dropping a request
+under load is 429 and nothing else (EPP-ERR-03). 429 while the pool is idle can't be told from a wrong reading of the
+load, so it is inconclusive. Version 0.2.0 takes any error (EPP-ERR-01). A gRPC status in the place of the error is
+found in `ext_proc.answering` (EPP-ERR-04).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.epp import expectation
+from conformance.judges.ext_proc.immediate import VALID
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, passed, recorded
+from conformance.judges.views import AnswerKind, ExchangeView, Shape
+from conformance.verdict import Verdict
+
+UNAVAILABLE, TOO_MANY, TOO_LARGE = 503, 429, 413
+LARGE_BODY = 1024 * 1024
+"""Above so many bytes 413 is an answer, as long as streaming is an option (before `next`)."""
+
+NO_ENDPOINT = "an ImmediateResponse with 503: no endpoint is eligible"
+
+
+def due_error(view: ExchangeView) -> Ruling | None:
+    """What is wrong with an ImmediateResponse where an error is due because the pool has nothing."""
+    if not view.episode_view.applies("EPP-ERR-02"):
+        return None if view.code >= 400 else view.fail("EPP-ERR-01", "an error: 400 or more, or a gRPC status")
+    if acceptable_error(view):
+        return None
+    if view.code == TOO_MANY and view.sheddable:
+        hint = "429 means that there is capacity, and contention for it; without endpoints there is none."
+        return view.warn("EPP-ERR-02", NO_ENDPOINT, hint=hint)
+    return view.fail("EPP-ERR-02", NO_ENDPOINT)
+
+
+def acceptable_error(view: ExchangeView) -> bool:
+    """Whether the code is right where no endpoint is eligible: 503, or what a bad request gets in any case."""
+    if view.code == UNAVAILABLE:
+        return True
+    bad_request = view.incomprehensible or view.unknown_model
+    return bad_request and view.code in range(400, 500) and view.code != TOO_MANY
+
+
+def undue_error(view: ExchangeView) -> Ruling | None:
+    """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
+    load, code = view.due.load, view.code
+    dropped = code == UNAVAILABLE or view.shape is Shape.ORDINARY  # other codes may be about an odd request
+    if load.saturated and code != TOO_MANY and dropped:
+        if view.episode_view.applies("EPP-ERR-03"):
+            expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
+            return view.fail("EPP-ERR-03", expected)
+    elif code == UNAVAILABLE and view.episode_view.applies("EPP-ERR-02"):
+        hint = "503 says that no endpoint is ready; the pool has " + ", ".join(sorted(view.due.pool)[:4])
+        return view.fail("EPP-ERR-02", "an endpoint", hint=hint)
+    return None
+
+
+def undecided(view: ExchangeView) -> Ruling | None:
+    """A 429 while the pool is idle."""
+    if view.code != TOO_MANY or not view.due.load.idle:
+        return None
+    hint = "The pool's gauges are idle, so nothing should be dropped; does the target read the metrics?"
+    return view.fail("EPP-DEST-01", "an endpoint", hint=hint, verdict=Verdict.INCONCLUSIVE)
+
+
+def tolerated(view: ExchangeView) -> bool:
+    """Whether an error is right although an endpoint is due.
+
+    The scenario says so; the EPP is blind; it sheds; its own filters may leave nothing of a busy subset (AMB-11);
+    nobody could understand the request; or, before `next`, it is very large.
+    """
+    code, load = view.code, view.due.load
+    if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
+        return True
+    if code == UNAVAILABLE and (load.blind or (load.saturated and view.hint.set)):
+        return True
+    if code == TOO_MANY:
+        return load.blind or not load.idle
+    if code >= 400 and load.saturated and view.episode_view.counts("EPP-ERR-01"):
+        return True  # 0.2.0 names no code
+    if code in range(400, 500) and (view.unknown_model or view.incomprehensible):
+        return True
+    large = len(view.request_body or b"") > LARGE_BODY
+    return code == TOO_LARGE and large and not view.episode_view.counts("EPP-STRM-01")
+
+
+def missing_error(view: ExchangeView) -> Ruling:
+    """A request that was let go although no endpoint is ready."""
+    requirement = "EPP-ERR-02" if view.episode_view.applies("EPP-ERR-02") else "EPP-ERR-01"
+    expected = NO_ENDPOINT if requirement == "EPP-ERR-02" else "an error: 400 or more, or a gRPC status"
+    return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint of its own choice.")
+
+
+def unshed(view: ExchangeView) -> Ruling | None:
+    """An endpoint for a request that a target which claims to shed should have dropped."""
+    claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.saturated
+    if view.hint.set:
+        return None  # whether the saturation of a subset counts, while the rest of the pool is idle, is not said
+    if not claimed or not view.episode_view.applies("EPP-ERR-03"):
+        return None
+    hint = "The profile claims that such requests are shed; every pod is saturated."
+    return view.fail("EPP-ERR-03", "an ImmediateResponse with 429", hint=hint)
+
+
+@judge_of_exchange("EPP-ERR-01", "EPP-ERR-02", "EPP-ERR-03", "EPP-ERR-04", "EPP-ERR-05", "EPP-ERR-06", "EPP-ERR-07")
+def errors(view: ExchangeView) -> Iterator[Ruling]:
+    """What was seen to hold; and that an error carries no destination."""
+    due = view.due
+    if view.answer is AnswerKind.ENDPOINT and view.sheddable and due.load.saturated:
+        yield recorded("EPP-ERR-03", "an endpoint was given: this target did not shed")
+    if view.answer is not AnswerKind.IMMEDIATE or view.code not in VALID:
+        return
+    if due.error_due:
+        yield passed("EPP-ERR-04")
+        if view.code >= 400:
+            yield passed("EPP-ERR-01")
+        if view.code == UNAVAILABLE and due.pool_empty:
+            yield passed("EPP-ERR-02")
+    if view.code == TOO_MANY and due.endpoint_due and not due.load.idle:
+        yield passed("EPP-ERR-03")
+    yield from _contents(view)
+
+
+def _contents(view: ExchangeView) -> Iterator[Ruling]:
+    message = view.stream.immediate
+    if message is None or message.response is None:
+        return
+    if message.names_destination:
+        expected = "no destination header and no destination metadata in an error"
+        yield view.fail("EPP-ERR-05", expected, f"ImmediateResponse {view.code} with a destination", at=message)
+    else:
+        yield passed("EPP-ERR-05")
+    immediate = message.response.immediate_response
+    yield recorded("EPP-ERR-06", f"body of {len(immediate.body)} bytes, details {immediate.details[:60]!r}")
+    if view.code not in (UNAVAILABLE, TOO_MANY):
+        yield recorded("EPP-ERR-07", f"code {view.code}", exchange=view.exchange, seq=message.seq)

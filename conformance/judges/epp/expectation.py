@@ -1,0 +1,89 @@
+"""What the scenario itself expects of an exchange or a health check, beyond the rules that hold for every one.
+
+An expectation that is not met gives a finding on the requirement that the scenario names for it, unless a rule has
+already found fault with the same answer: one deviation, one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.evidence.episode import Context, Expectation
+from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.judges.views import AnswerKind, ExchangeView
+from conformance.reading.endpoints import canonical
+
+TOO_MANY = 429
+
+
+def accepts(expected: Sequence[str], view: ExchangeView) -> bool:
+    """Whether the kind of answer is one of `expected` (`endpoint`, `503`, `4xx`, `grpc-error`, `any`)."""
+    return any(_is(kind, view) for kind in expected)
+
+
+def _is(kind: str, view: ExchangeView) -> bool:
+    match kind:
+        case "any":
+            return view.answer in (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE, AnswerKind.ENDED)
+        case "endpoint":
+            return view.answer is AnswerKind.ENDPOINT
+        case "grpc-error":
+            return view.answer is AnswerKind.ENDED and bool(view.stream.stop and view.stream.stop.status)
+        case _ if len(kind) == 3 and kind.endswith("xx"):
+            return view.answer is AnswerKind.IMMEDIATE and str(view.code)[:1] == kind[0]
+        case _:
+            return view.answer is AnswerKind.IMMEDIATE and str(view.code) == kind
+
+
+def about(expectation: Expectation, context: Context) -> str | None:
+    """The requirement that is broken if `expectation` is not met."""
+    return expectation.requirement or (context.requirements[0] if context.requirements else None)
+
+
+def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
+    """The scenario's expectation of `case`; `blamed`: fault was already found with its answer."""
+    expected = view.expectation
+    requirement = about(expected, view.context) if expected is not None else None
+    if expected is None or requirement is None or view.answer in (AnswerKind.UNSEEN, AnswerKind.OFFENDED):
+        return
+    ruling = _answer(view, requirement, expected) or _members(view, requirement, expected)
+    ruling = ruling or _status(view, requirement, expected)
+    if ruling is None:
+        if expected.answer or expected.within is not None or expected.absent or expected.status:
+            yield passed(requirement)
+    elif not blamed:
+        yield ruling
+
+
+def _answer(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+    kinds = expected.answer or (("endpoint",) if expected.within is not None else ())
+    if not kinds or accepts(kinds, view):
+        return None
+    return view.fail(requirement, kinds, view.describe())
+
+
+def _members(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+    if view.answer is not AnswerKind.ENDPOINT:
+        return None
+    if expected.within is not None:
+        within = {canonical(one) for one in expected.within}
+        outside = [pick for pick in view.picks if pick not in within]
+        if outside or not view.picks:
+            wanted = f"an endpoint of {', '.join(expected.within) or 'nothing'}"
+            return view.fail(requirement, wanted, nature=Nature.MEMBERSHIP)
+    named = [one for one in expected.absent if canonical(one) in view.picks]
+    if named:
+        return view.fail(requirement, f"not {', '.join(named)}", nature=Nature.MEMBERSHIP)
+    return None
+
+
+def _status(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
+    response = view.conversation.client_response
+    if not expected.status or response is None:
+        return None
+    entry, got = response
+    if got.status in expected.status:
+        return None
+    wanted = [f"the client gets {status}" for status in expected.status]
+    details = f" ({got.details})" if got.details else ""
+    return view.fail(requirement, wanted, f"the client got {got.status}{details}", at=entry.seq)

@@ -1,0 +1,94 @@
+"""One stream is one request: picks that belong to another stream (ENV-21) or to an earlier request (EPP-DEST-10).
+
+A single pick outside the subset can't tell these from a subset that is ignored. So they are only concluded from
+controls in the same episode:
+
+- ENV-21: several requests that met no other (alone on the wire, with an id of their own) kept to their subsets, and
+  this one, which did meet others, got what one of them was due;
+- EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from conformance.judges.registry import judge_of_episode
+from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.judges.views import AnswerKind, EpisodeView, ExchangeView
+
+CONTROLS = 3
+"""So many right picks, or wrong ones of a pattern, are no coincidence."""
+
+_MEMBERSHIP = ("EPP-SUB-", "EPP-DEST-06")
+
+
+def explained(view: ExchangeView, ruling: Ruling) -> Ruling:
+    """`ruling` about a wrong pick, or the same on ENV-21 or EPP-DEST-10 if the controls say so."""
+    if ruling.nature is not Nature.MEMBERSHIP or not ruling.requirement.startswith(_MEMBERSHIP):
+        return ruling
+    if view.episode_view.applies("EPP-DEST-10") and _left_behind(view):
+        actual = f"{ruling.actual}; the request before it on this connection was due it"
+        return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual)
+    if _mixed_up(view):
+        actual = f"{ruling.actual}; another request at the same time was due it"
+        hint = "Requests that were alone kept to their subsets; look for state that streams share."
+        return dataclasses.replace(ruling, requirement="ENV-21", actual=actual, hint=hint, nature=Nature.CROSS_TALK)
+    return ruling
+
+
+def _telling(view: ExchangeView) -> bool:
+    """Whether a right pick of it says something: a subset that leaves a part of the pool."""
+    return view.answer is AnswerKind.ENDPOINT and view.hint.set and bool(view.due.allowed) and bool(view.picks)
+
+
+def _right(view: ExchangeView) -> bool:
+    return all(view.due.allows(pick) for pick in view.picks)
+
+
+def _mixed_up(view: ExchangeView) -> bool:
+    met = _met(view)
+    due = any(one.hint.set and all(one.due.allows(pick) for pick in view.picks) for one in met)
+    if not due:
+        return False
+    controls = [one for one in view.episode_view.exchanges if _telling(one) and not _met(one)]
+    return len(controls) >= CONTROLS and all(_right(one) for one in controls) and _differ(controls)
+
+
+def _differ(controls: list[ExchangeView]) -> bool:
+    return len({tuple(sorted(one.due.allowed)) for one in controls}) > 1
+
+
+def _met(view: ExchangeView) -> tuple[ExchangeView, ...]:
+    """The other requests that it could be taken for: at the same time, or with the same id."""
+    own = view.request_header("x-request-id")
+    same_id = [
+        one
+        for one in view.episode_view.exchanges
+        if one is not view and own is not None and own == one.request_header("x-request-id")
+    ]
+    return (*view.episode_view.overlapping(view), *same_id)
+
+
+def _left_behind(view: ExchangeView) -> bool:
+    wrong = [one for one in view.episode_view.exchanges if _telling(one) and not _right(one)]
+    following = [(one, before) for one in wrong if (before := _predecessor(one)) is not None]
+    matching = [one for one, before in following if all(before.due.allows(pick) for pick in one.picks)]
+    return len(matching) >= CONTROLS and len(matching) == len(following)
+
+
+def _predecessor(view: ExchangeView) -> ExchangeView | None:
+    connection = view.conversation.connection
+    if connection is None:
+        return None
+    before = view.episode_view.before(view)
+    return next((one for one in before if one.conversation.connection == connection and one.hint.set), None)
+
+
+@judge_of_episode("ENV-21")
+def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
+    """Streams that were open at the same time, each with a body or a subset of its own, got what they were due."""
+    for view in episode_view.exchanges:
+        if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and episode_view.overlapping(view):
+            yield passed("ENV-21")
+            return

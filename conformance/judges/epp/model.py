@@ -1,0 +1,36 @@
+"""Matching An InferenceModel (0.3.0 and 0.4.0): an unknown model gets 404, a request without a body has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, passed
+from conformance.judges.views import AnswerKind, ExchangeView
+
+NOT_FOUND = 404
+
+
+def deviation(view: ExchangeView) -> Ruling | None:
+    """What is wrong with the answer about the model, if anything."""
+    if view.bodyless:
+        refused = view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND and view.due.endpoint_due
+        if refused and view.episode_view.applies("EPP-MODEL-02"):
+            return view.fail("EPP-MODEL-02", "an endpoint: a request without a body has no model")
+        return None
+    if not view.unknown_model or not view.episode_view.applies("EPP-MODEL-01") or view.due.error_due:
+        return None
+    if view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
+        return None
+    hint = "The model of a request must be the name of an InferenceModel of this pool."
+    return view.fail("EPP-MODEL-01", "an ImmediateResponse with 404", hint=hint)
+
+
+@judge_of_exchange("EPP-MODEL-01", "EPP-MODEL-02")
+def model(view: ExchangeView) -> Iterator[Ruling]:
+    """What was seen to hold."""
+    answered = view.answer in (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE)
+    if view.bodyless and answered and view.code != NOT_FOUND:
+        yield passed("EPP-MODEL-02")
+    if view.unknown_model and view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
+        yield passed("EPP-MODEL-01")

@@ -1,0 +1,73 @@
+"""Transparency of the request (EPP-TRN-*): the EPP picks an endpoint, and leaves the rest alone.
+
+The client's headers are compared with what they are after the header mutations, applied as Envoy does. Headers of this
+protocol, those that Envoy protects (ENV-26) and content-length (ENV-10) are left out; added headers are the EPP's own.
+The body is EPP-TRN-05, judged with ENV-09.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.judges.registry import judge_of_exchange
+from conformance.judges.ruling import Ruling, passed
+from conformance.judges.views import ExchangeView
+from conformance.reading.decoded_message import DESTINATION, HeaderList
+from conformance.reading.destination import counting, header_list, protected, sent_headers, values_of
+
+_OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
+"""Headers with a requirement of their own; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
+
+_PROTOCOL = "x-gateway-"
+"""Headers of this protocol and its mechanisms, which an EPP may consume."""
+
+
+@judge_of_exchange("EPP-TRN-01", "EPP-TRN-02", "EPP-TRN-03", "EPP-TRN-04", "EPP-TRN-06", "EPP-TRN-07")
+def headers(view: ExchangeView) -> Iterator[Ruling]:
+    """The client's headers are there with their values."""
+    direction = view.stream.request
+    before, after = sent_headers(direction), header_list(direction)
+    if before is None or after is None or direction.headers_answer is None:
+        return
+    left = _by_name(after)
+    for name, old in _by_name(before).items():
+        if name.startswith(_PROTOCOL) or protected(name) or name in ("content-length", "host"):
+            continue
+        requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
+        new = left.get(name, [])
+        if old == new:
+            yield passed(requirement)
+        else:
+            actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
+            yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1])
+    yield from _same_under_append(view, left.get(DESTINATION, []))
+
+
+def _by_name(headers: HeaderList) -> dict[str, list[bytes]]:
+    found: dict[str, list[bytes]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _same_under_append(view: ExchangeView, overwritten: Sequence[bytes]) -> Iterator[Ruling]:
+    if not view.destination.settings:
+        return
+    if any(setting.conditional for setting in view.destination.settings):
+        return  # ENV-12
+    first = overwritten
+    second = values_of(header_list(view.stream.request, append=True), DESTINATION)
+    if first == second or len({setting.value for setting in view.destination.settings}) > 1:
+        yield passed("EPP-TRN-07")
+    else:
+        yield view.warn(
+            "EPP-TRN-07",
+            "the same destination whether an entry without an action overwrites or appends",
+            f"{_show(first)} if it overwrites, {_show(second)} if it appends",
+            at=view.destination.settings[-1].message,
+            hint="Set OVERWRITE_IF_EXISTS_OR_ADD, or remove the client's header.",
+        )
+
+
+def _show(values: Sequence[bytes]) -> str:
+    return ", ".join(value.decode("latin-1")[:60] for value in values)

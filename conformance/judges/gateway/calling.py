@@ -1,0 +1,208 @@
+"""Endpoint Picker Protocol (DP-EXTP-01): the EPP is asked about each request, with messages as ext_proc has them.
+
+What is said on the wire is judged wherever it was observed. Whether the EPP was asked at all needs the client's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.gateway.exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
+from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
+from conformance.judges.views import EpisodeView
+from conformance.reading.conversation import DUPLEX, STREAMED
+from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
+from conformance.verdict import Verdict
+from ext_proc.record import Author, header
+
+EXTP = "DP-EXTP-01"
+FIRST = "request_headers"
+
+
+@judge_of_gateway_exchange(EXTP)
+def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """A stream for the request, and on it what the request is, in order."""
+    for one in exchange.asked:
+        found = next(_wire(one, exchange), None)
+        if found is not None:
+            yield found
+            return
+    if exchange.asked:
+        yield passed(EXTP)
+    elif exchange.opened is not None:
+        yield _unasked(exchange)
+
+
+@judge_of_episode(EXTP, role="data-plane")
+def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
+    """The process of the gateway does not end by itself."""
+    if episode_view.crash is None:
+        return
+    exited = episode_view.crash.exited
+    how = f"signal {-exited.code}" if exited.code < 0 else f"exit code {exited.code}"
+    last = exited.output.strip()[-300:]
+    yield violation(
+        EXTP,
+        "the process stays alive",
+        f"the process ended with {how}" + (f"; its last words: {last}" if last else ""),
+        exchange=None,
+        seq=episode_view.crash.entry.seq,
+        nature=Nature.CRASH,
+    )
+
+
+# -- whether the EPP was asked -----------------------------------------------------------------------------------------
+
+
+def _unasked(exchange: GatewayExchange) -> Ruling:
+    expected = "an ext_proc stream to the EPP for this request"
+    if exchange.epps_down:
+        return not_applicable(EXTP, "the EPP did not listen")
+    if not exchange.attempts and (exchange.aborted or exchange.status is None):
+        return not_applicable(EXTP, "the client went away, or was not answered")
+    if not exchange.attempts and (exchange.status or 0) >= 400:
+        actual = f"none; the gateway itself answered {exchange.status}"
+        hint = "Does its route take this request?" if (exchange.status or 0) < 500 else "Could it not reach the EPP?"
+        return exchange.fail(EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint=hint)
+    stray = _stray(exchange.episode_view)
+    if stray is not None:
+        actual = f"a stream that names no request ({stray}), which may be this one's"
+        hint = "Forward the client's headers to the EPP: by one of them the suite knows its requests."
+        return exchange.fail(EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint=hint)
+    hint = "Is ext_proc switched off for this route, method or connection?"
+    return exchange.fail(EXTP, expected, f"none; {exchange.describe()}", hint=hint)
+
+
+def _stray(episode_view: EpisodeView) -> str | None:
+    """A stream that belongs to no request of a client."""
+    return next((one.exchange for one in episode_view.gateway_exchanges if one.opened is None and one.asked), None)
+
+
+# -- what was said -----------------------------------------------------------------------------------------------------
+
+
+def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What is wrong with the data plane's messages on one stream."""
+    for entry, broken in one.conversation.malformed:
+        if broken.author is Author.DATA_PLANE:
+            yield exchange.fail(EXTP, "gRPC messages", f"bytes that are none: {broken.reason}", at=entry.seq)
+    messages = [message for message in one.conversation.messages if message.author is Author.DATA_PLANE]
+    ended: dict[str, DecodedMessage] = {}
+    seen: set[str] = set()
+    for number, message in enumerate(messages):
+        if message.problem:
+            yield exchange.fail(EXTP, "a ProcessingRequest", f"bytes that are none: {message.problem}", at=message)
+            return
+        if message.opaque or message.what is None:
+            return  # of what the schema does not know nothing can be told
+        if number == 0 and message.what != FIRST:
+            yield exchange.fail(EXTP, f"{FIRST} first", f"the first message is {message.what}", at=message)
+            return
+        yield from _sequence(exchange, message, ended, seen)
+        yield from _contents(exchange, message, first=number == 0)
+        seen.add(message.what)
+        if message.ends and message.side is not None:
+            ended[message.side] = message
+    yield from _ends(one, exchange, ended, seen)
+    yield from _after_the_end(one, exchange, messages)
+
+
+def _sequence(
+    exchange: GatewayExchange, message: DecodedMessage, ended: dict[str, DecodedMessage], seen: set[str]
+) -> Iterator[Ruling]:
+    side = message.side or REQUEST
+    if side in ended:
+        end = ended[side]
+        expected = f"nothing of the {side} after its end (#{end.seq}, {end.what})"
+        yield exchange.fail(EXTP, expected, f"{message.what}", at=message)
+    elif message.part == "headers" and message.what in seen:
+        expected = f"one {message.what} on a stream, and a stream for each request"
+        yield exchange.fail(EXTP, expected, "another", at=message)
+    elif message.part != "headers" and f"{side}_headers" not in seen:
+        yield exchange.fail(EXTP, f"{side}_headers before {message.what}", "no headers before", at=message)
+
+
+def _contents(exchange: GatewayExchange, message: DecodedMessage, *, first: bool) -> Iterator[Ruling]:
+    request = message.request
+    if request is None or message.what is None:
+        return
+    part = getattr(request, message.what)
+    if message.part in ("headers", "trailers"):
+        fields = part.headers.headers if message.part == "headers" else part.trailers.headers
+        upper = next((one.key for one in fields if one.key != one.key.lower()), None)
+        if upper is not None:
+            hint = "HttpHeaders: names of headers are in lower case, so that EPPs need not fold them."
+            yield exchange.fail(EXTP, "names of headers in lower case", f"{upper!r}", at=message, hint=hint)
+    if not first and request.HasField("protocol_config"):
+        yield exchange.fail(EXTP, "protocol_config on the first message only", f"on {message.what}, too", at=message)
+    if message.what == FIRST and message.ends and (size := _body_of(exchange)):
+        actual = f"end_of_stream is true, and the request has a body ({size})"
+        yield exchange.fail(EXTP, "end_of_stream on the headers of a request without a body only", actual, at=message)
+
+
+def _body_of(exchange: GatewayExchange) -> str:
+    """What tells that the client's request has a body; empty if nothing does."""
+    if exchange.opened is None:
+        return ""
+    length = header(exchange.opened.headers, b"content-length") or b""
+    arrived = next((len(attempt.request.body) for attempt in exchange.attempts if attempt.request.body), 0)
+    if length.isdigit() and int(length):
+        return f"content-length {int(length)}"
+    return f"{arrived} bytes arrived at the model server" if arrived else ""
+
+
+def _ends(
+    one: PickerStream, exchange: GatewayExchange, ended: dict[str, DecodedMessage], seen: set[str]
+) -> Iterator[Ruling]:
+    """Each direction that was complete has its end. Without it an EPP waits for the rest for ever."""
+    conversation = one.conversation
+    answered_itself = any(message.what == "immediate_response" for message in conversation.messages)
+    if (
+        one.left_early
+        or answered_itself
+        or exchange.opened is None
+        or exchange.aborted
+        or one.stream.offence is not None
+    ):
+        return
+    served = exchange.final
+    modes = {REQUEST: conversation.request_mode, RESPONSE: conversation.response_mode}
+    for side, mode in modes.items():
+        if mode not in (DUPLEX, STREAMED) or side in ended or f"{side}_headers" not in seen:
+            continue
+        direction = one.stream.direction(side)
+        if direction.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
+            continue
+        hung = exchange.expired and mode == DUPLEX and side == REQUEST
+        given_up = side == REQUEST and not one.stream.answers  # on an EPP that said nothing: it failed open
+        if (served is not None and not given_up) or hung:
+            expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"
+            actual = f"the {side} was complete, and the stream ended without either"
+            last = direction.bodies[-1] if direction.bodies else direction.headers
+            yield exchange.fail(EXTP, expected, actual, at=last, hint="An EPP that waits for all of it waits for ever.")
+
+
+def _trailers(served: UpstreamAttempt | None, side: str) -> bool:
+    if served is None:
+        return False
+    sent = served.request.trailers if side == REQUEST else served.response.trailers if served.response else ()
+    return bool(sent)
+
+
+def _after_the_end(one: PickerStream, exchange: GatewayExchange, messages: list[DecodedMessage]) -> Iterator[Ruling]:
+    """An ImmediateResponse ends the conversation: it does not come back as a response to be processed."""
+    if not any(message.what == "immediate_response" for message in one.conversation.messages):
+        return
+    decision = one.immediate
+    if decision is None or decision.response is None:
+        return
+    code = decision.response.immediate_response.status.code
+    for message in messages:
+        if message.seq < decision.seq or message.what != "response_headers" or message.request is None:
+            continue
+        fields = message.request.response_headers.headers.headers
+        status = next((f.raw_value.decode("latin-1") or f.value for f in fields if f.key == ":status"), "")
+        if status == str(code):
+            expected = f"nothing more on the stream: the EPP ended it with an ImmediateResponse at #{decision.seq}"
+            yield exchange.fail(EXTP, expected, f"response_headers with its own status {status}", at=message)

@@ -1,0 +1,72 @@
+"""ImmediateResponse (DP-ERR-01): what the EPP answers itself reaches the client, and no model server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.gateway.exchange import GatewayExchange, PickerStream
+from conformance.judges.registry import judge_of_gateway_exchange
+from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.reading.destination import protected
+from ext_proc.headers import value_of
+from ext_proc.messages import ImmediateResponse
+from ext_proc.record import ClientResponse, header, values
+
+ERR = "DP-ERR-01"
+CODES = range(200, 600)
+
+_FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "date", "server"})
+"""Headers of the local reply that belong to the data plane."""
+
+
+@judge_of_gateway_exchange(ERR)
+def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """The last EPP that was asked answered itself."""
+    last = exchange.asked[-1] if exchange.asked else None
+    message = last.immediate if last is not None else None
+    if last is None or message is None or message.response is None:
+        return
+    if exchange.opened is None:
+        yield not_applicable(ERR, "the HTTP sides were not observed")
+        return
+    answer = message.response.immediate_response
+    code = int(answer.status.code)
+    if code not in CODES or exchange.aborted or (exchange.response is not None and exchange.response[0] < message.seq):
+        return
+    yield _wrong(exchange, last, answer, code) or passed(ERR)
+
+
+def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateResponse, code: int) -> Ruling | None:
+    called = [attempt for attempt in exchange.attempts if attempt.at > last.at]
+    if called:
+        expected = f"no model server is called: the EPP answered {code}"
+        return exchange.fail(ERR, expected, f"{called[0].endpoint} was", at=called[0])
+    if exchange.response is None:
+        return exchange.fail(ERR, f"the client gets {code}", "the client got no response")
+    at, got = exchange.response
+    assert exchange.opened is not None
+    if (header(exchange.opened.headers, b"content-type") or b"").startswith(b"application/grpc"):
+        return None  # a gRPC client gets its error in another form
+    if got.status != code:
+        return exchange.fail(ERR, f"the client gets {code}", f"it got {got.status}", at=at)
+    bodyless = exchange.opened.method == "HEAD" or code in (204, 304)
+    if answer.body and got.body != answer.body and not bodyless:
+        expected = f"the body of the ImmediateResponse ({len(answer.body)} bytes)"
+        return exchange.fail(ERR, expected, f"{len(got.body)} other bytes: {got.body[:60]!r}", at=at)
+    lost = _lost(answer, got)
+    if lost:
+        expected = "the headers of the ImmediateResponse"
+        return exchange.fail(ERR, expected, f"{lost} is not among those that the client got", at=at)
+    return None
+
+
+def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
+    """A header of the answer that the client did not get; those that belong to the data plane don't count."""
+    for option in answer.headers.set_headers:
+        name, value = option.header.key.lower(), value_of(option.header).strip()
+        if name.startswith(":") or name in _FRAMING or protected(name) or not value:
+            continue
+        found = [one.strip() for one in values(got.headers, name.encode())]
+        if value not in found and value not in b",".join(found).split(b","):
+            return f"{name}: {value.decode('latin-1')}"
+    return ""

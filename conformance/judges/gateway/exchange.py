@@ -1,0 +1,325 @@
+"""One HTTP request as a data plane dealt with it: what the client sent and got, whom it asked, whom it sent it to.
+
+What judges of role data-plane look at. Several of them ask the same questions, each answered here in one place: what
+the EPP said, which attempts that allowed, whose response the client got.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from conformance.evidence.episode import BackendFact, EppConduct, GatewayFacts, PodConduct
+from conformance.judges.ruling import Nature, Ruling, violation
+from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED, Conversation
+from conformance.reading.decoded_message import DESTINATION, DecodedMessage
+from conformance.reading.destination import Destination
+from conformance.reading.endpoints import canonical, parse_list
+from conformance.reading.ordering import body_mutation
+from conformance.reading.stream_state import StopKind, StreamState, follow
+from conformance.verdict import Verdict
+from ext_proc.record import (
+    Author,
+    ClientAborted,
+    ClientResponse,
+    Entry,
+    ExchangeOpened,
+    HalfClosed,
+    StreamEnded,
+    StreamOpened,
+    UpstreamRequest,
+    UpstreamResponse,
+    Wait,
+    values,
+)
+
+if TYPE_CHECKING:
+    from conformance.judges.views import EpisodeView
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Heard(Conversation):
+    """A stream as the EPP heard it: only the data plane itself says what its body modes are."""
+
+    original: Conversation
+
+    @cached_property
+    def messages(self) -> tuple[DecodedMessage, ...]:
+        """The messages, which are decoded once."""
+        return self.original.messages
+
+    def _mode(self, field: str) -> str | None:
+        told = super()._mode(field)
+        if told not in (None, NONE):
+            return told
+        side = field.partition("_")[0]
+        bodies = [message for message in self.messages if message.side == side and message.part == "body"]
+        asked = [message for message in bodies if message.author is Author.DATA_PLANE]
+        if not asked:
+            return NONE
+        if any(body_mutation(message) == "streamed_response" for message in bodies if message.author is Author.EPP):
+            return DUPLEX
+        return BUFFERED if len(asked) == 1 and asked[0].ends else STREAMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickerStream:
+    """One ext_proc stream of the request: the EPP named `epp` was asked. `at` is where it was opened."""
+
+    epp: str
+    at: int
+    conversation: Conversation
+    namespace: str
+
+    @cached_property
+    def stream(self) -> StreamState:
+        """The course of the stream."""
+        return follow(self.conversation)
+
+    @cached_property
+    def destination(self) -> Destination:
+        """The destination that the EPP gave."""
+        return Destination(conversation=self.conversation, stream=self.stream, namespace=self.namespace)
+
+    @property
+    def immediate(self) -> DecodedMessage | None:
+        """The ImmediateResponse by which the EPP decided about the request."""
+        decision = self.stream.decision
+        return decision if decision is not None and decision is self.stream.immediate else None
+
+    @property
+    def release(self) -> DecodedMessage | None:
+        """The answer by which the EPP let the request go; None also if it broke the contract before or after."""
+        stream = self.stream
+        return stream.request.release if stream.offence is None and stream.decision is stream.request.release else None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the EPP let the whole request go: its headers, and in full duplex all of its body."""
+        alone = self.conversation.request_mode == NONE
+        return self.release is not None and (alone or self.stream.request.complete)
+
+    @cached_property
+    def left_early(self) -> bool:
+        """Whether the EPP ended the stream, or it broke, before the data plane was done with it."""
+        for entry in self.conversation.entries:
+            match entry.event:
+                case HalfClosed(author=Author.DATA_PLANE):
+                    return False
+                case StreamEnded(author=author):
+                    return author is not Author.DATA_PLANE
+        return False
+
+    @property
+    def unavailable(self) -> str:
+        """How the EPP was out of order: it gave no answer and did not just leave; empty if it was not."""
+        stream = self.stream
+        if stream.decision is not None or stream.offence is not None or stream.stop is None:
+            return ""
+        return stream.stop.what if stream.stop.kind in (StopKind.STATUS, StopKind.RESET, StopKind.LOST) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamAttempt:
+    """The request at a model server: `endpoint` in its one spelling; `response` is None while there is none."""
+
+    at: int
+    endpoint: str
+    request: UpstreamRequest
+    response: UpstreamResponse | None
+
+    @property
+    def status(self) -> int | None:
+        """The status of its response, if it is complete."""
+        return self.response.status if self.response is not None and self.response.outcome == "response" else None
+
+    def __str__(self) -> str:
+        if self.response is None:
+            return self.endpoint
+        return f"{self.endpoint} ({self.status or self.response.outcome})"
+
+
+class GatewayExchange:
+    """One HTTP request of a scene. `asked` are the streams in order of opening."""
+
+    def __init__(self, episode_view: EpisodeView, exchange: str, conversations: Sequence[Conversation]) -> None:
+        self.episode_view: EpisodeView = weakref.proxy(episode_view)  # which holds this, as in `Case`
+        self.exchange = exchange
+        self._conversations = conversations
+
+    @cached_property
+    def entries(self) -> tuple[Entry, ...]:
+        """Everything that happened to the request, in order."""
+        return self.episode_view.episode.exchanges[self.exchange]
+
+    @cached_property
+    def asked(self) -> tuple[PickerStream, ...]:
+        """The ext_proc streams."""
+        found = []
+        for one in self._conversations:
+            if one.stream is None:
+                continue
+            opened = next((e for e in one.entries if isinstance(e.event, StreamOpened)), one.entries[0])
+            epp = opened.event.epp if isinstance(opened.event, StreamOpened) else ""
+            heard = _Heard(
+                exchange=one.exchange,
+                entries=tuple(entry for entry in one.entries if not isinstance(entry.event, ExchangeOpened)),
+                stream=one.stream,
+                connection=one.connection,
+                refused=one.refused,
+                original=one,
+            )
+            namespace = self.episode_view.context.destination_namespace
+            found.append(PickerStream(epp=epp, at=opened.seq, conversation=heard, namespace=namespace))
+        return tuple(found)
+
+    # -- the HTTP sides ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def opened(self) -> ExchangeOpened | None:
+        """The client's request; None where the HTTP sides were not observed."""
+        return next((entry.event for entry in self.entries if isinstance(entry.event, ExchangeOpened)), None)
+
+    @cached_property
+    def attempts(self) -> tuple[UpstreamAttempt, ...]:
+        """Every arrival at a model server, in order."""
+        responses = [entry.event for entry in self.entries if isinstance(entry.event, UpstreamResponse)]
+        return tuple(
+            UpstreamAttempt(
+                at=entry.seq,
+                endpoint=canonical(entry.event.endpoint),
+                request=entry.event,
+                response=next((one for one in responses if one.attempt == entry.event.attempt), None),
+            )
+            for entry in self.entries
+            if isinstance(entry.event, UpstreamRequest)
+        )
+
+    @cached_property
+    def response(self) -> tuple[int, ClientResponse] | None:
+        """What the client got, and where; None if nothing."""
+        found = [(entry.seq, entry.event) for entry in self.entries if isinstance(entry.event, ClientResponse)]
+        return found[-1] if found else None
+
+    @property
+    def status(self) -> int | None:
+        """The status that the client got."""
+        return self.response[1].status if self.response is not None else None
+
+    @property
+    def final(self) -> UpstreamAttempt | None:
+        """The attempt whose response the client got; None for a reply of the gateway's own."""
+        last = self.attempts[-1] if self.attempts else None
+        return last if last is not None and last.status is not None and last.status == self.status else None
+
+    @cached_property
+    def aborted(self) -> bool:
+        """Whether the client went away."""
+        return any(isinstance(entry.event, ClientAborted) for entry in self.entries)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the client gave up waiting for its response."""
+        complete = self.response is not None and self.response[1].complete
+        return not complete and any(isinstance(e.event, Wait) and e.event.outcome == "expired" for e in self.entries)
+
+    @cached_property
+    def client_destinations(self) -> tuple[str, ...]:
+        """The endpoints that the client itself named in destination headers."""
+        headers = self.opened.headers if self.opened is not None else ()
+        texts = [value.decode("latin-1") for value in values(headers, DESTINATION.encode())]
+        return tuple(one for text in texts for one in parse_list(text).endpoints)
+
+    # -- what stands around it -----------------------------------------------------------------------------------------
+
+    @property
+    def gateway(self) -> GatewayFacts:
+        """What is said of the gateway."""
+        return self.episode_view.context.gateway or GatewayFacts()
+
+    @property
+    def backends(self) -> tuple[BackendFact, ...]:
+        """The gateway's pools, if it has several."""
+        found = self.gateway.backends
+        return found if len(found) > 1 else ()
+
+    def backend_of(self, endpoint: str) -> str | None:
+        """The name of the EPP in whose pool the endpoint is, where there are several pools."""
+        return next((one.epp for one in self.backends if endpoint in map(canonical, one.endpoints)), None)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The endpoints that the gateway knows; empty if nobody says."""
+        own = [endpoint for backend in self.gateway.backends for endpoint in backend.endpoints]
+        if not own:
+            states = self.episode_view.episode.pool.between(self.entries[0].seq, self.entries[-1].seq)
+            own = [endpoint for pods in states for pod in pods for endpoint in pod.endpoints if pod.eligible]
+        return frozenset(map(canonical, own))
+
+    def conduct(self, endpoint: str) -> str:
+        """How the pod at `endpoint` took this request: `serves`, `refuses`, `resets`, `503`."""
+        names = {
+            pod.name for _, state in self.episode_view.episode.pool.states for pod in state.pods
+            if endpoint in map(canonical, pod.endpoints)
+        }  # fmt: skip
+        found = "serves"
+        for entry, event in self.episode_view.episode.of(PodConduct):
+            if entry.seq < self.entries[0].seq and event.pod in names:
+                found = event.conduct
+        return found
+
+    @cached_property
+    def epps_down(self) -> frozenset[str]:
+        """The EPPs that did not listen when the request began."""
+        found: dict[str, bool] = {}
+        for entry, event in self.episode_view.episode.of(EppConduct):
+            if entry.seq < self.entries[0].seq:
+                found[event.epp] = event.up
+        return frozenset(name for name, up in found.items() if not up)
+
+    # -- rulings -------------------------------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        """What came of the request, in words."""
+        tried = f"it went to {', '.join(map(str, self.attempts))}" if self.attempts else "it went to no model server"
+        if self.response is None:
+            return f"{tried}, and the client got no response"
+        details = f" ({self.response[1].details})" if self.response[1].details else ""
+        cut = "" if self.response[1].complete else ", cut off"
+        return f"{tried}, and the client got {self.status}{details}{cut}"
+
+    def fail(
+        self,
+        requirement: str,
+        expected: Sequence[str] | str,
+        actual: str = "",
+        *,
+        at: DecodedMessage | UpstreamAttempt | int | None = None,
+        hint: str = "",
+        verdict: Verdict = Verdict.FAIL,
+    ) -> Ruling:
+        """A violation in this exchange. `at` is where; default: at the client's response."""
+        seq = (
+            at
+            if isinstance(at, int)
+            else at.seq
+            if isinstance(at, DecodedMessage)
+            else at.at
+            if at is not None
+            else None
+        )
+        if seq is None and self.response is not None:
+            seq = self.response[0]
+        return violation(
+            requirement,
+            expected,
+            actual or self.describe(),
+            exchange=self.exchange,
+            seq=seq if seq is not None else self.entries[-1].seq,
+            hint=hint,
+            nature=Nature.CONDUCT,
+            verdict=verdict,
+        )

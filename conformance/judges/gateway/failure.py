@@ -1,0 +1,49 @@
+"""InferencePool's failureMode (DP-FAIL-01): what becomes of a request when its EPP can't be asked.
+
+An EPP that just ends the call with status OK has said that it wants no part in the request; that is no failure. One
+that never answers may be waited for as long as the gateway likes: only a request that is sent on meanwhile tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.registry import judge_of_gateway_exchange
+from conformance.judges.ruling import Ruling, passed
+
+FAIL = "DP-FAIL-01"
+
+
+@judge_of_gateway_exchange(FAIL)
+def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """The request fails (closed), or is sent on all the same (open)."""
+    if exchange.opened is None or exchange.backends or exchange.aborted:
+        return
+    why, silent = _why(exchange)
+    if not why:
+        return
+    went_on = exchange.attempts or (exchange.status is not None and exchange.status < 400)
+    if exchange.gateway.failure_mode == "closed":
+        if went_on:
+            hint = "The default of InferencePool is FailClose."
+            yield exchange.fail(FAIL, f"the request fails: {why}, and the gateway fails closed", hint=hint)
+        elif exchange.response is not None:
+            yield passed(FAIL)
+    elif went_on:
+        yield passed(FAIL)
+    elif exchange.response is not None and not silent and not exchange.expired:
+        hint = "Envoy's failure_mode_allow does not hold for a body in full duplex."
+        yield exchange.fail(FAIL, f"the request is sent on: {why}, and the gateway fails open", hint=hint)
+
+
+def _why(exchange: GatewayExchange) -> tuple[str, bool]:
+    """In what way the EPP failed, empty if it did not; and whether it just said nothing."""
+    if not exchange.asked:
+        return ("the EPP did not listen" if exchange.epps_down else ""), False
+    last = exchange.asked[-1]
+    if last.unavailable:
+        return last.unavailable, False
+    stream = last.stream
+    unanswered = stream.decision is None and stream.offence is None and not stream.answers and not last.left_early
+    return ("the EPP did not answer" if unanswered and stream.request.headers is not None else ""), True

@@ -1,0 +1,70 @@
+"""Endpoint Subset (DP-SUB-01): a hint need not be sent; if it is, it has its shape, its place, and real endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.gateway.exchange import GatewayExchange, PickerStream
+from conformance.judges.registry import judge_of_gateway_exchange
+from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.reading.decoded_message import REQUEST, DecodedMessage
+from conformance.reading.endpoints import canonical, parse
+from conformance.reading.request_metadata import SUBSET, SubsetHint, subset_hint
+from ext_proc.record import Author
+
+SUB = "DP-SUB-01"
+
+
+@judge_of_gateway_exchange(SUB)
+def shape(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """The hint on each stream of the request."""
+    for one in exchange.asked:
+        yield _hint(exchange, one)
+
+
+def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
+    namespace = exchange.episode_view.context.subset_namespace
+    where = f"{namespace}: {{{SUBSET}: [<ip:port>, …]}}"
+    hint = subset_hint(one.conversation, namespace)
+    messages = _requests(one)
+    first = messages[0] if messages else None
+    if hint.kind == "unset":
+        elsewhere = next(
+            ((message, name) for message in messages for name in _namespaces(message) if name != namespace), None
+        )
+        if elsewhere is not None:
+            message, name = elsewhere
+            return exchange.fail(SUB, where, f"it is in namespace {name!r}", at=message)
+        if exchange.gateway.sends_subset and first is not None:
+            why = "Is the namespace among those that are forwarded to the EPP (metadata_options)?"
+            return exchange.fail(
+                SUB, f"{where}, as the gateway was told to send it", "no subset hint", at=first, hint=why
+            )
+        return not_applicable(SUB, "no subset hint was sent")
+    problem = _problem(exchange, hint)
+    return exchange.fail(SUB, where, problem, at=first) if problem else passed(SUB)
+
+
+def _problem(exchange: GatewayExchange, hint: SubsetHint) -> str:
+    if hint.kind == "wrong-type":
+        return str(hint)
+    for item in hint.items:
+        found = parse(item)
+        if found.canonical is None or found.padded:
+            return f"{item!r}: {found.problem or 'there are blanks around it'}"
+    unknown = [item for item in hint.items if exchange.known and canonical(item) not in exchange.known]
+    return f"{unknown[0]} is no endpoint of the pool" if unknown else ""
+
+
+def _requests(one: PickerStream) -> list[DecodedMessage]:
+    return [
+        message
+        for message in one.conversation.messages
+        if message.author is Author.DATA_PLANE and message.side == REQUEST
+    ]
+
+
+def _namespaces(message: DecodedMessage) -> Iterator[str]:
+    """The namespaces in which a message has the hint's key."""
+    metadata = message.request.metadata_context.filter_metadata if message.request is not None else {}
+    return (name for name, struct in metadata.items() if SUBSET in struct.fields)

@@ -1,0 +1,263 @@
+"""The destination as a data plane finds it: what the EPP's answers make of the request's headers and metadata.
+
+`header_list` applies header mutations as Envoy does (removals first; an entry without append flags overwrites; names in
+any case; the value is `raw_value`, else `value`). `Destination` looks for the destination: in the header where header
+mutations count in the body mode (ENV-13), in `dynamic_metadata` up to the answer that releases the request (ENV-14),
+and where it was put besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from conformance.reading.conversation import BUFFERED_MODES, Conversation
+from conformance.reading.decoded_message import DESTINATION, FALLBACK, REQUEST, DecodedMessage, HeaderList
+from conformance.reading.stream_direction import StreamDirection
+from conformance.reading.stream_state import StreamState
+from ext_proc.headers import value_of
+from ext_proc.messages import HeaderMutation, HeaderValueOption, Value
+
+_PROTECTED = frozenset({":method", ":scheme", ":authority", "host"})
+
+
+def protected(name: str) -> bool:
+    """Whether Envoy ignores changes of this request header (its default `HeaderMutationRules`)."""
+    return name in _PROTECTED or name.startswith("x-envoy-")
+
+
+def sent_headers(direction: StreamDirection) -> HeaderList | None:
+    """The headers that the data plane sent in this direction; None if they were not observed."""
+    return direction.headers.headers if direction.headers is not None else None
+
+
+def counting(direction: StreamDirection) -> tuple[DecodedMessage, ...]:
+    """The answers of a direction whose header mutations take effect, in order."""
+    answers = (direction.headers_answer,) if direction.headers_answer is not None else ()
+    return (*answers, *direction.body_answers) if direction.mode in BUFFERED_MODES else answers
+
+
+def header_list(direction: StreamDirection, *, append: bool = False) -> HeaderList | None:
+    """The headers of a direction after the answers that count; None if not observed.
+
+    `append`: read an entry without append flags as the API's default says, which is not what Envoy does.
+    """
+    headers, answers = sent_headers(direction), counting(direction)
+    if headers is None or any(message.partial for message in answers):
+        return None
+    for message in answers:
+        if message.header_mutation is not None:
+            headers = apply(message.header_mutation, headers, append=append)
+    return headers
+
+
+def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False) -> HeaderList:
+    """`headers` after `mutation`, as a new list. Never raises; protected headers stay as they are."""
+    gone = {name.lower() for name in mutation.remove_headers}
+    out = list(headers)
+    if gone:
+        out = [pair for pair in out if pair[0] not in gone or protected(pair[0]) or pair[0].startswith(":")]
+    names = {name for name, _ in out}
+    for option in mutation.set_headers:
+        name, value = option.header.key.lower(), value_of(option.header)
+        if protected(name):
+            continue
+        present = name in names
+        match _mode(option, append):
+            case "append" if present:
+                out.append((name, value))
+            case "if-absent" if present:
+                pass
+            case "if-exists" if not present:
+                pass
+            case _:
+                if present:
+                    out = [pair for pair in out if pair[0] != name]
+                out.append((name, value))
+                names.add(name)
+    return out
+
+
+def _mode(option: HeaderValueOption, append: bool) -> str:
+    if option.HasField("append"):
+        return "append" if option.append.value else "overwrite"
+    match option.append_action:
+        case HeaderValueOption.ADD_IF_ABSENT:
+            return "if-absent"
+        case HeaderValueOption.OVERWRITE_IF_EXISTS:
+            return "if-exists"
+        case HeaderValueOption.APPEND_IF_EXISTS_OR_ADD if append:
+            return "append"
+        case _:
+            return "overwrite"
+
+
+class HeaderSetting(NamedTuple):
+    """One place where an answer sets the destination header. `value` is that of whichever field holds it."""
+
+    message: DecodedMessage
+    option: HeaderValueOption
+    value: str
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it may keep a value of the client, or set nothing (ENV-12). What is removed before can't be kept."""
+        mode = _mode(self.option, False)
+        return mode == "if-exists" or (mode != "overwrite" and not _removes(self.message))
+
+
+class MetadataEntry(NamedTuple):
+    """One place where an answer has the destination in `dynamic_metadata`.
+
+    `namespace` is None for the top level. `value` is None if it is not a string; `kind` is what it is.
+    """
+
+    message: DecodedMessage
+    namespace: str | None
+    kind: str
+    value: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """The destination in one conversation. `namespace` is the one in which its metadata belongs."""
+
+    conversation: Conversation
+    stream: StreamState
+    namespace: str
+
+    @property
+    def release(self) -> DecodedMessage | None:
+        """The answer that released the request."""
+        return self.stream.request.release
+
+    @cached_property
+    def _counting(self) -> tuple[DecodedMessage, ...]:
+        return counting(self.stream.request)
+
+    @cached_property
+    def observed(self) -> bool:
+        """False if a message that may carry the destination was not kept whole."""
+        return not any(message.partial for message in self._counting)
+
+    # -- the header ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> tuple[HeaderSetting, ...]:
+        """Every destination header set where it counts, in order."""
+        return tuple([found for message in self._counting for found in _settings(message)])
+
+    @cached_property
+    def late_settings(self) -> tuple[HeaderSetting, ...]:
+        """Every destination header set on a request-phase answer where it does not count."""
+        counted = {message.seq for message in self._counting}
+        others = [message for message in self.stream.answers if message.side == REQUEST and message.seq not in counted]
+        return tuple([found for message in others for found in _settings(message)])
+
+    @cached_property
+    def client_values(self) -> tuple[str, ...]:
+        """The destination headers that the client sent itself."""
+        headers = sent_headers(self.stream.request) or []
+        return tuple(value.decode("utf-8", "backslashreplace") for name, value in headers if name == DESTINATION)
+
+    @cached_property
+    def header(self) -> str | None:
+        """The effective header that the EPP gave: its last value where it counts. None if it set none, or removed it.
+
+        Append flags are left to ENV-12: the value is what the EPP meant to set.
+        """
+        value: str | None = None
+        for message in self._counting:
+            if _removes(message):
+                value = None
+            for setting in self.settings:
+                if setting.message is message:
+                    value = setting.value
+        return value or None
+
+    # -- the metadata --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def metadata_entries(self) -> tuple[MetadataEntry, ...]:
+        """Every place of any answer where the destination's key is in `dynamic_metadata`, in order."""
+        return tuple(found for message in self.stream.answers for found in _entries(message, DESTINATION))
+
+    def _in_time(self, message: DecodedMessage) -> bool:
+        return self.release is not None and message.seq <= self.release.seq
+
+    @cached_property
+    def metadata(self) -> str | None:
+        """The effective metadata: the last string under the namespace up to the releasing answer. None if none."""
+        found = [
+            entry.value
+            for entry in self.metadata_entries
+            if entry.namespace == self.namespace and self._in_time(entry.message)
+        ]
+        return (found[-1] or None) if found else None
+
+    @property
+    def request_metadata(self) -> str | None:
+        """The effective metadata; failing that, the first that comes with a later answer of the request phase, by which
+        Envoy 1.40 steers too."""
+        late = (entry.value for entry in self.late_metadata if entry.message.side == REQUEST)
+        return self.metadata or next(late, None)
+
+    @cached_property
+    def late_metadata(self) -> tuple[MetadataEntry, ...]:
+        """The destination under its namespace on answers after the releasing one."""
+        own = (entry for entry in self.metadata_entries if entry.namespace == self.namespace)
+        return tuple(entry for entry in own if not self._in_time(entry.message))
+
+    @cached_property
+    def misplaced_metadata(self) -> tuple[MetadataEntry, ...]:
+        """The destination outside its namespace, in time."""
+        others = (entry for entry in self.metadata_entries if entry.namespace != self.namespace)
+        return tuple(entry for entry in others if self._in_time(entry.message))
+
+    @cached_property
+    def fallbacks(self) -> tuple[MetadataEntry, ...]:
+        """Every place where an answer has the fallback key of 0.3.0."""
+        return tuple(found for message in self.stream.answers for found in _entries(message, FALLBACK))
+
+    @property
+    def given(self) -> str | None:
+        """The value by which a data plane steers: the header, else the metadata."""
+        return self.header or self.metadata
+
+
+def _removes(message: DecodedMessage) -> bool:
+    """Whether an answer removes the destination header, which comes before what it sets."""
+    mutation = message.header_mutation
+    return mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]
+
+
+def _settings(message: DecodedMessage) -> Iterator[HeaderSetting]:
+    mutation = message.header_mutation
+    for option in mutation.set_headers if mutation is not None else ():
+        if option.header.key.lower() == DESTINATION:
+            value = value_of(option.header).decode("utf-8", "backslashreplace")
+            yield HeaderSetting(message=message, option=option, value=value)
+
+
+def _entries(message: DecodedMessage, key: str) -> Iterator[MetadataEntry]:
+    if message.response is None or not message.response.HasField("dynamic_metadata"):
+        return
+    for name, value in sorted(message.response.dynamic_metadata.fields.items()):
+        if name == key:
+            yield _entry(message, None, value)
+        elif value.WhichOneof("kind") == "struct_value" and key in value.struct_value.fields:
+            yield _entry(message, name, value.struct_value.fields[key])
+
+
+def _entry(message: DecodedMessage, namespace: str | None, value: Value) -> MetadataEntry:
+    kind = (value.WhichOneof("kind") or "nothing").removesuffix("_value")
+    return MetadataEntry(
+        message=message, namespace=namespace, kind=kind, value=value.string_value if kind == "string" else None
+    )
+
+
+def values_of(headers: Iterable[tuple[str, bytes]] | None, name: str) -> Sequence[bytes]:
+    """Every value of `name`, in order."""
+    return [value for key, value in headers or () if key == name]

@@ -1,0 +1,37 @@
+"""Whether a request is one that every endpoint picker is expected to understand (reading AMB-08)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from conformance.reading.bodies import not_json
+
+_INFERENCE, _CHAT = b"completions", b"/chat/completions"
+"""How the paths of inference end, and those of chats."""
+
+
+def is_inference(path: bytes) -> bool:
+    """Whether `path`, with its query or without, is that of an inference request."""
+    return _bare(path).endswith(_INFERENCE)
+
+
+def is_ordinary(path: bytes, body: bytes) -> bool:
+    """Whether `body`, sent to `path`, is an inference request with a model and a prompt or, for chats, messages."""
+    try:
+        content: Any = json.loads(body.decode(), parse_constant=not_json)
+    except (ValueError, RecursionError):
+        return False
+    if not is_inference(path) or not isinstance(content, dict):
+        return False
+    if not isinstance(content.get("model"), str) or not content["model"]:
+        return False
+    if _bare(path).endswith(_CHAT):
+        messages = content.get("messages")
+        return isinstance(messages, list) and bool(messages) and all(isinstance(one, dict) for one in messages)
+    prompt = content.get("prompt")
+    return isinstance(prompt, str | list) and bool(prompt)
+
+
+def _bare(path: bytes) -> bytes:
+    return path.partition(b"?")[0]

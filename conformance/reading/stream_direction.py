@@ -1,0 +1,104 @@
+"""One direction of an exchange: what the data plane said in it, and which of the EPP's answers belong to that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from conformance.reading.conversation import BUFFERED_MODES, DUPLEX, MODES
+from conformance.reading.decoded_message import DecodedMessage
+from ext_proc.messages import CommonResponse
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamDirection:
+    """One direction of the exchange: what the data plane said, and the EPP's acceptable answers."""
+
+    side: str
+    mode: str | None
+    headers: DecodedMessage | None = None
+    headers_answer: DecodedMessage | None = None
+    bodies: list[DecodedMessage] = field(default_factory=list)
+    body_answers: list[DecodedMessage] = field(default_factory=list)
+    trailers: DecodedMessage | None = None
+    trailers_answer: DecodedMessage | None = None
+    end: DecodedMessage | None = None
+    """The data plane's message that completed the direction."""
+    left: bool = False
+    """The EPP closed the stream well before all was answered: what it had answered goes on as it is."""
+    finish: DecodedMessage | None = None
+    """The EPP's end of stream (full duplex only)."""
+
+    @property
+    def duplex(self) -> bool:
+        """Whether bodies go in full duplex."""
+        return self.mode == DUPLEX
+
+    @property
+    def header_only(self) -> bool:
+        """Whether the headers were all there is."""
+        return self.end is not None and self.end is self.headers
+
+    @property
+    def replaced(self) -> bool:
+        """Whether the answer to the headers replaced the body: no body messages follow."""
+        common = self.headers_answer.common if self.headers_answer else None
+        return common is not None and common.status == CommonResponse.CONTINUE_AND_REPLACE
+
+    @property
+    def missing(self) -> str | None:
+        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None.
+
+        A data plane that is not ours may leave out the headers.
+        """
+        if self.headers is not None and self.headers_answer is None:
+            return "headers"
+        if self.replaced or self.header_only:
+            return None
+        if self.duplex:
+            seen = not any(message.partial for message in self.body_answers)
+            if self.bodies and self.finish is None and self.trailers is None and seen:
+                return "body"
+        elif len(self.body_answers) < len(self.bodies):
+            return "body"
+        return "trailers" if self.trailers is not None and self.trailers_answer is None else None
+
+    @property
+    def held_by_trailers(self) -> bool:
+        """Whether a buffered message still waits for the answer to its trailers."""
+        return self.mode in BUFFERED_MODES and self.trailers is not None and self.trailers_answer is None
+
+    @property
+    def unclear(self) -> bool:
+        """Whether nobody says which answer lets the message go: it has a body, and its mode is not known."""
+        return self.mode not in MODES and not self.header_only
+
+    @property
+    def complete(self) -> bool:
+        """Whether the data plane said all of it, and all of it is answered."""
+        return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
+
+    @property
+    def release(self) -> DecodedMessage | None:
+        """The answer after which the direction goes on to the other side; in full duplex, that of the headers."""
+        if self.mode not in BUFFERED_MODES or self.header_only or self.replaced:
+            return self.headers_answer
+        if self.body_answers:
+            return self.body_answers[-1]
+        return self.headers_answer if self.left else None
+
+
+def streams_end(message: DecodedMessage) -> bool:
+    """Whether an answer to a body carries the end of stream of full duplex."""
+    common = message.common
+    if common is None:
+        return False
+    streamed = common.body_mutation.streamed_response
+    return bool(streamed.end_of_stream or streamed.end_of_stream_without_message)
+
+
+def empty_chunk(message: DecodedMessage) -> bool:
+    """Whether an answer to a body is a chunk of full duplex without any bytes: it brings nothing forward."""
+    common = message.common
+    if common is None or message.partial or common.body_mutation.WhichOneof("mutation") != "streamed_response":
+        return False
+    return not common.body_mutation.streamed_response.body

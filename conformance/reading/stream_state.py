@@ -1,0 +1,255 @@
+"""The course of a stream: which answer belongs to which message, the first that is out of order, and how it stopped.
+
+`follow(conversation)` walks the log once. The first answer that Envoy would not accept is the `Offence`: it names the
+rule (ENV-01 to ENV-05, ENV-15), and nothing after it is looked at, so that one deviation is one finding. Likewise the
+walk ends where a wait for an answer expired, and where something opaque was said, of which nothing can be told.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from conformance.reading.conversation import MODES, Conversation
+from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, DecodedMessage
+from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
+from conformance.reading.stream_direction import StreamDirection, streams_end
+from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
+
+AWAITED_ANSWER = "answer to "
+"""How the names of those waits begin whose end without an answer is a hang."""
+
+
+class StopKind(StrEnum):
+    """How the stream stopped, or stopped being of interest."""
+
+    HANG = "hang"
+    CLOSED = "closed"
+    STATUS = "grpc status"
+    RESET = "reset by the EPP"
+    LOST = "connection lost"
+    REFUSED = "refused"
+    CANCELLED = "cancelled by the data plane"
+    OPAQUE = "opaque"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStop:
+    """Where and how. `what` says it in words: the wait that expired, the status."""
+
+    kind: StopKind
+    entry: Entry | None
+    what: str
+    status: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamState:
+    """The course of one conversation. `answers` are the EPP's acceptable messages in order."""
+
+    request: StreamDirection
+    response: StreamDirection
+    answers: list[DecodedMessage] = field(default_factory=list)
+    immediate: DecodedMessage | None = None
+    offence: Offence | None = None
+    stop: StreamStop | None = None
+    foreign: bool = False
+    """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
+    garbled: bool = False
+    """The data plane itself said what is no message: then the EPP may end the stream in any way."""
+    unknown: bool = False
+    """It said a message of a kind that the schema does not know: likewise."""
+
+    def direction(self, side: str) -> StreamDirection:
+        """The lane of `request` or `response`."""
+        return self.request if side == REQUEST else self.response
+
+    @property
+    def decision(self) -> DecodedMessage | None:
+        """The answer that decided about the request: the ImmediateResponse instead of a release, or the release."""
+        if self.request.headers is None:
+            return None
+        released, immediate = self.request.release, self.immediate
+        waits = immediate is not None and (self.request.held_by_trailers or self.request.unclear)
+        if released is not None and not waits and (immediate is None or released.seq < immediate.seq):
+            return released
+        return immediate if not self.response.headers_answer else None
+
+    @property
+    def missing(self) -> tuple[str, str] | None:
+        """The first (side, part) that was said and not answered; None if all was, or an ImmediateResponse ended it."""
+        if self.immediate is not None:
+            return None
+        for direction in (self.request, self.response):
+            if direction.missing:
+                return direction.side, direction.missing
+        return None
+
+
+def follow(conversation: Conversation) -> StreamState:
+    """The course of `conversation`."""
+    stream = StreamState(
+        request=StreamDirection(side=REQUEST, mode=conversation.request_mode),
+        response=StreamDirection(side=RESPONSE, mode=conversation.response_mode),
+        foreign=conversation.opened is None,
+    )
+    if conversation.stream is None:
+        if conversation.refused:
+            stream.stop = StreamStop(kind=StopKind.REFUSED, entry=None, what=f"refused {conversation.refused} times")
+        return stream
+    message = iter(conversation.messages)
+    for entry in conversation.entries:
+        match entry.event:
+            case Message():
+                _take(stream, next(message))
+            case Malformed(author=Author.EPP, reason=reason):
+                stream.offence = offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
+            case Malformed():
+                stream.garbled = True
+            case ClientAborted():
+                stream.stop = StreamStop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
+            case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
+                stream.stop = StreamStop(kind=StopKind.HANG, entry=entry, what=what)
+            case HalfClosed(author=Author.DATA_PLANE) if stream.stop is None:
+                stream.stop = StreamStop(kind=StopKind.CANCELLED, entry=entry, what="the data plane had all it wanted")
+            case StreamEnded() as end if stream.stop is None:  # after the data plane is done, any end is normal
+                _end(stream, entry, end)
+            case _:
+                continue
+        if stream.offence is not None or (stream.stop is not None and stream.stop.kind is not StopKind.CANCELLED):
+            break
+    return stream
+
+
+def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
+    kind, what = StopKind.CANCELLED, "the data plane ended the stream"
+    match end.how:
+        case "status" if end.status == 0:
+            kind, what = StopKind.CLOSED, "the EPP closed the stream with status OK"
+        case "status":
+            kind, what = StopKind.STATUS, f"the EPP ended the stream with gRPC status {end.status} {end.message!r}"
+        case "reset" if end.author is not DATA_PLANE:
+            kind, what = StopKind.RESET, f"the EPP reset the stream with HTTP/2 code {end.code}"
+        case "lost":
+            kind, what = StopKind.LOST, f"the connection broke {end.message}".rstrip()
+        case "refused":
+            kind, what = StopKind.REFUSED, "the stream was refused"
+        case "malformed":
+            headers = b", ".join(name + b": " + value for name, value in end.headers[:4])
+            actual = f"an HTTP answer that is not gRPC ({headers.decode('latin-1') or end.message})"
+            stream.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
+            return
+    kind = StopKind.CANCELLED if stream.garbled or stream.unknown else kind
+    stream.request.left = kind is StopKind.CLOSED and stream.immediate is None
+    stream.stop = StreamStop(kind=kind, entry=entry, what=what, status=end.status)
+
+
+def _take(stream: StreamState, message: DecodedMessage) -> None:
+    if message.author is DATA_PLANE:
+        stream.garbled = stream.garbled or bool(message.problem)
+        stream.unknown = stream.unknown or (message.opaque and message.what is None)
+        _asked(stream, message)
+        return
+    if message.problem:
+        expected = ("a ProcessingResponse",)
+        stream.offence = offence(
+            "ENV-01", message.entry, expected, f"{message.size} bytes that are none: {message.problem}"
+        )
+    elif message.opaque:
+        stream.stop = StreamStop(
+            kind=StopKind.OPAQUE, entry=message.entry, what="something the schema does not know was answered"
+        )
+    elif message.only_timeout:
+        return
+    elif stream.immediate is not None:
+        stream.offence = offence(
+            "ENV-15",
+            message.entry,
+            ("nothing after the ImmediateResponse",),
+            f"{message.what or 'an empty message'} after the ImmediateResponse at #{stream.immediate.seq}",
+            "End the handler once the error is sent.",
+        )
+    elif message.what is None:
+        hint = "Envoy counts an empty ProcessingResponse as spurious and fails the request."
+        stream.offence = offence("ENV-01", message.entry, ("one member of `response` is set",), "none is set", hint)
+    elif message.what == "immediate_response":
+        if (released := _released(stream)) is not None:
+            expected = ("nothing that lets the request go before an ImmediateResponse",)
+            actual = f"an ImmediateResponse after {released.what} at #{released.seq}"
+            stream.offence = offence(
+                "ENV-15", message.entry, expected, actual, "Decide before the headers are answered."
+            )
+            return
+        stream.immediate = message
+        stream.answers.append(message)
+    else:
+        _answered(stream, message)
+
+
+def _overridden(stream: StreamState) -> None:
+    """The modes of what is to come are not known any more, unless one is full duplex: then nobody heeds an override."""
+    lanes = (stream.request, stream.response)
+    if not any(direction.duplex for direction in lanes):
+        for direction in lanes:
+            direction.mode = direction.mode if direction.bodies else None
+
+
+def _released(stream: StreamState) -> DecodedMessage | None:
+    """The answer that has let the request go, as long as the request phase lasts.
+
+    Where no answer named a destination, it lasts until the EPP answers the response: without one the data plane may
+    have a response (its own) before an ImmediateResponse that was sent at once arrives.
+    """
+    request, response = stream.request, stream.response
+    steered = any(one.partial or one.names_destination for one in stream.answers)
+    responded = response.headers is not None and (steered or response.headers_answer is not None)
+    over = responded or (request.complete and not request.header_only)
+    return None if over or request.held_by_trailers or request.unclear else request.release
+
+
+def _asked(stream: StreamState, message: DecodedMessage) -> None:
+    if message.side is None:
+        return
+    direction = stream.direction(message.side)
+    match message.part:
+        case "headers":
+            direction.headers = direction.headers or message
+        case "body":
+            direction.bodies.append(message)
+        case "trailers":
+            direction.trailers = direction.trailers or message
+    if message.ends and direction.end is None:
+        direction.end = message
+
+
+def _answered(stream: StreamState, message: DecodedMessage) -> None:
+    direction = stream.direction(message.side or REQUEST)
+    if direction.mode not in MODES and message.part == "body":
+        stream.stop = StreamStop(
+            kind=StopKind.OPAQUE, entry=message.entry, what=f"body mode {direction.mode} is not known"
+        )
+        return
+    if direction.duplex and message.part == "body" and body_mutation(message) == "unknown":
+        stream.stop = StreamStop(
+            kind=StopKind.OPAQUE, entry=message.entry, what="an unknown kind of body mutation was answered"
+        )
+        return
+    found = objection(direction, message)
+    if found is not None and found.requirement == "ENV-02":
+        found = mistaken(stream.direction(RESPONSE if direction.side == REQUEST else REQUEST), message) or found
+    if found is not None:
+        stream.offence = dataclasses.replace(found, side=direction.side)
+        return
+    stream.answers.append(message)
+    match message.part:
+        case "headers":
+            direction.headers_answer = message
+            if stream.foreign and message.response is not None and message.response.HasField("mode_override"):
+                _overridden(stream)
+        case "body":
+            direction.body_answers.append(message)
+            if direction.duplex and streams_end(message):
+                direction.finish = message
+        case "trailers":
+            direction.trailers_answer = message

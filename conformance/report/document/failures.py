@@ -1,0 +1,69 @@
+"""What needs a reader's attention: each requirement that is not fine, with the places where that was seen.
+
+Every face (HTML, terminal, Markdown, pytest) shows failures from here, so that they agree on which and in what order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from conformance.report.document.model import Report
+from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
+from conformance.verdict import PRECEDENCE, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One place where a requirement was not met: the scenario's result, and the finding of its episode."""
+
+    result: ScenarioRow
+    finding: FindingRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """A requirement and its occurrences, the clearest first: scenarios that are about it, then others."""
+
+    requirement: RequirementRow
+    occurrences: tuple[Occurrence, ...]
+
+
+def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> tuple[Concern, ...]:
+    """The requirements of the target's role with one of `verdicts`: newest version first, then those that count."""
+    wanted = set(verdicts)
+    order = {row.version: position for position, row in enumerate(reversed(report.versions))}
+    rows = [row for row in report.requirements if row.verdict in wanted]
+    rows.sort(key=lambda row: (order.get(row.version, 0), row.effect != "fail", PRECEDENCE.index(row.verdict)))
+    by_id = {(result.version, result.id): result for result in report.results}
+    return tuple(
+        concern(row, [by_id[row.version, name] for name in row.blamed if (row.version, name) in by_id]) for row in rows
+    )
+
+
+def passing_but_blamed(report: Report) -> tuple[tuple[str, str], ...]:
+    """Scenarios that pass, each with a failed requirement that was seen in them: of the headline version.
+
+    They pass because they are not about that requirement.
+    """
+    version = report.specification.version
+    passing = {row.id for row in report.results_of(version) if row.verdict is Verdict.PASS}
+    failed = [row for row in report.requirements_of(version) if row.verdict is Verdict.FAIL]
+    return tuple((name, row.id) for row in failed for name in row.blamed if name in passing)
+
+
+def concern(requirement: RequirementRow, results: Sequence[ScenarioRow]) -> Concern:
+    """A requirement with what `results` (those that it blames) have to say of it."""
+    ordered = sorted(results, key=lambda result: requirement.id not in result.requirements)
+    return Concern(
+        requirement=requirement,
+        occurrences=tuple(Occurrence(result=result, finding=_finding(requirement, result)) for result in ordered),
+    )
+
+
+def _finding(requirement: RequirementRow, result: ScenarioRow) -> FindingRow:
+    """The finding of `result` that gave the requirement its verdict; of a scenario that was not reached, its reason."""
+    for finding in result.findings:
+        if finding.requirement == requirement.id and finding.verdict is requirement.verdict:
+            return finding
+    return FindingRow(requirement=requirement.id, verdict=result.verdict, actual=result.reason)

@@ -1,0 +1,135 @@
+"""`report.json`: the document as pydantic models with camelCase keys, and its published JSON Schema.
+
+A report holds one or several protocol versions. Rows of `results` and `requirements` name theirs; `versions` has
+the results of both kinds. The blocks at the top describe the run, and `specification` its headline version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field
+
+from conformance.evidence.episode import Claims, GatewayFacts
+from conformance.report.document.blocks import (
+    AnomalyRow,
+    Block,
+    CatalogueBlock,
+    Digest,
+    Environment,
+    EvidenceFile,
+    ImplementationBlock,
+    Redaction,
+    Specification,
+    Subject,
+    Suite,
+    Text,
+    Waiver,
+)
+from conformance.report.document.canonical import ReportError, digest, read_document
+from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
+from conformance.strict_yaml import path_text
+from conformance.verdict import Result
+
+API_VERSION = "conformance.epp/v1alpha1"
+KIND = "EPPConformanceReport"
+SCHEMA_ID = f"urn:epp-conformance:{API_VERSION}:{KIND}"
+"""A name and no address: `epp-conformance report schema` prints the schema."""
+
+
+class Report(Block):
+    """The whole document. `build` makes it, `read_report` reads it."""
+
+    api_version: Literal["conformance.epp/v1alpha1"] = Field(
+        "conformance.epp/v1alpha1", description="version of this format"
+    )
+    kind: Literal["EPPConformanceReport"] = Field("EPPConformanceReport", description="what the document is")
+    suite: Suite = Field(description="the suite that made it")
+    catalogue: CatalogueBlock = Field(description="the requirements that were judged")
+    specification: Specification = Field(description="the document of the version that the report is about first")
+    implementation: ImplementationBlock = Field(description="who made the target")
+    subject: Subject = Field(description="how the target was run")
+    environment: Environment = Field(description="what a second run needs to be the same")
+    claims: Claims | GatewayFacts = Field(
+        description="what the vendor says of the target, as far as a rule depends on it"
+    )
+    started_at: str = Field(description="when the run began, UTC")
+    finished_at: str = Field(description="when it ended, UTC")
+    duration: float = Field(description="seconds that it took")
+    result: Result = Field(description="the result over the claimed versions")
+    complete: bool = Field(description="whether everything ran that belongs to a full verdict")
+    stopped: Text = Field(description="why the run ended before its plan was done; empty if it did not")
+    versions: tuple[VersionRow, ...] = Field(description="the result of each version")
+    requirements: tuple[RequirementRow, ...] = Field(
+        description="every requirement of each version, once, with its verdict"
+    )
+    results: tuple[ScenarioRow, ...] = Field(description="every scenario of each version, as run")
+    waivers: tuple[Waiver, ...] = Field(description="known failures, and what became of them")
+    anomalies: tuple[AnomalyRow, ...] = Field(description="what is worth knowing and no finding")
+    figures: dict[str, float | int | str] = Field(description="measurements, for information")
+    redactions: tuple[Redaction, ...] = Field(description="secrets that were replaced in all that is kept")
+    evidence: EvidenceFile | None = Field(description="the file of evidence beside the report")
+    digest: Digest = Field(description="SHA-256 of this document in canonical form, without this key")
+
+    @property
+    def name(self) -> str:
+        """What the target is called: as its vendor has it, else by the program, image or address that was run."""
+        named = f"{self.implementation.project} {self.implementation.version}".strip()
+        return named if self.implementation.project else self.subject.short
+
+    def document(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        document: dict[str, Any] = self.model_dump(mode="json", by_alias=True)
+        return document
+
+    def headline(self) -> VersionRow | None:
+        """The row of the version that `specification` names; None if the run did not get to it."""
+        return next((row for row in self.versions if row.version == self.specification.version), None)
+
+    def results_of(self, version: str) -> tuple[ScenarioRow, ...]:
+        """The scenarios of one version."""
+        return tuple(row for row in self.results if row.version == version)
+
+    def requirements_of(self, version: str) -> tuple[RequirementRow, ...]:
+        """The requirements of one version."""
+        return tuple(row for row in self.requirements if row.version == version)
+
+
+def seal(document: Mapping[str, Any]) -> Report:
+    """The report of a document without digest, or with any; the digest is computed. Raises pydantic's error."""
+    return Report.model_validate({**document, "digest": digest(document)})
+
+
+def read_report(path: Path) -> Report:
+    """The report in a JSON or YAML file; its digest is not checked. Raises `ReportError`."""
+    return parse_report(read_document(path), str(path))
+
+
+def parse_report(document: Mapping[str, Any], name: str) -> Report:
+    """The report of a document that came from the file `name`. Raises `ReportError` with the first few problems."""
+    if document.get("apiVersion") != API_VERSION or document.get("kind") != KIND:
+        found = f"{document.get('apiVersion')} {document.get('kind')}"
+        raise ReportError(f"{name}: {found!r} is not {API_VERSION} {KIND}", hint="is it the report of another suite?")
+    try:
+        return Report.model_validate(document)
+    except pydantic.ValidationError as error:
+        problems = [f"{path_text(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ReportError(f"{name}: not a valid report: {'; '.join(problems[:5])}{more}") from error
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Write `report.json`: the same document as is hashed, indented for people and for `diff`."""
+    import json
+
+    text = json.dumps(report.document(), indent=1, ensure_ascii=False, allow_nan=False)
+    path.write_bytes(text.encode() + b"\n")
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of `report.json`."""
+    schema = Report.model_json_schema(by_alias=True, mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}

@@ -1,0 +1,209 @@
+"""The rows of `report.json`: scenarios as run with their findings, requirements with their verdicts, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from conformance.outcome import RequirementResult, ScenarioResult
+from conformance.report.document.ai_gateway import AiGateway
+from conformance.report.document.blocks import Block, EvidenceRef, Specification, Text
+from conformance.requirements.schema import Effect, Kind, Level, Role
+from conformance.verdict import Finding, Result, Verdict
+
+
+class FindingRow(Block):
+    """A finding as `conformance.verdict.Finding` has it."""
+
+    requirement: str = Field(description="the requirement")
+    verdict: Verdict = Field(description="what was found")
+    expected: tuple[Text, ...] = Field((), description="what would have been right; several: any of them")
+    actual: Text = Field("", description="what came")
+    exchange: str | None = Field(None, description="the exchange in the evidence")
+    seq: int | None = Field(None, description="the entry of the evidence that is at fault")
+    hint: Text = Field("", description="what such a mistake comes from, or what to do")
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingRow:
+        """The row of a judge's finding."""
+        return cls(
+            requirement=finding.requirement,
+            verdict=finding.verdict,
+            expected=finding.expected,
+            actual=finding.actual,
+            exchange=finding.exchange,
+            seq=finding.seq,
+            hint=finding.hint,
+        )
+
+
+class ScenarioRow(Block):
+    """A scenario as run. `requirement`, `expected`, `actual`, `hint`, `exchange`, `seq` are of its decisive finding."""
+
+    version: str = Field(description="the protocol version")
+    id: str = Field(description="the scenario with its variables and, where several were driven, its body mode")
+    scenario: str = Field(description="the scenario's id in its file")
+    title: str = Field(description="what it is about")
+    section: str = Field(description="the protocol's section")
+    requirements: tuple[str, ...] = Field(description="the requirements that it names, and can fail on")
+    mode: str = Field(description="the request body mode")
+    verdict: Verdict = Field(description="its verdict")
+    requirement: str | None = Field(description="the requirement of its decisive finding")
+    expected: tuple[Text, ...] = Field(description="what would have been right; several: any of them")
+    actual: Text = Field(description="what came")
+    hint: Text = Field(description="what such a mistake comes from, or what to do")
+    exchange: str | None = Field(description="the exchange in the evidence")
+    seq: int | None = Field(description="the entry of the evidence that decided")
+    reason: Text = Field(description="why it has this verdict, where its findings do not say it")
+    provisional: bool = Field(description="whether it runs and is reported, and does not count yet")
+    smoke: bool = Field(description="whether it is one of the smoke set")
+    duration: Annotated[float, Field(ge=0, description="seconds")]
+    reproduce: str = Field(description="the command that runs it again")
+    source: str = Field(description="file and line of the scenario")
+    evidence: EvidenceRef | None = Field(description="its line of the evidence; null if it did not run")
+    findings: tuple[FindingRow, ...] = Field(
+        description="every finding that has something to show, on all requirements"
+    )
+    passed: tuple[str, ...] = Field(description="requirements that passed in it and have nothing to show")
+    not_applicable: tuple[str, ...] = Field(description="requirements that did not apply and have nothing to show")
+
+    @classmethod
+    def of(cls, version: str, result: ScenarioResult, evidence: EvidenceRef | None = None) -> ScenarioRow:
+        """The row of a result of `version`."""
+        decisive = result.decisive
+        return cls(
+            version=version,
+            id=result.id,
+            scenario=result.scenario,
+            title=result.title,
+            section=result.section,
+            requirements=result.requirements,
+            mode=result.mode,
+            verdict=result.verdict,
+            requirement=decisive.requirement if decisive else next(iter(result.requirements), None),
+            expected=decisive.expected if decisive else (),
+            actual=decisive.actual if decisive else "",
+            hint=decisive.hint if decisive else "",
+            exchange=decisive.exchange if decisive else None,
+            seq=decisive.seq if decisive else None,
+            reason=result.reason,
+            provisional=result.provisional,
+            smoke=result.smoke,
+            duration=round(result.duration, 3),
+            reproduce=result.reproduce,
+            source=result.source,
+            evidence=evidence,
+            **said(result.findings),
+        )
+
+    def result(self) -> ScenarioResult:
+        """What the row was made of, as far as roll-ups read it."""
+        quiet = ((Verdict.PASS, self.passed), (Verdict.NOT_APPLICABLE, self.not_applicable))
+        return ScenarioResult(
+            id=self.id,
+            scenario=self.scenario,
+            title=self.title,
+            section=self.section,
+            requirements=self.requirements,
+            mode=self.mode,
+            verdict=self.verdict,
+            findings=(
+                *(Finding(**finding.model_dump()) for finding in self.findings),
+                *(Finding(requirement=name, verdict=verdict) for verdict, names in quiet for name in names),
+            ),
+            reason=self.reason,
+            provisional=self.provisional,
+            smoke=self.smoke,
+            duration=self.duration,
+            evidence=self.evidence.episode if self.evidence else None,
+            reproduce=self.reproduce,
+            source=self.source,
+        )
+
+
+def said(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The fields `findings`, `passed` and `not_applicable` of a row."""
+    loud = [finding for finding in findings if not _quiet(finding)]
+
+    def named(verdict: Verdict) -> tuple[str, ...]:
+        quiet = (finding.requirement for finding in findings if finding.verdict is verdict and _quiet(finding))
+        return tuple(dict.fromkeys(quiet))
+
+    return {
+        "findings": tuple(FindingRow.of(finding) for finding in loud),
+        "passed": named(Verdict.PASS),
+        "not_applicable": named(Verdict.NOT_APPLICABLE),
+    }
+
+
+def _quiet(finding: Finding) -> bool:
+    """Whether a finding has nothing to show: it passed, or it did not apply and points at nothing."""
+    nothing_to_show = finding.verdict is Verdict.NOT_APPLICABLE and finding.exchange is None
+    return finding.verdict is Verdict.PASS or nothing_to_show
+
+
+class RequirementRow(Block):
+    """An entry of the catalogue with its verdict in one version."""
+
+    version: str = Field(description="the protocol version")
+    id: str = Field(description="its stable id")
+    title: str = Field(description="it in a few words")
+    area: str = Field(description="the part of the catalogue")
+    level: Level = Field(description="how strong it is")
+    kind: Kind = Field(description="`protocol`: a sentence of the document; `ext_proc`: a rule of its carrier")
+    role: Role = Field(description="whose duty it is")
+    effect: Effect = Field(description="what a violation comes to in this version")
+    section: str = Field(description="the section of the document")
+    statement: str = Field(description="the catalogue's own statement of it")
+    reading: str = Field(description="how an ambiguity of the text is read")
+    why: str = Field(description="how implementations come to break it")
+    universal: bool = Field(description="whether it is judged on every exchange of every scenario")
+    verdict: Verdict = Field(description="its verdict")
+    scenarios: tuple[str, ...] = Field(description="the scenarios that spoke of it")
+    blamed: tuple[str, ...] = Field(description="those that gave the verdict")
+    note: str = Field(description="why it is not tested")
+
+    @classmethod
+    def of(cls, version: str, row: RequirementResult) -> RequirementRow:
+        """The row of a requirement's result in `version`."""
+        entry = row.requirement
+        return cls(
+            version=version,
+            id=entry.id,
+            title=entry.title,
+            area=entry.area,
+            level=entry.level,
+            kind=entry.kind,
+            role=entry.role,
+            effect=entry.effects[version],
+            section=entry.section,
+            statement=entry.statement,
+            reading=entry.reading or "",
+            why=entry.why or "",
+            universal=entry.universal,
+            verdict=row.verdict,
+            scenarios=row.scenarios,
+            blamed=row.blamed,
+            note=row.note,
+        )
+
+
+class VersionRow(Block):
+    """The result of one version."""
+
+    version: str = Field(description="the protocol version")
+    specification: Specification = Field(description="its document")
+    claimed: bool = Field(description="whether the target claims it; only claimed versions decide the exit code")
+    complete: bool = Field(description="whether everything ran that belongs to a full verdict")
+    result: Result = Field(description="its result, over both kinds of requirements")
+    kinds: dict[Kind, Result] = Field(description="the result of each kind of requirements")
+    blockers: tuple[str, ...] = Field(description="the requirements that stand in the way of `conformant`")
+    scenario_verdicts: dict[Verdict, int] = Field(description="how many scenarios had which verdict")
+    requirement_verdicts: dict[Verdict, int] = Field(
+        description="how many requirements of the target's role had which verdict"
+    )
+    envoy_ai_gateway: AiGateway | None = Field(
+        None, description="with which configurations of Envoy AI Gateway the endpoint picker would work"
+    )

@@ -1,0 +1,164 @@
+"""Waivers: known failures that shall not fail a build. They change the exit code, never a verdict or a result.
+
+A waiver names failing scenarios or requirements by a pattern, with a reason, an owner and an end. One that matches
+nothing, has expired, or whose scenarios do not fail any more is itself an error: the file must not rot.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from conformance.errors import did_you_mean
+from conformance.outcome import RunOutcome, ScenarioResult, VersionOutcome, counts, exit_code
+from conformance.requirements.catalogue import Catalogue
+from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
+from conformance.verdict import UNSETTLED, Result, Verdict
+
+
+class KnownFailure(FileModel):
+    """One known failure. `pattern` is a scenario id, a glob of them, or a requirement id."""
+
+    pattern: str = Field(min_length=1, description="a scenario id, a glob of them, or a requirement id")
+    reason: str = Field(min_length=1, description="why the failure is accepted")
+    link: str = Field(min_length=1, description="where the failure is tracked")
+    owner: str = Field(min_length=1, description="who answers for it")
+    expires: dt.date = Field(description="the last day on which it holds, as 2026-12-31")
+
+
+class WaiverFile(FileModel):
+    """A file of waivers."""
+
+    waivers: tuple[KnownFailure, ...] = Field(description="the waivers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """A waiver with what it waives in a run, and what is wrong with it, if anything."""
+
+    waiver: KnownFailure
+    waived: tuple[str, ...]
+    """Ids of failing results and requirements."""
+    problem: str = ""
+
+
+def load_waivers(path: Path, catalogue: Catalogue, scenario_ids: Iterable[str]) -> tuple[KnownFailure, ...]:
+    """The waivers of a file. Raises `FileError` for wrong files, doubled patterns and patterns that name nothing."""
+    file, document = load_located(path, WaiverFile)
+    known = [*scenario_ids, *catalogue.requirements]
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for index, waiver in enumerate(file.waivers):
+        problems += _wrong(document, index, waiver, known, seen)
+        seen.add(waiver.pattern)
+    if problems:
+        raise FileError(problems)
+    return file.waivers
+
+
+def _wrong(
+    document: Document, index: int, waiver: KnownFailure, known: Sequence[str], seen: set[str]
+) -> Iterable[Problem]:
+    place = ("waivers", index, "pattern")
+    if waiver.pattern in seen:
+        yield document.problem(place, f"the pattern {waiver.pattern!r} is here twice")
+    if not any(_matches(name, waiver.pattern) for name in known):
+        hint = did_you_mean(waiver.pattern, known)
+        yield document.problem(place, f"{waiver.pattern!r} names no scenario and no requirement", hint)
+
+
+def apply(waivers: Sequence[KnownFailure], outcome: RunOutcome, today: dt.date) -> tuple[Applied, ...]:
+    """What each waiver does in this run."""
+    return tuple(_apply(waiver, outcome, today) for waiver in waivers)
+
+
+def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
+    """The exit code with waivers: 0 if all failures are waived (4 in a selection), 1 if a waiver is wrong."""
+    code = exit_code(outcome)
+    if any(one.problem for one in applied):
+        return code if code == 3 else 1
+    if code != 1:
+        return code
+    waived = {name for one in applied for name in one.waived}
+    claimed = [version for version in outcome.versions if version.claimed] or list(outcome.versions)
+    if any(not _all_waived(version, waived) for version in claimed):
+        return 1
+    return 0 if all(version.complete for version in claimed) and not outcome.interrupted else 4
+
+
+def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:
+    """A file that waives every failing result, and requirements that were broken in scenarios that are not about them;
+    to be edited: reasons are the findings' own words."""
+    reasons: dict[str, str] = {}
+    for result in results:
+        if result.verdict is Verdict.FAIL:
+            reasons[result.id] = (result.decisive.actual if result.decisive else "") or result.title
+        elif not result.provisional:
+            broken = (one for one in result.findings if one.verdict is Verdict.FAIL)
+            reasons.update({one.requirement: one.actual or f"broken in {result.id}" for one in broken})
+    waivers = (
+        KnownFailure(pattern=pattern, reason=reason, link=link, owner=owner, expires=expires)
+        for pattern, reason in reasons.items()
+    )
+    return WaiverFile(waivers=tuple(waivers))
+
+
+def _apply(waiver: KnownFailure, outcome: RunOutcome, today: dt.date) -> Applied:
+    matched = [one for version in outcome.versions for one in version.results if _matches_result(waiver, one)]
+    failing = tuple(dict.fromkeys(one.id for one in matched if _fails(waiver, one)))
+    requirements = tuple(
+        dict.fromkeys(
+            row.requirement.id
+            for version in outcome.versions
+            for row in version.requirements
+            if row.verdict is Verdict.FAIL and _matches(row.requirement.id, waiver.pattern)
+        )
+    )
+    problem = ""
+    if waiver.expires < today:
+        problem = f"the waiver {waiver.pattern!r} expired on {waiver.expires}: fix the failure, or extend it"
+    elif not matched and all(version.complete for version in outcome.versions):  # a selection leaves most out
+        problem = f"the waiver {waiver.pattern!r} matches nothing that was run; remove it"
+    elif any(one.verdict not in UNSETTLED for one in matched) and not failing and not requirements:
+        problem = f"what the waiver {waiver.pattern!r} waives does not fail any more; remove it"
+    return Applied(waiver=waiver, waived=(*failing, *requirements), problem=problem)
+
+
+def _fails(waiver: KnownFailure, result: ScenarioResult) -> bool:
+    if _names(waiver, result):
+        return result.verdict is Verdict.FAIL
+    return any(one.verdict is Verdict.FAIL and _matches(one.requirement, waiver.pattern) for one in result.findings)
+
+
+def _matches_result(waiver: KnownFailure, result: ScenarioResult) -> bool:
+    spoken_of = {*result.requirements, *(finding.requirement for finding in result.findings)}
+    return _names(waiver, result) or any(_matches(name, waiver.pattern) for name in spoken_of)
+
+
+def _names(waiver: KnownFailure, result: ScenarioResult) -> bool:
+    return _matches(result.id, waiver.pattern) or _matches(result.scenario, waiver.pattern)
+
+
+def _all_waived(version: VersionOutcome, waived: set[str]) -> bool:
+    """Whether nothing but waived failures stands between a version and `conformant`."""
+    if version.result is not Result.NON_CONFORMANT:
+        return version.result is Result.CONFORMANT
+    for row in version.requirements:
+        if counts(row) and row.verdict is Verdict.FAIL and row.requirement.counts(version.version):
+            failing = {one.id for one in version.results if _breaks(one, row.requirement.id)}
+            if row.requirement.id not in waived and not failing <= waived:
+                return False
+    return True
+
+
+def _breaks(result: ScenarioResult, requirement: str) -> bool:
+    return any(one.requirement == requirement and one.verdict is Verdict.FAIL for one in result.findings)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name == pattern or fnmatch.fnmatchcase(name, pattern.replace("[", "[[]"))

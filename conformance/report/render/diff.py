@@ -1,0 +1,163 @@
+"""Two reports side by side: what got worse, what got better, and what differs only because the catalogue does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.report.document.model import Report
+from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.render.marks import mark
+from conformance.verdict import Verdict
+
+_RANK: Mapping[Verdict, int] = {
+    Verdict.PASS: 0,
+    Verdict.NOT_APPLICABLE: 0,
+    Verdict.ATTESTED: 0,
+    Verdict.WARN: 1,
+    Verdict.UNTESTED: 2,
+    Verdict.SKIPPED: 2,
+    Verdict.INCONCLUSIVE: 2,
+    Verdict.ERROR: 2,
+    Verdict.FAIL: 3,
+}
+"""From settled well to settled badly; what was not found out stands between."""
+
+_MEANING = ("level", "kind", "effect", "statement", "section", "reading")
+"""The fields of an entry that change what is required."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictChange:
+    """A requirement or scenario of a version whose verdict differs."""
+
+    version: str
+    id: str
+    before: Verdict
+    after: Verdict
+    actual: str = ""
+
+    def __str__(self) -> str:
+        why = f": {self.actual}" if self.actual else ""
+        return f"{self.version} {self.id}: {mark(self.before)} → {mark(self.after)}{why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueChange:
+    """An entry that one report has and the other has not, or that asks for something else. `fields` differ."""
+
+    version: str
+    id: str
+    what: str
+    fields: tuple[str, ...] = ()
+    before: Verdict | None = None
+    after: Verdict | None = None
+
+    def __str__(self) -> str:
+        fields = f" ({', '.join(self.fields)})" if self.fields else ""
+        verdicts = " → ".join(mark(one) for one in (self.before, self.after) if one is not None)
+        return f"{self.version} {self.id}: {self.what}{fields}: {verdicts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diff:
+    """Requirements of the target's role that got worse, better, or just different; then what only one report has.
+
+    A requirement of which the catalogue's entry changed is in `catalogue` and in no other list.
+    """
+
+    regressions: tuple[VerdictChange, ...]
+    fixes: tuple[VerdictChange, ...]
+    others: tuple[VerdictChange, ...]
+    catalogue: tuple[CatalogueChange, ...]
+    scenario_regressions: tuple[VerdictChange, ...]
+    scenario_fixes: tuple[VerdictChange, ...]
+    scenarios_added: tuple[str, ...]
+    scenarios_removed: tuple[str, ...]
+    versions_added: tuple[str, ...]
+    versions_removed: tuple[str, ...]
+
+    @property
+    def regressed(self) -> bool:
+        """Whether anything got worse under the same rules."""
+        return bool(self.regressions or self.scenario_regressions)
+
+    def lines(self) -> tuple[str, ...]:
+        """The differences as text, regressions first."""
+        sections = (
+            ("regressions", self.regressions),
+            ("scenarios that got worse", self.scenario_regressions),
+            ("fixes", self.fixes),
+            ("scenarios that got better", self.scenario_fixes),
+            ("other changes", self.others),
+            ("the catalogue changed", self.catalogue),
+            ("versions only in the second report", self.versions_added),
+            ("versions only in the first report", self.versions_removed),
+            ("scenarios only in the second report", self.scenarios_added),
+            ("scenarios only in the first report", self.scenarios_removed),
+        )
+        found = [line for title, items in sections if items for line in (f"{title}:", *(f"  {item}" for item in items))]
+        return tuple(found) or ("no differences in verdicts",)
+
+
+def diff(before: Report, after: Report) -> Diff:
+    """What differs from `before` to `after`, in the versions that both have."""
+    first, second = [row.version for row in before.versions], [row.version for row in after.versions]
+    both = set(first) & set(second)
+    old = {(row.version, row.id): row for row in before.requirements if row.version in both}
+    new = {(row.version, row.id): row for row in after.requirements if row.version in both}
+    changed = [(old[key], new[key], _fields(old[key], new[key])) for key in old if key in new]
+    verdicts = [
+        VerdictChange(version=b.version, id=b.id, before=b.verdict, after=a.verdict, actual=_actual(after, a))
+        for b, a, fields in changed
+        if b.verdict is not a.verdict and not fields
+    ]
+    catalogue = [
+        CatalogueChange(
+            version=b.version, id=b.id, what="entry changed", fields=fields, before=b.verdict, after=a.verdict
+        )
+        for b, a, fields in changed
+        if fields
+    ]
+    added = [row for key, row in new.items() if key not in old]
+    removed = [row for key, row in old.items() if key not in new]
+    catalogue += [CatalogueChange(version=r.version, id=r.id, what="new entry", after=r.verdict) for r in added]
+    catalogue += [CatalogueChange(version=r.version, id=r.id, what="entry removed", before=r.verdict) for r in removed]
+    old_runs = {(row.version, row.id): row for row in before.results if row.version in both}
+    new_runs = {(row.version, row.id): row for row in after.results if row.version in both}
+    runs = [_run(old_runs[key], new_runs[key]) for key in old_runs if key in new_runs]
+    return Diff(
+        regressions=tuple(one for one in verdicts if _worse(one) > 0),
+        fixes=tuple(one for one in verdicts if _worse(one) < 0),
+        others=tuple(one for one in verdicts if _worse(one) == 0),
+        catalogue=tuple(catalogue),
+        scenario_regressions=tuple(one for one in runs if one and _worse(one) > 0),
+        scenario_fixes=tuple(one for one in runs if one and _worse(one) < 0),
+        scenarios_added=tuple(f"{version} {name}" for version, name in new_runs if (version, name) not in old_runs),
+        scenarios_removed=tuple(f"{version} {name}" for version, name in old_runs if (version, name) not in new_runs),
+        versions_added=tuple(version for version in second if version not in both),
+        versions_removed=tuple(version for version in first if version not in both),
+    )
+
+
+def _fields(before: RequirementRow, after: RequirementRow) -> tuple[str, ...]:
+    return tuple(name for name in _MEANING if getattr(before, name) != getattr(after, name))
+
+
+def _worse(change: VerdictChange) -> int:
+    return _RANK[change.after] - _RANK[change.before]
+
+
+def _run(before: ScenarioRow, after: ScenarioRow) -> VerdictChange | None:
+    """A scenario whose verdict differs; None if it does not, or if it came to be about other requirements."""
+    if before.verdict is after.verdict or before.requirements != after.requirements:
+        return None
+    actual = after.actual or after.reason
+    return VerdictChange(version=after.version, id=after.id, before=before.verdict, after=after.verdict, actual=actual)
+
+
+def _actual(report: Report, row: RequirementRow) -> str:
+    for result in report.results_of(row.version):
+        if result.id in row.blamed:
+            return next((f.actual for f in result.findings if f.requirement == row.id), result.reason)
+    return ""

@@ -1,0 +1,110 @@
+"""The folder of a report: what is in it, and how a run fills it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from conformance.errors import UsageError
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.store import EvidenceWriter
+from conformance.report.document.model import Report, write_report
+
+if TYPE_CHECKING:
+    from conformance.evidence.episode import Context, Episode
+
+REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
+
+
+def make_folder(output: Path) -> None:
+    """Make sure that a report can be written there. Raises `UsageError`."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        probe = output / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as problem:
+        raise UsageError(
+            f"no report can be written to {output}: {problem.strerror}", hint="give another folder with --output"
+        ) from None
+
+
+@contextlib.contextmanager
+def reserved(output: Path) -> Iterator[None]:
+    """The folder `output`, made, for this run alone: two runs would mix their evidence. Raises `UsageError`."""
+    make_folder(output)
+    folder = os.open(output, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                what = f"another run is writing its report to {output}"
+                raise UsageError(what, hint="give another folder with --output") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+def write_all(report: Report, output: Path) -> tuple[Path, ...]:
+    """Write the report in every form; the evidence is there already. The first path is that of the HTML."""
+    from conformance.report.render.html import html
+    from conformance.report.render.junit import junit
+    from conformance.report.render.markdown import summary
+
+    evidence = output / EVIDENCE
+    write_report(report, output / REPORT)
+    (output / JUNIT).write_text(junit(report), encoding="utf-8")
+    (output / MARKDOWN).write_text(summary(report), encoding="utf-8")
+    (output / HTML).write_text(html(report, evidence if evidence.is_file() else None), encoding="utf-8")
+    written = (HTML, REPORT, *((EVIDENCE,) if evidence.is_file() else ()), JUNIT, MARKDOWN)
+    return tuple(output / name for name in written)
+
+
+class EvidenceKeeper:
+    """Writes every judged episode in a thread of its own, so that packing never makes the engine's loop late.
+
+    Use as a context manager; leaving it finishes the file, or removes it if the run broke.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.writer = EvidenceWriter(path)
+        self._path = path
+        self._queue: queue.SimpleQueue[tuple[str, Episode, Context] | None] = queue.SimpleQueue()
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, name="epp-conformance-evidence", daemon=True)
+
+    def __call__(self, event: RunEvent) -> None:
+        """Keep the episode of a finished scenario. A handler: returns at once."""
+        if isinstance(event, ScenarioFinished) and event.episode is not None and event.context is not None:
+            self._queue.put((event.result.id, event.episode, event.context))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._queue.put(None)
+        self._thread.join()
+        self.writer.close()
+        if error is not None:
+            self._path.unlink(missing_ok=True)
+        elif self._problem is not None:
+            raise self._problem
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if self._problem is None:
+                try:
+                    self.writer.add(*item)
+                except Exception as problem:  # noqa: BLE001 - raised where the run ends
+                    self._problem = problem

@@ -1,0 +1,207 @@
+"""The report as one HTML file: readable by someone who has never seen the tool, and needing no network.
+
+Whatever came from the target is escaped by Jinja2. Beyond that, the page's content security policy names its only
+script and its only style sheet by digest and forbids every request, so that nothing else could run or leave.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from conformance.evidence.store import episodes
+from conformance.report.document.failures import Concern, Occurrence, concerns
+from conformance.report.document.model import Report
+from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
+from conformance.report.render.transcript import Line, transcript
+from conformance.report.verify.verification import PROVES
+from conformance.verdict import UNSETTLED, Verdict
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+OCCURRENCES = 3
+"""Conversations shown per requirement that is not fine; further places are listed."""
+
+PASSES = 5
+"""Passing scenarios whose conversation is shown, as examples of what is sent."""
+
+LINES = 48
+"""Lines of a conversation."""
+
+Row = TypeVar("Row", RequirementRow, ScenarioRow)
+Conversations: TypeAlias = "dict[tuple[Any, ...], tuple[Line, ...]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An occurrence with its conversation, as far as there is evidence."""
+
+    occurrence: Occurrence
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A requirement that is not fine, as the page shows it: once, with the versions in which that is so."""
+
+    requirement: RequirementRow
+    versions: tuple[str, ...]
+    shown: tuple[Shown, ...]
+    elsewhere: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Across(Generic[Row]):
+    """A requirement or a scenario across the versions of the report: its newest row, and that of each version."""
+
+    row: Row
+    by_version: tuple[Row | None, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Those that there are."""
+        return tuple(one for one in self.by_version if one is not None)
+
+
+def across(rows: Iterable[Row], versions: Sequence[str]) -> list[Across[Row]]:
+    """Rows of several versions put together by their id."""
+    groups: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        groups.setdefault(row.id, {})[row.version] = row
+    return [
+        Across(row=list(own.values())[-1], by_version=tuple(own.get(version) for version in versions))
+        for own in groups.values()
+    ]
+
+
+def html(report: Report, evidence: Path | None = None) -> str:
+    """The page. Conversations are taken from the file of evidence, of those scenarios only that are shown."""
+    failed = concerns(report)
+    unsettled = concerns(report, (*UNSETTLED, Verdict.WARN))
+    provisional = [row for row in report.results if row.provisional and row.verdict is not Verdict.PASS]
+    examples = _examples(report)
+    conversations = _conversations([*failed, *unsettled], examples, evidence)
+    counted = Counter(row.verdict for row in report.results)
+    versions = [row.version for row in report.versions]
+    script, style = _asset("page.js"), _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _template().render(
+        report=report,
+        headline=report.headline(),
+        failed=_cards(failed, conversations),
+        unsettled=_cards(unsettled, conversations),
+        provisional=provisional,
+        examples=[(row, conversations.get(_key(row, row.exchange, row.seq), ())) for row in examples],
+        subject=SUBJECT[report.implementation.role],
+        counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
+        verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
+        several=len(report.versions) > 1,
+        requirements=across(report.requirements, versions),
+        scenarios=across(report.results, versions),
+        meaning=MEANING,
+        symbol=SYMBOL,
+        word=WORD,
+        plural=plural,
+        proves=PROVES,
+        policy=policy,
+        script=script,
+        style=style,
+        document=_embedded(report),
+    )
+
+
+def _cards(found: Sequence[Concern], conversations: Conversations) -> list[Card]:
+    """One card for each requirement: the conversations are those of the newest version in which it is not fine."""
+    groups: dict[str, list[Concern]] = {}
+    for concern in found:
+        groups.setdefault(concern.requirement.id, []).append(concern)
+    return [_card(own, conversations) for own in groups.values()]
+
+
+def _card(concerns: Sequence[Concern], conversations: Conversations) -> Card:
+    newest = concerns[0]
+    shown = tuple(
+        Shown(
+            occurrence=one,
+            lines=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq), ()),
+        )
+        for one in newest.occurrences[:OCCURRENCES]
+    )
+    names = dict.fromkeys(one.result.id for concern in concerns for one in concern.occurrences)
+    seen = {one.occurrence.result.id for one in shown}
+    return Card(
+        requirement=newest.requirement,
+        versions=tuple(reversed([concern.requirement.version for concern in concerns])),
+        shown=shown,
+        elsewhere=tuple(name for name in names if name not in seen),
+    )
+
+
+def _examples(report: Report) -> list[ScenarioRow]:
+    """A few short passing scenarios, each of another section."""
+    passed = [row for row in report.results if row.verdict is Verdict.PASS and row.evidence]
+    by_section: dict[str, ScenarioRow] = {}
+    for row in sorted(passed, key=lambda row: (not row.smoke, row.duration)):
+        by_section.setdefault(row.section, row)
+    return list(by_section.values())[:PASSES]
+
+
+def _key(row: ScenarioRow, exchange: str | None, seq: int | None) -> tuple[Any, ...]:
+    return (row.evidence.sha256 if row.evidence else None, exchange, seq)
+
+
+def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], evidence: Path | None) -> Conversations:
+    """The lines of every conversation on the page; one pass over the evidence, one episode in memory at a time."""
+    if evidence is None:
+        return {}
+    wanted = {
+        _key(one.result, one.finding.exchange, one.finding.seq)
+        for concern in shown
+        for one in concern.occurrences[:OCCURRENCES]
+    } | {_key(row, row.exchange, row.seq) for row in examples}
+    by_line: dict[str, list[tuple[Any, ...]]] = {}
+    for key in wanted:
+        if key[0] is not None:
+            by_line.setdefault(key[0], []).append(key)
+    return {
+        key: transcript(episode, key[1], key[2], limit=LINES)
+        for sha256, episode in episodes(evidence, set(by_line))
+        for key in by_line[sha256]
+    }
+
+
+def _embedded(report: Report) -> str:
+    """The canonical JSON in a form that can't end the script element it stands in."""
+    text = json.dumps(report.document(), separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _source(text: str) -> str:
+    """How a content security policy names an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@functools.cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_asset("page.html.j2"))

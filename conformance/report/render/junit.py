@@ -1,0 +1,120 @@
+"""JUnit XML: one case per scenario and per universal requirement, as CI systems read it.
+
+`fail` is a failure; `error` and `inconclusive` (no verdict was reached) are errors; what was not applicable, skipped,
+attested or untested is skipped, with the reason; `warn` passes, and says so in its output.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+
+from conformance.report.document.failures import concern
+from conformance.report.document.model import Report
+from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.render.marks import MEANING
+from conformance.verdict import Verdict
+
+OUTCOME = {
+    Verdict.FAIL: "failure",
+    Verdict.ERROR: "error",
+    Verdict.INCONCLUSIVE: "error",
+    Verdict.SKIPPED: "skipped",
+    Verdict.NOT_APPLICABLE: "skipped",
+    Verdict.ATTESTED: "skipped",
+    Verdict.UNTESTED: "skipped",
+}
+"""The element that says so; verdicts without one pass."""
+
+
+def junit(report: Report) -> str:
+    """The document, UTF-8 with declaration: a suite of scenarios and one of universal requirements per version."""
+    root = ET.Element("testsuites", name=_clean(f"epp-conformance {report.name}"))
+    for row in report.versions:
+        scenarios = [_scenario(result, report) for result in report.results_of(row.version)]
+        seconds = sum(result.duration for result in report.results_of(row.version))
+        _suite(root, report, f"EPP {row.version}", scenarios, seconds)
+        universal = [one for one in report.requirements_of(row.version) if one.universal]
+        _suite(root, report, f"EPP {row.version} invariants", [_invariant(one, report) for one in universal], 0.0)
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(one.get(name, "0")) for one in root)))
+    root.set("time", f"{report.duration:.3f}")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(root: ET.Element, report: Report, name: str, cases: list[ET.Element], seconds: float) -> None:
+    suite = ET.SubElement(root, "testsuite", name=name, time=f"{seconds:.3f}", timestamp=report.started_at)
+    suite.set("tests", str(len(cases)))
+    for tag, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(counted, str(sum(case.find(tag) is not None for case in cases)))
+    properties = {
+        "suite": report.suite.version,
+        "catalogue": report.catalogue.version,
+        "seed": str(report.environment.seed),
+        "report": report.digest,
+    }
+    _properties(suite, properties.items())
+    suite.extend(cases)
+
+
+def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
+    case = ET.Element("testcase", classname=f"epp.{row.version}.{row.section}", name=row.id, time=f"{row.duration:.3f}")
+    levels = {one.id: one.level for one in report.requirements_of(row.version)}
+    _properties(
+        case,
+        [
+            *(("requirement", name) for name in row.requirements),
+            *(("level", levels[name]) for name in row.requirements[:1] if name in levels),
+            ("verdict", row.verdict.value),
+            ("mode", row.mode),
+            *((("provisional", "true"),) if row.provisional else ()),
+        ],
+    )
+    excused = row.provisional or row.id in _waived(report)
+    verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
+    message = row.actual or row.reason or MEANING[row.verdict]
+    expected = [f"expected: {one}" for one in row.expected]
+    lines = [row.title, f"requirement: {row.requirement}", *expected, f"actual: {row.actual or row.reason}"]
+    lines += [f"hint: {row.hint}"] if row.hint else []
+    lines += [f"reproduce: {row.reproduce}"] if row.reproduce else []
+    _say(case, verdict, row.verdict, message, "\n".join(lines))
+    return case
+
+
+def _invariant(row: RequirementRow, report: Report) -> ET.Element:
+    case = ET.Element("testcase", classname=f"epp.{row.version}.invariant", name=f"invariant::{row.id}", time="0.000")
+    properties = [("requirement", row.id), ("level", row.level), ("verdict", row.verdict.value), ("effect", row.effect)]
+    _properties(case, properties)
+    blamed = [one for one in report.results_of(row.version) if one.id in row.blamed]
+    seen = concern(row, blamed).occurrences
+    message = seen[0].finding.actual if seen else row.note or MEANING[row.verdict]
+    lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
+    verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
+    if row.verdict is Verdict.FAIL and ({row.id} | set(row.blamed)) & _waived(report):
+        verdict = Verdict.SKIPPED
+    _say(case, verdict, row.verdict, message, "\n".join(lines))
+    return case
+
+
+def _waived(report: Report) -> set[str]:
+    """The results and requirements whose failure is waived: shown as skipped, never as passed."""
+    return {name for one in report.waivers if not one.problem for name in one.matched}
+
+
+def _say(case: ET.Element, shown: Verdict, verdict: Verdict, message: str, text: str) -> None:
+    if tag := OUTCOME.get(shown):
+        ET.SubElement(case, tag, type=verdict.value, message=_clean(message)).text = _clean(text)
+    elif shown is Verdict.WARN:
+        ET.SubElement(case, "system-out").text = _clean(f"{verdict}: {text}")
+
+
+def _properties(parent: ET.Element, pairs: Iterable[tuple[str, str]]) -> None:
+    properties = ET.SubElement(parent, "properties")
+    for name, value in pairs:
+        ET.SubElement(properties, "property", name=name, value=_clean(value))
+
+
+def _clean(text: str) -> str:
+    """Without the characters that XML 1.0 has no place for."""
+    return "".join(one if one in "\t\n" or (one >= " " and one not in "\ufffe\uffff") else "\ufffd" for one in text)

@@ -1,0 +1,193 @@
+"""One ext_proc message in words, and the values that messages carry: headers, bodies, structs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.reading.decoded_message import DecodedMessage
+from ext_proc import headers as wire
+from ext_proc.messages import HeaderMutation, ProcessingMode
+from ext_proc.record import Headers, Message
+
+BODY = 400
+"""How much of a body is shown, in bytes."""
+
+Described = tuple[str, str, str, tuple[str, ...]]
+"""Who, what, a summary, and details."""
+
+
+def in_words(said: DecodedMessage) -> Described:
+    """A message of either side; one that is no valid message says so."""
+    who = said.author.value
+    if said.problem:
+        raw = said.entry.event.raw if isinstance(said.entry.event, Message) else b""
+        return who, "no valid message", f"{said.size} bytes: {said.problem}", (f"hex: {hex_of(raw)}",)
+    if said.partial:
+        return who, said.what or "message", f"{said.size} bytes, kept in part", ()
+    what = said.what or ("unknown member" if said.opaque else "empty message")
+    if said.request is not None:
+        return who, what, *_request(said)
+    return who, what, *_response(said)
+
+
+def _request(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
+    message = said.request
+    assert message is not None
+    details: list[str] = []
+    facts: list[str] = []
+    if said.part == "headers":
+        http = getattr(message, said.what or "")
+        pairs = wire.pairs_of(http.headers)
+        by_name = dict(pairs)
+        pseudo = (b":status",) if said.side == "response" else (b":method", b":path")
+        facts.append(" ".join(text_of(by_name[name]) for name in pseudo if name in by_name))
+        details += header_lines(pairs)
+        details += [
+            f"attributes {name}: {json_of(wire.plain_struct(http.attributes[name]))}" for name in http.attributes
+        ]
+    elif said.part == "body":
+        facts.append(f"{len(said.body)} bytes")
+        details += body_lines(said.body)
+    elif said.part == "trailers":
+        details += header_lines(wire.pairs_of(getattr(message, said.what or "").trailers))
+        facts.append("; ".join(details[:3]))
+    if said.ends and said.part != "trailers":
+        facts.append("end of stream")
+    spaces = message.metadata_context.filter_metadata
+    metadata = [f"metadata {leaf}" for name in sorted(spaces) for leaf in leaves(name, wire.plain_struct(spaces[name]))]
+    if said.part == "headers":
+        facts += metadata
+    details += metadata
+    details += [f"typed metadata {name}" for name in sorted(message.metadata_context.typed_filter_metadata)]
+    if message.HasField("protocol_config"):
+        config, mode = message.protocol_config, ProcessingMode.BodySendMode.Name
+        details.append(
+            f"protocol_config: request body {mode(config.request_body_mode)}, "
+            f"response body {mode(config.response_body_mode)}"
+        )
+    return ", ".join(fact for fact in facts if fact), tuple(details)
+
+
+def _response(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
+    message = said.response
+    assert message is not None
+    facts: list[str] = []
+    details: list[str] = []
+    if said.what == "immediate_response":
+        immediate = message.immediate_response
+        facts.append(f"HTTP status {immediate.status.code}")
+        if immediate.details:
+            facts.append(f"details {immediate.details!r}")
+        if immediate.HasField("grpc_status"):
+            details.append(f"grpc_status: {immediate.grpc_status.status}")
+        details += body_lines(immediate.body)
+    if said.header_mutation is not None:
+        mutations = list(_mutations(said.header_mutation))
+        mutations.sort(key=lambda text: "x-gateway-" not in text)
+        facts += mutations[:2]
+        if len(mutations) > 2:
+            facts.append(f"{len(mutations) - 2} more header mutations")
+        details += mutations
+    if said.common is not None:
+        _common(said, facts, details)
+    if message.HasField("dynamic_metadata"):
+        spaces = wire.plain_struct(message.dynamic_metadata)
+        metadata = [f"metadata {leaf}" for name, space in spaces.items() for leaf in leaves(name, space)]
+        facts += metadata[:2]
+        details += metadata
+    if message.HasField("mode_override"):
+        details.append("mode_override is set")
+    if message.HasField("override_message_timeout"):
+        facts.append("asks for more time")
+    return ", ".join(facts) or "no change", tuple(details)
+
+
+def _common(said: DecodedMessage, facts: list[str], details: list[str]) -> None:
+    common = said.common
+    assert common is not None
+    if common.status:
+        facts.append("CONTINUE_AND_REPLACE" if common.status == 1 else f"status {common.status}")
+    if common.clear_route_cache:
+        details.append("clear_route_cache")
+    if not common.HasField("body_mutation"):
+        return
+    kind = common.body_mutation.WhichOneof("mutation")
+    match kind:
+        case "streamed_response":
+            streamed = common.body_mutation.streamed_response
+            facts.append(f"streamed body, {len(streamed.body)} bytes")
+            if streamed.end_of_stream or streamed.end_of_stream_without_message:
+                facts.append("end of stream")
+            details += body_lines(streamed.body)
+        case "body":
+            facts.append(f"body replaced, {len(common.body_mutation.body)} bytes")
+            details += body_lines(common.body_mutation.body)
+        case "clear_body":
+            facts.append("body cleared")
+        case _:
+            facts.append("a body mutation without content, or of an unknown kind")
+
+
+_ACTIONS = {0: "sets", 1: "adds if absent", 2: "overwrites", 3: "overwrites if present"}
+
+
+def _mutations(mutation: HeaderMutation) -> Iterator[str]:
+    for option in mutation.set_headers:
+        header = option.header
+        field = "" if header.raw_value or not header.value else " (in `value`)"
+        action = _ACTIONS.get(option.append_action, f"action {option.append_action}")
+        yield f"{action} {header.key}: {text_of(wire.value_of(header))}{field}"
+    for name in mutation.remove_headers:
+        yield f"removes {name}"
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def header_lines(pairs: Headers) -> tuple[str, ...]:
+    """Headers, one a line."""
+    return tuple(f"{text_of(name)}: {cut(text_of(value), 300)}" for name, value in pairs)
+
+
+def body_lines(body: bytes) -> tuple[str, ...]:
+    """The beginning of a body, as one line; none if it is empty."""
+    if not body:
+        return ()
+    more = f" … ({len(body)} bytes)" if len(body) > BODY else ""
+    return (f"body: {text_of(body[:BODY])}{more}",)
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as text, those that are no UTF-8 escaped."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def hex_of(data: bytes) -> str:
+    """The first bytes in hex."""
+    return data[:64].hex(" ") + (" …" if len(data) > 64 else "")
+
+
+def leaves(path: str, value: Any) -> Iterator[str]:
+    """What a struct holds, one `namespace / key: value` for each."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from leaves(f"{path} / {name}", item)
+    else:
+        yield f"{path}: {value if isinstance(value, str) else json_of(value)}"
+
+
+def json_of(value: Mapping[str, Any] | Any) -> str:
+    """A value as JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
+
+
+def cut(text: str, length: int) -> str:
+    """Text of at most `length` characters; an ellipsis stands for what is left out."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def printable(text: str) -> str:
+    """Control characters, which could drive a terminal, as escapes."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

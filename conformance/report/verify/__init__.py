@@ -1,0 +1,1 @@
+"""Whether a report is consistent with its evidence: derived again, offline."""

@@ -1,0 +1,167 @@
+"""From a scenario's `Reply` to the upstream that plays it: a fake model server, told what to answer, or a script."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Callable
+
+from conformance.scenario.schema import Reply
+from ext_proc.record import Headers
+from fake_modelserver import Reply as ServerReply
+from fake_modelserver.messages import Response
+from fake_proxy.actions import OpenUpstream
+from fake_proxy.scripted import ScriptedUpstream, UpstreamReply
+from fake_proxy.upstream import Attempt, HttpUpstream, Upstream, UpstreamEvents
+
+INLINE = 8192
+"""Bytes of body that a model server is told in the script header; a larger one comes from a scripted upstream."""
+
+_TYPES = {
+    "json": b"application/json",
+    "sse": b"text/event-stream",
+    "text": b"text/plain",
+    "binary": b"application/octet-stream",
+}
+
+
+class ModelServers:
+    """The pods, over HTTP; `script` adds a header that tells the pod what to answer to an attempt."""
+
+    def __init__(self, script: Callable[[int], ServerReply | None]) -> None:
+        self._script = script
+        self._http = HttpUpstream()
+
+    def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
+        """Forward the attempt. The header is added behind the EPP's back, so that no EPP can lose it."""
+        reply = self._script(opening.attempt)
+        if reply is not None:
+            opening = opening._replace(headers=[*opening.headers, reply.to_header()])
+        return self._http.open(opening, events)
+
+
+def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
+    """The upstream of one exchange. The first `fail_first` attempts are answered with 503, the next as `reply` says."""
+    if reply.source == "local-reply":
+        return ScriptedUpstream(UpstreamReply(fail="connect-failed"))
+    if reply.source == "never":
+        return ScriptedUpstream(UpstreamReply(fail="never"))
+    if reply == Reply():
+        return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else None)
+    chunks = _chunks(reply)
+    if reply.source == "scripted" or (sum(map(len, chunks)) > INLINE and reply.size is None):
+        return ScriptedUpstream(_scripted(reply, chunks))
+    scripted = _served(reply, chunks)
+    return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted)
+
+
+def model_server_reply(reply: Reply) -> ServerReply | None:
+    """What a model server is told to answer; None if it answers by itself."""
+    return None if reply == Reply() else _served(reply, _chunks(reply))
+
+
+def response_for(reply: Reply) -> Response | None:
+    """What a pod answers behind a data plane that is not ours; None: what it answers by itself."""
+    if reply == Reply():
+        return None
+    chunks = _chunks(reply)
+    return Response(
+        status=reply.status,
+        headers=_headers(reply),
+        body=chunks[0] if len(chunks) == 1 else b"",
+        chunks=chunks if len(chunks) > 1 else None,
+        trailers=_pairs(reply.trailers or ()),
+        gap=reply.gap_seconds,
+    )
+
+
+def _scripted(reply: Reply, chunks: tuple[bytes, ...]) -> UpstreamReply:
+    return UpstreamReply(
+        status=reply.status,
+        headers=_headers(reply),
+        body=chunks,
+        trailers=_pairs(reply.trailers or ()),
+        early=reply.early,
+    )
+
+
+def _served(reply: Reply, chunks: tuple[bytes, ...]) -> ServerReply:
+    generated = reply.size is not None and reply.split is None
+    return ServerReply(
+        status=reply.status,
+        headers=_headers(reply),
+        trailers=_pairs(reply.trailers or ()),
+        body=chunks[0] if len(chunks) == 1 and not generated else b"" if not chunks else None,
+        chunks=chunks if len(chunks) > 1 and not generated else None,
+        size=reply.size if generated else None,
+        gap=reply.gap_seconds,
+    )
+
+
+def _headers(reply: Reply) -> Headers:
+    given = _pairs(reply.headers)
+    names = {name for name, _ in given}
+    added: list[tuple[bytes, bytes]] = []
+    if reply.kind in _TYPES and b"content-type" not in names:
+        added.append((b"content-type", _TYPES[reply.kind]))
+    if reply.gzip:
+        added.append((b"content-encoding", b"gzip"))
+    return (*added, *given)
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> Headers:
+    return tuple((name.lower().encode(), value.encode()) for name, value in pairs)
+
+
+def _chunks(reply: Reply) -> tuple[bytes, ...]:
+    """The body in the pieces in which it is flushed."""
+    if reply.kind == "none":
+        return ()
+    pieces = _events(reply.events) if reply.kind == "sse" else (_content(reply),)
+    body = b"".join(pieces)
+    if reply.gzip:
+        body = gzip.compress(body, mtime=0)
+        pieces = (body,)
+    if reply.split is not None:
+        pieces = tuple(body[at : at + reply.split] for at in range(0, len(body), reply.split))
+    return pieces
+
+
+def _content(reply: Reply) -> bytes:
+    if reply.text is not None:
+        return reply.text.encode()
+    if reply.base64 is not None:
+        return base64.b64decode(reply.base64)
+    if reply.size is not None:
+        return (b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
+    content = reply.json_ if "json_" in reply.model_fields_set else _completion()
+    return json.dumps(content).encode()
+
+
+def _completion() -> dict[str, object]:
+    return {
+        "id": "cmpl-1",
+        "object": "text_completion",
+        "created": 1_700_000_000,
+        "model": "llama-3",
+        "choices": [{"index": 0, "text": "well", "finish_reason": "stop", "logprobs": None}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8},
+    }
+
+
+def _events(count: int) -> tuple[bytes, ...]:
+    """`count` events of a streamed completion, the usage in the last, and the end mark."""
+    events: list[bytes] = []
+    for number in range(count):
+        last = number == count - 1
+        event = {
+            "id": "cmpl-1",
+            "object": "text_completion",
+            "created": 1_700_000_000,
+            "model": "llama-3",
+            "choices": [{"index": 0, "text": f" token{number}", "finish_reason": "stop" if last else None}],
+            **({"usage": {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}} if last else {}),
+        }
+        events.append(b"data: " + json.dumps(event).encode() + b"\n\n")
+    return (*events, b"data: [DONE]\n\n")

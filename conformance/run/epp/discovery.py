@@ -1,0 +1,134 @@
+"""How the pool reaches the target: a file that it watches, the Kubernetes API, or endpoints that it knows already.
+
+A channel publishes the pool and says when it was *delivered*: a fact that a wrong EPP reaches as well as a right one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from jinja2 import Environment, StrictUndefined, TemplateError
+
+from conformance.errors import UsageError
+from conformance.run.epp.members import Member
+from conformance.targets.profile import File
+
+
+class Discovery(Protocol):
+    """One way for the target to learn its pool."""
+
+    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
+        """Make this the pool. `ports` are its target ports; with `exists` False the pool object itself is gone."""
+
+    async def delivered(self, timeout: float) -> bool:
+        """Wait until what was published last was handed to the target; False if that took longer than `timeout`."""
+
+
+class FixedEndpoints:
+    """The target knows its endpoints; there is nothing to publish."""
+
+    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
+        """Nothing to do: the plan admits no scenario that needs another pool."""
+
+    async def delivered(self, timeout: float) -> bool:  # noqa: ARG002 - part of the interface
+        """Always."""
+        return True
+
+
+class WatchedFile:
+    """A file with the eligible endpoints, replaced atomically; delivered once it stood for a re-read window.
+
+    A file that was there before the run has its owner and mode during the run too, and its content again afterwards.
+    """
+
+    def __init__(self, path: Path, settings: File) -> None:
+        self._path = path
+        self._settings = settings
+        self._original = _Original.of(path)
+        try:
+            environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+            self._template = environment.from_string(settings.template)
+        except TemplateError as problem:
+            raise UsageError(f"discovery.file.template: {problem}", hint="it is a Jinja2 template") from problem
+
+    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:  # noqa: ARG002
+        """Write the endpoints of the eligible pods, or remove the file if the pool is gone."""
+        if not exists:
+            self._path.unlink(missing_ok=True)
+            return
+        facts = [member.fact for member in members]
+        endpoints = [endpoint for fact in facts if fact.eligible for endpoint in fact.endpoints]
+        try:
+            text = self._template.render(endpoints=endpoints, pods=facts)
+        except TemplateError as problem:
+            raise UsageError(f"discovery.file.template: {problem}") from problem
+        self._write(text.encode())
+
+    async def delivered(self, timeout: float) -> bool:  # noqa: ARG002
+        """After the re-read window."""
+        await asyncio.sleep(self._settings.reread)
+        return True
+
+    def restore(self) -> None:
+        """Make the file what it was before the run. One that was not there before is left to its folder's owner."""
+        original = self._original
+        if original is None:
+            return
+        if original.link is None:
+            self._write(original.content)
+        else:
+            self._beside.unlink(missing_ok=True)
+            self._beside.symlink_to(original.link)
+            self._beside.replace(self._path)
+
+    @property
+    def _beside(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.new")
+
+    def _write(self, content: bytes) -> None:
+        self._beside.write_bytes(content)
+        if self._original is not None:
+            self._original.give_mode(self._beside)
+        self._beside.replace(self._path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Original:
+    """A file of the user's, as it was before the run. `link` is where it led, if it was a symbolic link."""
+
+    content: bytes
+    mode: int
+    owner: tuple[int, int]
+    link: Path | None
+
+    @classmethod
+    def of(cls, path: Path) -> _Original | None:
+        """What is at `path`; None if nothing is. Raises `UsageError` if it can't be read, hence not be restored."""
+        try:
+            status = path.stat()
+            return cls(
+                content=path.read_bytes(),
+                mode=stat.S_IMODE(status.st_mode),
+                owner=(status.st_uid, status.st_gid),
+                link=path.readlink() if path.is_symlink() else None,
+            )
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise UsageError(
+                f"the endpoints file {path} can't be read: {problem.strerror}",
+                hint="the run writes over it and restores it at its end",
+            ) from problem
+
+    def give_mode(self, path: Path) -> None:
+        """Give `path` the same owner, as far as that is allowed, and mode."""
+        with contextlib.suppress(OSError):  # only root gives files away
+            os.chown(path, *self.owner)
+        path.chmod(self.mode)

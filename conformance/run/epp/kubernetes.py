@@ -1,0 +1,131 @@
+"""The Kubernetes channel: the pool as objects of the emulated API, and trouble with that API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from conformance.errors import UsageError
+from conformance.run.epp.members import OTHER_NAMESPACE, Member
+from conformance.targets.profile import Kubernetes
+from fake_kubernetes import (
+    INFERENCE_POOLS,
+    INFERENCE_POOLS_V1ALPHA2,
+    PODS,
+    Change,
+    Emulator,
+    Faults,
+    KubernetesEmulatorError,
+    builders,
+)
+
+SELECTOR = {"app": "epp-conformance"}
+UNSELECTED = {"app": "something-else"}
+
+SLOW = 0.3
+"""Seconds before every answer of an API that is slow."""
+
+Trouble = Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"]
+
+
+class KubernetesApi:
+    """Keeps the store equal to the pool; delivered once every watch of a changed kind has been sent the change."""
+
+    def __init__(self, emulator: Emulator, settings: Kubernetes) -> None:
+        self._emulator = emulator
+        self._settings = settings
+        self._newest: dict[str, Change] = {}
+        self._pods: dict[tuple[str, str], dict[str, Any]] = {}
+        self._pool: dict[str, Any] | None = None
+        for name, priority in settings.objectives.items():
+            emulator.store.put(
+                builders.objective(
+                    name, priority, settings.pool, namespace=settings.namespace, pool_group=settings.group
+                )
+            )
+        for model in settings.models:
+            emulator.store.put(
+                builders.model(model, model, settings.pool, namespace=settings.namespace, pool_group=settings.group)
+            )
+        for number, manifest in enumerate(settings.objects):
+            try:
+                emulator.store.put(dict(manifest))
+            except KubernetesEmulatorError as problem:
+                raise UsageError(f"discovery.kubernetes.objects[{number}] of the profile: {problem}") from None
+
+    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
+        """Make the objects match: deletions first, so that an address can pass from one pod to another."""
+        self._newest = {}
+        wanted = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in map(self._pod, members)}
+        for namespace, name in [key for key in self._pods if key not in wanted or self._replaced(key, wanted[key])]:
+            self._note("pods", self._emulator.store.delete(PODS, name, namespace))
+            del self._pods[namespace, name]
+        for key, pod in wanted.items():
+            if self._pods.get(key) != pod:
+                self._note("pods", self._emulator.store.put(pod))
+                self._pods[key] = pod
+        pool = self._pool_object(ports) if exists else None
+        if pool is None and self._pool is not None:
+            kind = INFERENCE_POOLS if self._settings.group == INFERENCE_POOLS.group else INFERENCE_POOLS_V1ALPHA2
+            self._note("pool", self._emulator.store.delete(kind, self._settings.pool, self._settings.namespace))
+        elif pool is not None and pool != self._pool:
+            self._note("pool", self._emulator.store.put(pool))
+        self._pool = pool
+
+    async def delivered(self, timeout: float) -> bool:
+        """Until each kind's newest change was sent to every watch that should see it. Trouble ends when this begins."""
+        self._emulator.faults = Faults()
+        changes = list(self._newest.values())
+        return all([await self._emulator.delivered(change.resource_version, timeout) for change in changes])
+
+    async def trouble(self, kind: Trouble) -> None:
+        """Begin some API trouble; it lasts until the next change of the pool was published in the midst of it."""
+        emulator = self._emulator
+        match kind:
+            case "drop-watches":
+                emulator.drop_watches()
+            case "refuse-watch-list":
+                emulator.faults = Faults(refuse_watch_list=True)
+                emulator.drop_watches()
+            case "compact":
+                emulator.compact()
+            case "restart":
+                await emulator.restart()
+            case "slow":
+                emulator.faults = Faults(delay=SLOW)
+            case "error":
+                emulator.faults = Faults(failing=frozenset({"list", "watch"}))
+                emulator.drop_watches()
+
+    # -- objects -------------------------------------------------------------------------------------------------------
+
+    def _pod(self, member: Member) -> dict[str, Any]:
+        pod = member.pod
+        namespace = OTHER_NAMESPACE if pod.namespace == "other" else self._settings.namespace
+        return builders.pod(
+            pod.shares_name_with or pod.name,
+            member.endpoints[0].rpartition(":")[0].strip("[]"),
+            namespace=namespace,
+            ready=member.fact.ready,
+            terminating=member.fact.terminating,
+            labels=UNSELECTED if pod.selected is False else SELECTOR,
+            active_ports=[int(endpoint.rpartition(":")[2]) for endpoint in member.endpoints]
+            if pod.active_ports
+            else None,
+        )
+
+    def _replaced(self, key: tuple[str, str], pod: dict[str, Any]) -> bool:
+        """A pod's address never changes: another one under the same name is another pod."""
+        return bool(self._pods[key]["status"].get("podIP") != pod["status"].get("podIP"))
+
+    def _pool_object(self, ports: Sequence[int]) -> dict[str, Any]:
+        return builders.pool(
+            self._settings.pool,
+            SELECTOR,
+            list(ports),
+            namespace=self._settings.namespace,
+            version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
+        )
+
+    def _note(self, kind: str, change: Change) -> None:
+        self._newest[kind] = change

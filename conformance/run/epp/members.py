@@ -1,0 +1,42 @@
+"""The members of the pool as the suite keeps them: a scenario's pod, where it serves, and its standing."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from conformance.evidence.episode import PodFact
+from conformance.scenario.pool import Load, Pod, PodState
+
+OTHER_NAMESPACE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A pod of the pool, or beside it. `endpoints` has one `ip:port` per port that the pod serves."""
+
+    pod: Pod
+    endpoints: tuple[str, ...]
+    generation: int = 0
+    """Grows when a pod is replaced under its name."""
+
+    @property
+    def name(self) -> str:
+        """The scenario's name of the pod."""
+        return self.pod.name
+
+    @property
+    def fact(self) -> PodFact:
+        """What is true of it, for the log."""
+        return PodFact(
+            name=self.pod.name,
+            endpoints=self.endpoints,
+            ready=self.pod.ready is not False,
+            terminating=bool(self.pod.terminating),
+            selected=self.pod.selected is not False and self.pod.namespace != "other",
+        )
+
+    def changed(self, change: PodState | Load) -> Member:
+        """This member with what `change` names."""
+        named = {name: value for name, value in change.model_dump(exclude_unset=True).items() if value is not None}
+        return dataclasses.replace(self, pod=self.pod.model_copy(update=named))

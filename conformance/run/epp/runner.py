@@ -1,0 +1,394 @@
+"""A lane: one target with its own pool, log and discovery, on which batches of work run one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import random
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
+from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
+from conformance.evidence.redaction import Redactor
+from conformance.reading.decoded_message import decode
+from conformance.run.capture import Capture
+from conformance.run.data_plane.plane import Choice, DataPlane, FakeDataPlane
+from conformance.run.data_plane.stimuli import Prepared, prepare
+from conformance.run.engine import LagMeter
+from conformance.run.epp.discovery import Discovery, FixedEndpoints, WatchedFile
+from conformance.run.epp.fixed import fixed_pool
+from conformance.run.epp.kubernetes import KubernetesApi
+from conformance.run.epp.patience import Patience
+from conformance.run.epp.polls import Polls
+from conformance.run.epp.pool import PoolController
+from conformance.run.epp.target import Target
+from conformance.run.limits import Throttle
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import BodyMode, Exchange
+from conformance.targets.bridge import Bridge, open_bridge
+from conformance.targets.launch import fill, in_bridge
+from conformance.targets.profile import Profile
+from ext_proc.record import Author, Entry, Message, Recorder
+from fake_kubernetes import Emulator
+from fake_modelserver import Fleet, ScrapeStarted
+from fake_proxy.exchange import ExchangeOutcome
+
+if TYPE_CHECKING:
+    from conformance.run.data_plane.envoy import EnvoyDataPlane
+
+PORT_TRIES = 4
+"""How often a target is started, each time on another port, when somebody else was quicker to take its port."""
+
+ASKED = 15
+"""Requests to the Kubernetes API that an explanation quotes."""
+
+WITHOUT_SUBSETS = ("0.2.0",)
+SETTLING = {"settling": True}
+"""Note of exchanges that are made while the pool settles: judged for how the stream behaves only."""
+
+
+class EppRunner:
+    """Use as an async context manager: entering starts the target and passes the gate."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        version: str,
+        values: dict[str, str],
+        *,
+        seed: int,
+        lag: LagMeter,
+        status: Callable[[str], None],
+        redactor: Redactor | None = None,
+        number: int = 0,
+        data_plane: Choice | None = None,
+    ) -> None:
+        self.profile = profile
+        self.version = version
+        self.lag = lag
+        self._redactor = redactor or Redactor()
+        self.recorder = Recorder(redact=self._redactor.event)
+        self.throttle = Throttle(profile.limits)
+        self._patience = Patience(profile.timeouts.answer, self.recorder)
+        self.status = status
+        self._rng = random.Random(seed)
+        self._number = number
+        self._values = values
+        self._standing: dict[object, Entry] = {}
+        self._episodes = itertools.count(1)
+        self._settling = itertools.count(1)
+        self._polls = Polls(self.recorder)
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
+        self._fake = FakeDataPlane(lambda: self.target, self.recorder)
+        self._envoy: EnvoyDataPlane | None = None
+        if data_plane is not None and data_plane.variant is not None:
+            from conformance.run.data_plane.envoy import EnvoyDataPlane
+
+            self._envoy = EnvoyDataPlane(data_plane, profile, lambda: self.target, self.recorder)
+        self.fleet = self._new_fleet()
+        self.emulator: Emulator | None = None
+        self.kubernetes: KubernetesApi | None = None
+        self._bridge: Bridge | None = None
+        self._watched: WatchedFile | None = None
+        self.recorder.listen(self._remember)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> EppRunner:
+        try:
+            await self._enter()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _enter(self) -> None:
+        if in_bridge(self.profile, self.version):
+            self._bridge = await self._bridged()
+            self.fleet = self._new_fleet(self._bridge.pods)
+        await self.fleet.start()
+        values = {**self._values, "workdir": self._folder.name}
+        channel = await self._discovery(values)
+        self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
+        if self._bridge is not None:
+            self.pool.ipv6_host = self._bridge.ipv6
+        self.pool.supports_subset = self.version not in WITHOUT_SUBSETS
+        self.target = Target(
+            self.profile,
+            self.version,
+            values,
+            emit=self.recorder.emit,
+            redact=self._redactor.text,
+            bridge=self._bridge,
+        )
+        await self.pool.reset(self._first_pool())
+        await self.start_target()
+        if self._envoy is not None:
+            self.status("starting Envoy")
+            await self._envoy.start()
+
+    async def start_target(self) -> None:
+        """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
+        self.status("starting the target" if self.profile.started_by_us else f"connecting to {self.profile.address}")
+        self.pool.probe = None
+        for left in reversed(range(PORT_TRIES)):
+            try:
+                await self.target.start()
+                self.status("waiting for an endpoint")
+                await self._gate()
+                break
+            except TargetUnreachableError as problem:
+                if not self.target.lost_its_port or not left:
+                    raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
+                await self.target.stop()
+        self.pool.probe = self._poll
+
+    async def restart_target(self) -> None:
+        """Stop it and start it again."""
+        self.pool.probe = None
+        await self.target.stop()
+        await self.start_target()
+
+    async def close(self) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
+        try:
+            if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
+                self._watched.restore()
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self._envoy is not None:
+            await self._envoy.close()
+        if hasattr(self, "target"):
+            await self.target.stop()
+        if self.emulator is not None:
+            await self.emulator.stop()
+        await self.fleet.stop()
+        if self._bridge is not None:
+            await self._bridge.close()
+        self._folder.cleanup()
+
+    def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
+        if self._envoy is None:
+            return Fleet(on_scrape=self._scraped, hosts=hosts)
+        return Fleet(on_scrape=self._scraped, hosts=hosts, script=self._envoy.script, on_request=self._envoy.served)
+
+    async def _discovery(self, values: dict[str, str]) -> Discovery:
+        discovery = self.profile.discovery
+        if discovery.file is not None:
+            path = Path(fill(discovery.file.path, values, "discovery.file.path"))
+            if self._number and Path(self._folder.name) not in path.parents:
+                raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
+            values["endpointsFile"] = str(path)
+            self._watched = WatchedFile(path, discovery.file)
+            return self._watched
+        if discovery.kubernetes is not None:
+            host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
+            self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))
+            await self.emulator.start()
+            path = self.emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
+            names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
+            values |= {"kubeconfig": str(path), **names}
+            self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)
+            return self.kubernetes
+        return FixedEndpoints()
+
+    async def _bridged(self) -> Bridge:
+        discovery = self.profile.discovery
+        if discovery.fixed is not None and discovery.scrapes:
+            inside = [endpoint for endpoint in discovery.fixed.endpoints if endpoint.startswith(("127.", "[::1]"))]
+            if inside:
+                raise UsageError(
+                    f"a container in a bridge network can't reach {inside[0]} of this machine",
+                    hint="say `start.network: host`, or `discovery.scrapes: false` if it never reads gauges",
+                )
+        return await open_bridge(kubernetes=discovery.kubernetes is not None)
+
+    def _first_pool(self) -> Pool:
+        fixed = self.profile.discovery.fixed
+        return Pool() if fixed is None else fixed_pool(len(fixed.endpoints))
+
+    # -- the gate ------------------------------------------------------------------------------------------------------
+
+    async def _gate(self) -> None:
+        loop = asyncio.get_running_loop()
+        patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
+        began = loop.time()
+        last: ExchangeOutcome | None = None
+        heard: list[str] = []
+        stop = self.recorder.listen(lambda entry: heard.append(_said(entry)))
+        try:
+            while loop.time() < began + patience:
+                if self.target.crashed:
+                    raise await self.target.explain_end()
+                heard.clear()
+                last = await self.ask(
+                    Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer)
+                )
+                if self._passes(last, heard):
+                    return
+                if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
+                    break
+                await asyncio.sleep(0.05)
+        finally:
+            stop()
+        if self.target.crashed:
+            raise await self.target.explain_end()
+        raise self._gate_error(last, loop.time() - began)
+
+    def _passes(self, last: ExchangeOutcome, heard: Sequence[str]) -> bool:
+        """An endpoint passes, and so does any attempt to give one: what is wrong with it is for the judges to say."""
+        answered = [what for what in heard if what]
+        if not self.pool.eligible:
+            return bool(answered)
+        return bool(last.attempts) or any(what != "immediate_response" for what in answered)
+
+    def _gate_error(self, last: ExchangeOutcome | None, seconds: float) -> GateFailedError:
+        happened = describe(last)
+        output = self.target.output
+        text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {happened}"
+        if output:
+            text += f"\nthe target's last output:\n{output}"
+        return GateFailedError(text + self._asked(), hint=_gate_hint(self.profile, last))
+
+    def _asked(self) -> str:
+        """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
+        if self.emulator is None:
+            return ""
+        asked = [f"  {line}" for line in self.emulator.requests[-ASKED:]]
+        return "\nits last requests to the Kubernetes API:\n" + ("\n".join(asked) or "  (none)")
+
+    # -- exchanges -----------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None, name: str | None = None
+    ) -> ExchangeOutcome:
+        """One exchange beside the episodes."""
+        mode = self.profile.body_modes[0]
+        prepared = self.prepared(exchange, 0, mode)
+        # A cluster without endpoints of its own dials what the EPP names, and nothing else.
+        prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
+        name = name or f"settle.{next(self._settling)}"
+        return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
+
+    async def probe(self, subset: Sequence[str] | None) -> str | None:
+        """The first endpoint that is picked within `subset` now, or None."""
+        return _first(await self.ask(_plain(subset), SETTLING))
+
+    async def _poll(self, subset: Sequence[str] | None) -> str | None:
+        """The same while the pool settles: the next episode has it as evidence."""
+        name, answered = self._polls.begin(), False
+        try:
+            outcome = await self.ask(_plain(subset), SETTLING, name=name)
+            ended = outcome.stream
+            answered = not outcome.expired and ended is not None and ended.how in ("status", "reset")
+        finally:
+            self._polls.end(name, answered=answered)
+        return _first(outcome)
+
+    def prepared(self, exchange: Exchange, index: int, mode: BodyMode) -> Prepared:
+        """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
+        endpoints = self.pool.endpoints
+        everything = tuple(one for name, own in endpoints.items() if name != "nobody" for one in own)
+        return prepare(
+            exchange,
+            index=index,
+            mode=mode,
+            profile=self.profile,
+            endpoints=endpoints,
+            pool=everything,
+            rng=self._rng,
+        )
+
+    async def carry_out(
+        self,
+        prepared: Prepared,
+        exchange_id: str,
+        *,
+        note: Mapping[str, object] | None = None,
+        fresh_connection: bool = False,
+        deadline: float | None = None,
+        through: DataPlane | None = None,
+        hold: Callable[[], Awaitable[None]] | None = None,
+    ) -> ExchangeOutcome:
+        """Run one exchange within the target's limits (`hold`: see `Pace`); everything that happens is in the log."""
+        async with self.throttle:
+            return await (through or self._envoy or self._fake).carry_out(
+                prepared,
+                exchange_id,
+                note={**prepared.note, **(note or {})},
+                pace=self._patience.pace(prepared.reply, hold, deadline),
+                fresh_connection=fresh_connection,
+            )
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    def capture(self) -> Capture:
+        """A new episode, which begins with what is true now."""
+        before = sorted([*self._standing.values(), *self._polls.take()], key=lambda entry: entry.seq)
+        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before)
+
+    def _remember(self, entry: Entry) -> None:
+        match entry.event:
+            case PoolState(phase="effective"):
+                self._standing = {key: one for key, one in self._standing.items() if key != "pool"} | {"pool": entry}
+            case GaugesShown(pod=pod):
+                self._standing[f"gauges {pod}"] = entry
+            case ProcessStarted():
+                self._standing["process"] = entry
+
+    def _scraped(self, _: ScrapeStarted) -> None:
+        """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""
+        self.pool.was_scraped = True
+
+
+def _said(entry: Entry) -> str:
+    """The kind of an EPP's message; empty for everything else."""
+    event = entry.event
+    if not isinstance(event, Message) or event.author is not Author.EPP:
+        return ""
+    return decode(entry, event).what or "something else"
+
+
+def describe(outcome: ExchangeOutcome | None) -> str:
+    """What an exchange came to, in words."""
+    if outcome is None:
+        return "nothing was sent"
+    if outcome.expired:
+        return f"no {outcome.expired} came"
+    if outcome.attempts:
+        return f"it picked {outcome.attempts[0]}"
+    ended = outcome.stream
+    if ended is not None and ended.how == "status":
+        return f"the stream ended with gRPC status {ended.status} {ended.message!r}"
+    if ended is not None and ended.how in ("malformed", "lost", "refused"):
+        return f"the stream was {ended.how}: {ended.message}"
+    return f"the client got HTTP {outcome.status} ({outcome.details})"
+
+
+def _plain(subset: Sequence[str] | None) -> Exchange:
+    return Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
+
+
+def _first(outcome: ExchangeOutcome) -> str | None:
+    return outcome.attempts[0] if outcome.attempts else None
+
+
+def _gate_hint(profile: Profile, last: ExchangeOutcome | None) -> str:
+    if last is not None and last.stream is not None and last.stream.how == "status" and last.stream.status == 12:
+        return "the server has no ext_proc service there: is this the right port?"
+    if last is not None and last.expired:
+        return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
+    if profile.discovery.fixed is not None:
+        return "does it know the endpoints given with --endpoints, in this form?"
+    if profile.discovery.file is not None:
+        return "does it read the endpoints file, and in this format?"
+    return "does it watch the pool's namespace and name, and does it serve the model in requests.model?"

@@ -1,0 +1,338 @@
+"""A gateway under test with everything around it: its model servers, its EPPs, its client, and the log of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import random
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+from conformance.errors import GateFailedError
+from conformance.evidence.episode import HarnessTrouble, ProcessStarted
+from conformance.evidence.redaction import Redactor
+from conformance.outcome import Anomaly
+from conformance.requirements.catalogue import Catalogue
+from conformance.run.batches import JudgedResult, WorkDone, judge_done
+from conformance.run.capture import Capture
+from conformance.run.data_plane.stimuli import http_request
+from conformance.run.engine import LagMeter
+from conformance.run.gateway.execute import Send, execute
+from conformance.run.gateway.pickers import Pickers
+from conformance.run.gateway.pods import EXCHANGE, Pods
+from conformance.run.gateway.target import GatewayTarget
+from conformance.run.limits import Throttle
+from conformance.run.plan import Batch, Work
+from conformance.scenario import references
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import EppScript, Request
+from conformance.targets.gateway import EPPS, GatewayProfile
+from ext_proc.record import (
+    ClientAborted,
+    ClientResponse,
+    Entry,
+    ExchangeOpened,
+    Headers,
+    Recorder,
+    StreamEnded,
+    StreamOpened,
+    Wait,
+)
+from fake_proxy.client import HttpRequest
+from real_envoy import HttpResponse, send_request
+
+ENDING = 1.0
+"""Seconds that a gateway has to end its ext_proc streams once the client has its response."""
+
+
+TRIES = 3
+"""How often a scenario is begun anew in which the suite itself was in trouble."""
+
+
+class GatewayRunner:
+    """Use as an async context manager: entering starts the gateway and passes the gate."""
+
+    image: str | None = None
+
+    def __init__(
+        self,
+        profile: GatewayProfile,
+        version: str,
+        values: dict[str, str],
+        *,
+        seed: int,
+        lag: LagMeter,
+        status: Callable[[str], None],
+        redactor: Redactor | None = None,
+        number: int = 0,
+    ) -> None:
+        self.profile = profile
+        self.version = version
+        self.lag = lag
+        self._redactor = redactor or Redactor()
+        self.recorder = Recorder(redact=self._redactor.event)
+        self._throttle = Throttle(profile.limits)
+        self._status = status
+        self._values = values
+        self._rng = random.Random(seed)
+        self._number = number
+        self._episodes = itertools.count(1)
+        self._started: Entry | None = None
+        self._refused = False
+        """A connection to the gateway was refused; it may be gone."""
+        self._streams = _OpenStreams(self.recorder)
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
+        self.pods = Pods(self.recorder.emit)
+        self.pickers = Pickers(profile, self.recorder, Path(self._folder.name))
+        self.recorder.listen(self._remember)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> GatewayRunner:
+        try:
+            await self._enter()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file."""
+        try:
+            if hasattr(self, "target"):
+                await self.target.stop()
+        finally:
+            await self.pickers.close()
+            await self.pods.close()
+            self._folder.cleanup()
+
+    async def _enter(self) -> None:
+        await self.pods.start(self.profile.backends, self.profile.requests.model)
+        await self.pickers.start()
+        self.claims = dataclasses.replace(self.profile.claims, backends=self.pods.backends)
+        values = {**self._values, "workdir": self._folder.name}
+        for name, suffix in zip(EPPS, ("", "2"), strict=True):
+            if name in self.pickers.addresses:
+                values[f"epp{suffix}"] = self.pickers.addresses[name]
+                values[f"endpoints{suffix}"] = ",".join(self.pods.pools[name])
+        self.target = GatewayTarget(
+            self.profile,
+            self.version,
+            values,
+            self.pods.pools,
+            emit=self.recorder.emit,
+            redact=self._redactor.text,
+        )
+        await self.start_target()
+
+    async def start_target(self) -> None:
+        """Start the gateway and pass the gate: a plain request must reach the EPP and the pod that it names."""
+        started = "starting the gateway" if self.profile.started_by_us else f"connecting to {self.profile.url}"
+        self._status(started)
+        await self.target.start()
+        self._status("waiting for the first request to pass")
+        await self._gate()
+
+    async def restart_target(self) -> None:
+        """Stop it and start it again."""
+        await self.target.stop()
+        await self.start_target()
+
+    # -- the gate ------------------------------------------------------------------------------------------------------
+
+    async def _gate(self) -> None:
+        loop = asyncio.get_running_loop()
+        patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
+        until = loop.time() + patience
+        await self.pods.cast(Pool(pods=()))
+        self.pods.reply(None)
+        pick = (self.pods.pools[EPPS[0]][0],)
+        for number in itertools.count(1):
+            name = f"gate.{number}"
+            response = await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send)
+            if self.target.crashed:
+                raise await self.target.explain_end()
+            if response is not None and self._streams.seen[name] and self.pods.reached[name]:
+                return
+            if loop.time() >= until:
+                raise self._gate_error(name, response)
+            await asyncio.sleep(0.05)
+
+    def _gate_error(self, name: str, response: HttpResponse | None) -> GateFailedError:
+        asked, reached = self._streams.seen[name], self.pods.reached[name]
+        if not asked and self._streams.strays:
+            what = "calls the EPP without the request's headers"
+            hint = f"it must forward the header {EXCHANGE} to the EPP, by which the suite knows its requests"
+        elif not asked and reached:
+            what = "sent the first plain request to a model server and did not call the EPP"
+            hint = f"is ext_proc configured for this route, with the EPP at {self.pickers.addresses[EPPS[0]]}?"
+        elif not asked and self.pods.reached[""]:
+            what = f"sent the first plain request to a model server without its header {EXCHANGE}"
+            hint = "the suite knows its requests by this header; let it pass"
+        elif not asked:
+            what = "did not call the EPP for the first plain request"
+            where, tls = self.pickers.addresses[EPPS[0]], self.profile.backends[0].tls
+            hint = f"it must call the EPP at {where} ({tls}); and {self.profile.requests.path} must be routed"
+        else:
+            what = "called the EPP and sent the first plain request to no model server"
+            hint = f"the pool that it knows must be {', '.join(self.pods.pools[EPPS[0]])}"
+        text = f"the gateway {what}; the client got {_got(response)}"
+        if self.target.output:
+            text += f"\nits last output:\n{self.target.output}"
+        return GateFailedError(text, hint=hint)
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        batch: Batch,
+        catalogue: Catalogue,
+        anomaly: Callable[[Anomaly], None],
+        reproduce: Callable[[Work], str],
+    ) -> AsyncIterator[JudgedResult]:
+        """The results of a batch, one piece of work after the other: they share the pods and the EPPs.
+
+        Raises `IncompleteError` if the gateway can't be had back.
+        """
+        loop = asyncio.get_running_loop()
+        for work in batch.work:
+            if self.target.crashed:
+                anomaly(Anomaly(code="restarted", text="the gateway ended by itself and was started again"))
+                await self.restart_target()
+            began = loop.time()
+            for _ in range(TRIES):
+                episode, context = await execute(self, work)
+                if not any(True for _ in episode.of(HarnessTrouble)):
+                    break
+            yield judge_done(
+                WorkDone(work=work, episode=episode, context=context, seconds=loop.time() - began), catalogue, reproduce
+            )
+            if self._refused and not self.profile.started_by_us:
+                await self.target.check()
+
+    async def exchange(self, request: Request, name: str, send: Send) -> HttpResponse | None:
+        """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
+        http = self._http(request, name)
+        self.pickers.script(name, {EPPS[0]: request.epp, EPPS[1]: request.second_epp}, self.pods.pods_of)
+        limit = self.profile.timeouts.answer + request.reply.gap_seconds * (request.reply.events + 1)
+        limit += max(request.epp.delay, request.second_epp.delay)
+        async with self._throttle:
+            self.recorder.emit(
+                ExchangeOpened(
+                    exchange=name,
+                    method=http.method,
+                    path=http.path,
+                    http=http.http,
+                    headers=http.headers,
+                    request_body_mode="",  # the gateway's business: it tells the EPP
+                    response_body_mode="",
+                )
+            )
+            response: HttpResponse | None = None
+            details = ""
+            try:
+                response = await send(http, limit)
+            except OSError as problem:
+                self._refused = True
+                details = f"the connection failed: {problem.strerror or problem}"
+                await self.target.given_time_to_end()
+            self._came(name, http, response, details)
+        if not await self._streams.ended(name):
+            self.recorder.emit(Wait(exchange=name, what="the ext_proc streams end", outcome="expired", seconds=ENDING))
+        self.pickers.forget(name)
+        return response
+
+    async def send(self, http: HttpRequest, timeout: float) -> HttpResponse:
+        """Send a request on a connection of its own. Raises `OSError`."""
+        return await send_request(self.target.address, http, timeout=timeout)
+
+    def _http(self, request: Request, name: str) -> HttpRequest:
+        endpoints = self.pods.pods_of
+        headers = references.resolve(request.headers, endpoints)
+        http = http_request(request.model_copy(update={"headers": headers}), self.profile.requests, self._rng)
+        added: Headers = ((EXCHANGE.encode(), name.encode()),)
+        if request.subset is not None:
+            added += self.target.subset(references.resolve(request.subset, endpoints))
+        return dataclasses.replace(http, headers=(*http.headers, *added), authority=self.target.address)
+
+    def _came(self, name: str, http: HttpRequest, response: HttpResponse | None, details: str) -> None:
+        """What the client got, or that it went away."""
+        if response is not None and response.aborted and http.abort is not None:
+            self.recorder.emit(ClientAborted(exchange=name, point=http.abort.at))
+            return
+        if response is not None and response.expired:
+            limit = self.profile.timeouts.answer
+            self.recorder.emit(Wait(exchange=name, what="answer of the gateway", outcome="expired", seconds=limit))
+            details = "no complete response in time"
+        self.recorder.emit(
+            ClientResponse(
+                exchange=name,
+                status=response.status if response else None,
+                headers=response.headers if response else (),
+                body=response.body if response else b"",
+                trailers=response.trailers if response else (),
+                complete=response is not None and response.complete,
+                details=details,
+            )
+        )
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    def capture(self) -> Capture:
+        """A new episode, which begins with the start of the process. What names no request of it is in it, too."""
+        before = () if self._started is None else (self._started,)
+        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before, strays=True)
+
+    def _remember(self, entry: Entry) -> None:
+        if isinstance(entry.event, ProcessStarted):
+            self._started = entry
+
+
+def _got(response: HttpResponse | None) -> str:
+    """What a client got, in words."""
+    if response is None:
+        return "no connection"
+    if response.status is None:
+        return "no response in time" if response.expired else "no HTTP response before the connection ended"
+    body = response.body[:80].decode(errors="replace").strip()
+    return f"HTTP {response.status}" + (f": {body!r}" if body else "")
+
+
+class _OpenStreams:
+    """Counts ext_proc streams by request, and those that are open."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.seen: Counter[str] = Counter()
+        self._open: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+        recorder.listen(self._take)
+
+    @property
+    def strays(self) -> int:
+        """How many streams named no request of ours."""
+        return sum(count for name, count in self.seen.items() if name.startswith("epp-"))
+
+    async def ended(self, exchange: str) -> bool:
+        """Wait until the streams of a request are over; False if one is not in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING):
+                while self._open[exchange]:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return not self._open[exchange]
+
+    def _take(self, entry: Entry) -> None:
+        match entry.event:
+            case StreamOpened(exchange=str(exchange)):
+                self.seen[exchange] += 1
+                self._open[exchange] += 1
+            case StreamEnded(exchange=str(exchange)):
+                self._open[exchange] -= 1
+                self._changed.set()

@@ -1,0 +1,113 @@
+"""Transcripts in files: one exchange a line, in the form of `conformance.evidence.episode.to_json`.
+
+What the tap writes can be judged again offline, and so can the evidence of a report (gzip).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from conformance.errors import UsageError
+from conformance.evidence.episode import Context, Episode, from_json, to_json
+from ext_proc.relay import RecordingEnded
+
+__all__ = ["Damage", "RecordingEnded", "Transcript", "TranscriptWriter", "read"]
+# RecordingEnded: importing it makes its events known to whoever reads a record.
+
+MAX_LINE = 256 * 1024 * 1024
+"""Bytes of the longest line that is read: files may come from strangers."""
+
+_GZIP = b"\x1f\x8b"
+
+
+class TranscriptWriter:
+    """Appends transcripts to a file until it has `limit` bytes. Raises `OSError`."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self.path = path
+        self.full = False
+        """The limit is reached: nothing more is written."""
+        self._limit = limit
+        self._file = path.open("ab")
+        self._size = self._file.tell()
+
+    def write(self, episode: Episode, context: Context, *, reason: str = "ended", note: str = "") -> None:
+        """Append an exchange; `reason` and `note` say how its record ended, where that is not with its stream."""
+        body = to_json(episode, context)
+        if reason != "ended":
+            body["record"] = {"ended": reason, **({"note": note} if note else {})}
+        line = json.dumps(body, separators=(",", ":")).encode() + b"\n"
+        self.full = self.full or self._size + len(line) > self._limit
+        if not self.full:
+            self._file.write(line)
+            self._file.flush()
+            self._size += len(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """One exchange of a file, and what it was judged by."""
+
+    line: int
+    episode: Episode
+    context: Context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A line that is no transcript. `harmless`: the last one, cut short, as of a tap that was killed."""
+
+    line: int
+    what: str
+    harmless: bool
+
+
+def read(path: Path) -> Iterator[Transcript | Damage]:
+    """The transcripts of a file, one at a time, with whatever is wrong in between.
+
+    Raises `UsageError` if the file can't be read at all.
+    """
+    number = 0
+    try:
+        with _open(path) as file:
+            while raw := file.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    yield Damage(line=number, what=f"longer than {MAX_LINE} bytes", harmless=False)
+                    return
+                if raw.strip():
+                    yield _line(number, raw)
+    except (OSError, EOFError, zlib.error) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        if not number:
+            raise UsageError(f"{path}: {reason}", hint="name a file that `tap --record` or a run wrote") from None
+        yield Damage(line=number + 1, what=reason, harmless=False)
+
+
+def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+    return gzip.open(path, "rb") if packed else path.open("rb")
+
+
+def _line(number: int, raw: bytes) -> Transcript | Damage:
+    try:
+        body = json.loads(raw)
+        if not isinstance(body, dict):
+            return Damage(line=number, what="not a JSON object", harmless=False)
+        episode, context = from_json(body)
+    except (ValueError, AttributeError, RecursionError) as problem:
+        return Damage(
+            line=number, what=str(problem).splitlines()[0][:200], harmless=number > 1 and not raw.endswith(b"\n")
+        )
+    return Transcript(line=number, episode=episode, context=context)

@@ -1,0 +1,139 @@
+"""The record cut into exchanges: what the tap emits, gathered until a stream is over, hangs, or is given up.
+
+Bounded in every direction: exchanges open at a time, bytes they hold, and how long nothing may happen on one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from conformance.reading.decoded_message import decode
+from ext_proc.record import Author, Entry, Message, StreamEnded, StreamOpened
+from ext_proc.relay import RecordingEnded
+
+OVERHEAD = 400
+"""Bytes that an entry takes beside those of its message, about."""
+
+Reason = Literal["ended", "silent", "cut", "idle", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """The entries of one exchange, and why there are no more of them.
+
+    `ended`: its stream did. `silent`: the EPP owes an answer for `seconds`. `cut`: a limit of the recording, as `note`
+    tells. `idle`: nothing happened for long. `stopped`: the tap was stopped. `size` is what they hold in memory, about.
+    """
+
+    exchange: str
+    entries: tuple[Entry, ...]
+    reason: Reason
+    size: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class _Open:
+    entries: list[Entry] = field(default_factory=list)
+    size: int = 0
+    latest: float = 0.0
+    message: Entry | None = None  # the latest
+
+
+class Gathering:
+    """A listener of the tap's recorder. `done` gets each exchange once.
+
+    `deadline` is how many seconds the EPP has for an answer, `patience` how many nothing may happen before an exchange
+    is given up. `clock` gives seconds.
+    """
+
+    def __init__(
+        self,
+        done: Callable[[Gathered], None],
+        clock: Callable[[], float],
+        *,
+        deadline: float = 10.0,
+        patience: float = 300.0,
+        max_exchanges: int = 10_000,
+        max_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
+        self.bytes = 0
+        """What the open exchanges hold, about."""
+        self._done = done
+        self._clock = clock
+        self._deadline = deadline
+        self._patience = patience
+        self._max_exchanges = max_exchanges
+        self._max_bytes = max_bytes
+        self._open: dict[str, _Open] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def has_room(self) -> bool:
+        """Whether another exchange may be recorded."""
+        return len(self._open) < self._max_exchanges and self.bytes < self._max_bytes
+
+    def __call__(self, entry: Entry) -> None:
+        """Take an entry of the record."""
+        event = entry.event
+        name = event.exchange
+        if name is None:
+            return
+        found = self._open.get(name)
+        if found is None:
+            if not isinstance(event, StreamOpened):
+                return  # what comes after an exchange was given up
+            found = self._open[name] = _Open()
+        found.latest = self._clock()
+        if isinstance(event, RecordingEnded):
+            self._close(name, "cut", note=event.reason)
+            return
+        size = OVERHEAD
+        if isinstance(event, Message):
+            found.message = entry
+            size += len(event.raw)
+        found.entries.append(entry)
+        found.size += size
+        self.bytes += size
+        if isinstance(event, StreamEnded):
+            self._close(name, "ended")
+
+    def look(self) -> None:
+        """Find the exchanges that wait too long. To be called now and then."""
+        now = self._clock()
+        for name, found in list(self._open.items()):
+            quiet = now - found.latest
+            if quiet >= self._deadline and _owes_an_answer(found.message):
+                self._close(name, "silent", seconds=quiet)
+            elif quiet >= self._patience:
+                self._close(name, "idle", seconds=quiet)
+
+    def stop(self) -> None:
+        """Give up whatever is open."""
+        for name in list(self._open):
+            self._close(name, "stopped")
+
+    def _close(self, name: str, reason: Reason, *, seconds: float = 0.0, note: str = "") -> None:
+        found = self._open.pop(name)
+        self.bytes -= found.size
+        self._done(
+            Gathered(
+                exchange=name,
+                entries=tuple(found.entries),
+                reason=reason,
+                size=found.size,
+                seconds=seconds,
+                note=note,
+            )
+        )
+
+
+def _owes_an_answer(message: Entry | None) -> bool:
+    """Whether the last message is one after which the EPP can't be waiting for more: it completes its direction."""
+    if message is None or not isinstance(message.event, Message) or message.event.author is not Author.DATA_PLANE:
+        return False
+    return decode(message, message.event).ends

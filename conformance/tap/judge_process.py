@@ -1,0 +1,188 @@
+"""The process in which live traffic is judged, so that judging never takes time from relaying.
+
+    judging = JudgingProcess(settings, on_judged, on_trouble)
+    await judging.start()
+    judging.offer(gathered)        # False: the queue is full, the exchange is not judged
+
+Pickled batches go to its standard input, results come from its standard output, and the end of the one is the end of
+the other. What happens in it is in `bench`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import struct
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.evidence.episode import Context
+from conformance.tap.gathering import Gathered
+from conformance.tap.judging import JudgedExchange
+
+LENGTH = struct.Struct(">I")
+"""What stands before each pickle."""
+
+_BATCH = 32
+"""Exchanges that are sent at a time."""
+
+_ATTEMPTS = 3
+"""How often in a row the process may end without having judged anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingSettings:
+    """What the process needs: the context to judge by; a file for transcripts, with its limit in bytes, of all
+    exchanges or only of those with a broken rule; and how many findings of a kind are worth printing."""
+
+    context: Context
+    record: Path | None = None
+    record_limit: int = 1 << 30
+    record_failures_only: bool = False
+    print_each: int = 3
+
+
+class JudgingProcess:
+    """The near side. `on_judged` gets each result, `on_trouble` what keeps exchanges from being judged, in words."""
+
+    def __init__(
+        self,
+        settings: JudgingSettings,
+        on_judged: Callable[[JudgedExchange], None],
+        on_trouble: Callable[[str], None],
+        *,
+        max_waiting: int = 1000,
+        max_bytes: int = 128 * 1024 * 1024,
+    ) -> None:
+        self.lost = 0
+        """Exchanges that were taken and not judged: the process ended, or there was no time."""
+        self._settings = settings
+        self._on_judged = on_judged
+        self._on_trouble = on_trouble
+        self._max_waiting = max_waiting
+        self._max_bytes = max_bytes
+        self._waiting: deque[Gathered] = deque()
+        self._bytes = 0
+        self._given_up = False
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the process, in the background: exchanges wait until it is there."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """Exchanges that wait."""
+        return len(self._waiting)
+
+    def has_room(self) -> bool:
+        """Whether an exchange would be taken."""
+        return len(self._waiting) < self._max_waiting and self._bytes < self._max_bytes and not self._given_up
+
+    def offer(self, gathered: Gathered) -> bool:
+        """Take an exchange if there is room."""
+        if not self.has_room():
+            return False
+        self._waiting.append(gathered)
+        self._bytes += gathered.size
+        self._idle.clear()
+        self._wake.set()
+        return True
+
+    async def close(self, timeout: float = 10.0) -> None:
+        """Judge what waits, for at most `timeout` seconds, and end the process."""
+        if self._task is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._task = None
+        self.lost += len(self._waiting)
+        self._waiting.clear()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        failures = 0
+        while failures < _ATTEMPTS:
+            judged, ended = await self._serve()
+            failures = 0 if judged else failures + 1
+            self._on_trouble(f"the judging process ended ({ended}), it is started again")
+        self._on_trouble("the judging process can't be kept running: nothing is judged any more, relaying goes on")
+        self._given_up = True
+        self.lost += len(self._waiting)
+        self._waiting.clear()
+        self._bytes = 0
+        self._idle.set()
+
+    async def _serve(self) -> tuple[int, str]:
+        """Feed one process until it ends: how many it judged, and how it ended."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "conformance.tap.judge_worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        judged = 0
+        batch: list[Gathered] = []
+        try:
+            await _send(child.stdin, self._settings)
+            while True:
+                batch = await self._batch()
+                await _send(child.stdin, batch)
+                for one in await _receive(child.stdout):
+                    judged += 1
+                    self._on_judged(one)
+                batch = []
+                if not self._waiting:
+                    self._idle.set()
+        except (OSError, EOFError, pickle.PickleError):
+            code = await child.wait()
+            return judged, f"exit code {code}" if code >= 0 else f"signal {-code}"
+        finally:
+            self.lost += len(batch)
+            child.stdin.close()
+            if child.returncode is None:
+                await _end(child)
+
+    async def _batch(self) -> list[Gathered]:
+        while not self._waiting:
+            self._wake.clear()
+            await self._wake.wait()
+        batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        self._bytes -= sum(one.size for one in batch)
+        return batch
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """The process ends with its input; if not, it is made to."""
+    try:
+        async with asyncio.timeout(5):
+            await child.wait()
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+
+
+async def _send(writer: asyncio.StreamWriter, value: object) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    writer.write(LENGTH.pack(len(data)) + data)
+    await writer.drain()
+
+
+async def _receive(reader: asyncio.StreamReader) -> list[JudgedExchange]:
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    judged: list[JudgedExchange] = pickle.loads(await reader.readexactly(size))
+    return judged

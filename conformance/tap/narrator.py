@@ -1,0 +1,61 @@
+"""Exchanges told as they happen, and judged when they are over: for `epp-conformance proxy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conformance.evidence.episode import Context, Episode
+from conformance.report.render.transcript import transcript
+from conformance.requirements.catalogue import Catalogue
+from conformance.tap.judging import judged
+from conformance.tap.metrics import Tally
+from conformance.tap.wording import finding_text
+from ext_proc.record import Entry
+
+WIDTH = 160
+
+
+class Narrator:
+    """A listener of a recorder that prints each event of an exchange with `show`; `details` prints all that it says.
+
+    With `context` an exchange is judged once it is `finished`, and what was found is printed.
+    """
+
+    def __init__(self, show: Callable[[str], None], *, context: Context | None, details: bool = False) -> None:
+        self.tally = Tally()
+        self._show = show
+        self._context = context
+        self._details = details
+        self._catalogue = Catalogue.load()
+        self._entries: dict[str, list[Entry]] = {}
+        self._began: dict[str, int] = {}
+
+    def __call__(self, entry: Entry) -> None:
+        """Tell what happened."""
+        name = entry.event.exchange
+        if name is None:
+            return
+        began = self._began.setdefault(name, entry.t)
+        self._entries.setdefault(name, []).append(entry)
+        for line in transcript(Episode(id=name, entries=(entry,)), name):
+            summary = f": {line.summary}" if line.summary else ""
+            text = f"{name}  {(entry.t - began) / 1e6:9.1f} ms  {line.who:12}  {line.what}{summary}"
+            self._show(text if len(text) <= WIDTH else text[: WIDTH - 1] + "…")
+            for detail in line.details if self._details else ():
+                self._show(f"{'':{len(name) + 16}}    {detail}")
+
+    def finished(self, name: str) -> None:
+        """An exchange is over."""
+        entries = self._entries.pop(name, [])
+        self._began.pop(name, None)
+        if self._context is None:
+            return
+        episode = Episode(id=name, entries=tuple(entries))
+        result = judged(episode, self._context, self._catalogue)
+        self.tally.add(result)
+        if result.problem:
+            self._show(f"{name}  could not be judged: {result.problem}")
+        for finding in result.findings:
+            self._show(finding_text(finding, episode, self._catalogue))
+        if not result.findings and not result.problem:
+            self._show(f"{name}  ✓ no rule broken")

@@ -1,0 +1,190 @@
+"""A live tap: relay, record, judge, tell.
+
+async with LiveTap(settings, show=print, warn=print) as tap:
+    ...                     # data planes connect to tap.address
+tap.tally, tap.summary()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from conformance.errors import UsageError
+from conformance.tap.gathering import Gathered, Gathering
+from conformance.tap.judge_process import JudgingProcess, JudgingSettings
+from conformance.tap.judging import JudgedExchange
+from conformance.tap.metrics import Readings, Tally, serve_metrics
+from conformance.tap.redaction import LiveRedaction
+from ext_proc.http2.errors import BadAddress
+from ext_proc.http2.tls import ClientTls, ServerTls
+from ext_proc.record import Recorder
+from ext_proc.relay import Recording, RecordingLimits, Tap, open_tap
+
+LOOK = 1.0
+"""Seconds between two looks for exchanges that wait too long."""
+
+TELL = 10
+"""Looks between two words about what was left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSettings:
+    """A live tap. `metrics` is host and port of the metrics page, None for none; `every`th streams are recorded."""
+
+    host: str
+    port: int
+    upstream: str
+    judging: JudgingSettings
+    listen_tls: ServerTls | None = None
+    upstream_tls: ClientTls | None = None
+    connect_timeout: float = 5.0
+    every: int = 1
+    limits: RecordingLimits = field(default_factory=RecordingLimits)
+    redaction: LiveRedaction = field(default_factory=LiveRedaction)
+    metrics: tuple[str, int] | None = None
+
+
+class LiveTap:
+    """A running live tap. `show` gets findings as they come, `warn` what else is to be said, both as text.
+
+    Entering it raises `UsageError` for addresses and files that can't be used.
+    """
+
+    def __init__(self, settings: LiveSettings, *, show: Callable[[str], None], warn: Callable[[str], None]) -> None:
+        self.tally = Tally()
+        self.metrics_port: int | None = None
+        self._settings = settings
+        self._show = show
+        self._warn = warn
+        loop = asyncio.get_running_loop()
+        self._recorder = Recorder()
+        self._process = JudgingProcess(settings.judging, self._judged, warn)
+        self._gathering = Gathering(self._gathered, loop.time, deadline=settings.judging.context.deadline)
+        self._recorder.listen(self._gathering)
+        self._tap: Tap | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._stop_metrics: Callable[[], None] = lambda: None
+
+    @property
+    def tap(self) -> Tap:
+        """The relay."""
+        assert self._tap is not None, "the live tap is not entered"
+        return self._tap
+
+    @property
+    def address(self) -> str:
+        """`host:port` for data planes."""
+        return self.tap.address
+
+    @property
+    def left_out(self) -> int:
+        """Exchanges that were not judged because judging was behind, or broke."""
+        return self.tap.counts.declined + self.tally.unjudged + self._process.lost
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        recording = Recording(
+            recorder=self._recorder,
+            capture=settings.redaction,
+            every=settings.every,
+            admit=lambda: self._gathering.has_room() and self._process.has_room(),
+            limits=settings.limits,
+        )
+        try:
+            self._tap = await open_tap(
+                settings.host,
+                settings.port,
+                settings.upstream,
+                listen_tls=settings.listen_tls,
+                upstream_tls=settings.upstream_tls,
+                connect_timeout=settings.connect_timeout,
+                recording=recording,
+            )
+        except BadAddress as problem:
+            raise UsageError(f"{problem.where}: {problem.what}", hint=problem.hint) from None
+        except ssl.SSLError as problem:
+            raise UsageError(f"the certificate or key can't be used: {problem}", hint="give PEM files") from None
+        except OSError as problem:
+            if problem.filename is not None:
+                raise UsageError(
+                    f"{problem.filename}: {problem.strerror}", hint="give a file that can be read"
+                ) from None
+            what = f"{settings.host}:{settings.port}: {problem.strerror}"
+            raise UsageError(what, hint="choose another address with --listen") from None
+        try:
+            if settings.metrics is not None:
+                readings = Readings(
+                    counts=self._tap.counts,
+                    tally=self.tally,
+                    open_streams=lambda: self.tap.streams,
+                    waiting=lambda: self._process.waiting,
+                    lost=lambda: self._process.lost,
+                )
+                self.metrics_port, self._stop_metrics = serve_metrics(readings, *settings.metrics)
+            await self._process.start()
+        except BaseException:
+            await self._tap.close()
+            raise
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        await self.tap.close()
+        self._gathering.stop()
+        await self._process.close()
+        self._stop_metrics()
+
+    def summary(self) -> str:
+        """What was relayed, judged and found."""
+        counts, tally = self.tap.counts, self.tally
+        lines = [f"{counts.streams} streams relayed, {tally.judged} judged, {tally.violating} with a broken rule"]
+        if counts.sampled_out:
+            lines.append(f"{counts.sampled_out} were sampled out, as asked")
+        if self.left_out:
+            lines.append(f"{self.left_out} were left out, as judging was behind: absence of findings says less")
+        if counts.ended_early:
+            lines.append(f"{counts.ended_early} were judged by their beginning, up to a limit of the recording")
+        if counts.failures or tally.problems:
+            lines.append(f"{counts.failures + tally.problems} could not be recorded or judged: trouble of our own")
+        if counts.unreachable:
+            lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
+        lines += [f"  {count:6} × {requirement}" for requirement, count in tally.broken()]
+        return "\n".join(lines)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _gathered(self, gathered: Gathered) -> None:
+        if not self._process.offer(gathered):
+            self.tally.unjudged += 1
+
+    def _judged(self, one: JudgedExchange) -> None:
+        self.tally.add(one)
+        if one.problem:
+            self._warn(f"{one.exchange}: {one.problem}")
+        for text in one.shown:
+            self._show(text)
+
+    async def _look(self) -> None:
+        told = looks = 0
+        while True:
+            await asyncio.sleep(LOOK)
+            self._gathering.look()
+            looks += 1
+            if self.left_out > told and (not told or looks % TELL == 0):
+                self._warn(
+                    f"judging is behind the traffic: {self.left_out - told} streams were left out of it; "
+                    "relaying is not affected"
+                )
+                told = self.left_out

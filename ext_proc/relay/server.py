@@ -1,0 +1,159 @@
+"""The tap: a listener that stands where the EPP would, and passes everything on to it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+
+from ext_proc import grpc
+from ext_proc.http2.dial import split_address
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.tls import ClientTls, ServerTls
+from ext_proc.http2.transport import Transport, format_address
+from ext_proc.record import Headers, header
+from ext_proc.relay.counts import Counts
+from ext_proc.relay.relay import Link
+from ext_proc.relay.watch import Recording, StreamWatch
+
+log = logging.getLogger(__name__)
+
+_REPORTED = 10
+"""Failures of recording that are logged; more are only counted."""
+
+
+async def open_tap(
+    host: str,
+    port: int,
+    upstream: str,
+    *,
+    listen_tls: ServerTls | None = None,
+    upstream_tls: ClientTls | None = None,
+    connect_timeout: float = 5.0,
+    recording: Recording | None = None,
+    unreachable: Callable[[ConnectFailed], None] | None = None,
+) -> Tap:
+    """Listen on `host:port` (0: any free port) and relay to the EPP at `upstream` (`host:port`), until `Tap.close`.
+
+    The EPP is connected to anew for each connection of a data plane, within `connect_timeout` seconds. Without
+    `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log. Raises
+    `OSError` if the address can't be bound, `BadAddress` for an upstream that is no address, `ssl.SSLError` for TLS
+    files that can't be used.
+    """
+    split_address(upstream)
+    if upstream_tls is not None:
+        upstream_tls.context()  # now, not at the first connection
+    tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording, unreachable=unreachable)
+    await tap.start(host, port, listen_tls)
+    return tap
+
+
+def _log_unreachable(problem: ConnectFailed) -> None:
+    log.warning("the EPP can't be reached, the data plane's connection is cut: %s", problem)
+
+
+class Tap:
+    """A running tap."""
+
+    def __init__(
+        self,
+        upstream: str,
+        *,
+        tls: ClientTls | None,
+        timeout: float,
+        recording: Recording | None,
+        unreachable: Callable[[ConnectFailed], None] | None = None,
+    ) -> None:
+        self.host = ""
+        self.port = 0
+        self.upstream = upstream
+        self.counts = Counts()
+        self._tls = tls
+        self._timeout = timeout
+        self._recording = recording
+        self._tell_unreachable = unreachable or _log_unreachable
+        self._numbers = itertools.count(1)
+        self._exchanges = itertools.count(1)
+        self._links: set[Link] = set()
+        self._listening: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port` for data planes."""
+        return format_address(self.host, self.port)
+
+    @property
+    def streams(self) -> int:
+        """Streams that are being relayed now."""
+        return sum(link.streams for link in self._links)
+
+    async def start(self, host: str, port: int, tls: ServerTls | None) -> None:
+        """Bind and listen."""
+        context = None if tls is None else tls.context()
+        patience = None if context is None else 0.1  # seconds for the TLS farewell, which many clients never send
+        self._listening = await asyncio.get_running_loop().create_server(
+            self._connection, host, port, ssl=context, backlog=1024, ssl_shutdown_timeout=patience
+        )
+        self.host, self.port = self._listening.sockets[0].getsockname()[:2]
+
+    async def close(self) -> None:
+        """Stop listening and close every connection, with a GOAWAY to either side."""
+        if self._listening is None:
+            return
+        self._listening.close()
+        for link in tuple(self._links):
+            await link.close()
+        await self._listening.wait_closed()
+        self._listening = None
+
+    # -- connections and streams ---------------------------------------------------------------------------------------
+
+    def _connection(self) -> Transport:
+        link = Link(
+            next(self._numbers),
+            self.upstream,
+            tls=self._tls,
+            timeout=self._timeout,
+            counts=self.counts,
+            witness=self._witness,
+            withheld=self._recording.named_by if self._recording is not None else b"",
+            unreachable=self._unreachable,
+            on_made=self._links.add,
+            on_lost=self._links.discard,
+        )
+        self.counts.connections += 1
+        return link.down
+
+    def _witness(self, headers: Headers, connection: int) -> StreamWatch | None:
+        counts, recording = self.counts, self._recording
+        if header(headers, b":path") != grpc.PROCESS:
+            counts.other_calls += 1
+            return None
+        counts.streams += 1
+        if recording is None:
+            return None
+        if (counts.streams - 1) % recording.every:
+            counts.sampled_out += 1
+            return None
+        try:
+            if not recording.admit():
+                counts.declined += 1
+                return None
+            counts.recorded += 1
+            named = header(headers, recording.named_by) if recording.named_by else None
+            name = named.decode("latin-1") if named else f"{recording.name}-{next(self._exchanges)}"
+            headers = tuple(one for one in headers if one[0] != recording.named_by)
+            return StreamWatch(name, connection, headers, recording, counts, self._failed)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, relaying goes on
+            counts.failures += 1
+            self._failed(problem)
+            return None
+
+    def _unreachable(self, problem: ConnectFailed) -> None:
+        self.counts.unreachable += 1
+        self._tell_unreachable(problem)
+
+    def _failed(self, problem: Exception) -> None:
+        if self.counts.failures <= _REPORTED:
+            log.warning("recording failed, relaying goes on: %s", problem, exc_info=problem)

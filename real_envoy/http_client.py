@@ -1,0 +1,335 @@
+"""An HTTP client that does to a real gateway what `HttpRequest` says: pieces, pauses, trailers, going away.
+
+Both protocols are spoken on a connection of their own per request, so that a request ends without traces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import h11
+
+from ext_proc.http2.connection import Http2Connection
+from ext_proc.http2.dial import connect, split_address
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.frames import ErrorCode, Setting
+from ext_proc.http2.streams import CloseKind
+from ext_proc.http2.transport import Transport
+from ext_proc.record import Headers
+from fake_proxy.client import Abort, AbortPoint, HttpRequest
+
+_READ = 64 * 1024
+
+EchoReached = Callable[[int], Awaitable[None]]
+"""Waits until that many bytes of request body have come through the gateway; only the model server's side can know."""
+
+Leaving = Callable[[], Awaitable[None]]
+"""Waits until the gateway has got hold of what was sent, before the client goes away in the midst of its request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpResponse:
+    """What a client got. `status` is None if nothing came; `complete` is False if the response was cut or never ended.
+
+    `headers` are without pseudo-headers. `pieces` are the body as it arrived: chunks of HTTP/1.1, DATA of HTTP/2.
+    """
+
+    status: int | None = None
+    headers: Headers = ()
+    pieces: tuple[bytes, ...] = ()
+    trailers: Headers = ()
+    complete: bool = False
+    expired: bool = False
+    """The time was over before the response was complete."""
+    aborted: bool = False
+    """The client went away as its request said."""
+
+    @property
+    def body(self) -> bytes:
+        """The pieces put together."""
+        return b"".join(self.pieces)
+
+
+async def send_request(
+    address: str,
+    request: HttpRequest,
+    *,
+    echo: EchoReached | None = None,
+    leaving: Leaving | None = None,
+    gone: Callable[[AbortPoint], None] | None = None,
+    timeout: float = 10.0,
+) -> HttpResponse:
+    """Send `request` to the gateway at `host:port` and read its response, within `timeout` seconds.
+
+    The response is read while the request is still being sent, and may end it early. `echo` carries out the waits of
+    chunks with `await_echo`; without it they are no waits. `gone` is told where the client goes away. The abort point
+    `destination` can't be seen by a client: `ValueError`. Raises `OSError` if the gateway can't be reached; whatever
+    else it does is in the response.
+    """
+    if request.abort is not None and request.abort.at == "destination":
+        raise ValueError("abort at 'destination': a client of a real gateway does not see the choice of an endpoint")
+    response = _Response(request.abort, gone)
+    exchange = _Http1(address, request, response) if request.http == 1 else _Http2(address, request, response)
+    await exchange.connect()
+    sending = asyncio.ensure_future(_send(exchange, request, response, echo, leaving))
+    try:
+        async with asyncio.timeout(timeout):
+            await response.over.wait()
+    except TimeoutError:
+        response.expired = True
+    finally:
+        sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sending
+        await exchange.close()
+    return response.result()
+
+
+@dataclass(slots=True)
+class _Response:
+    """The response as it comes in, and the end of waiting for it."""
+
+    abort: Abort | None
+    gone: Callable[[AbortPoint], None] | None = None
+    status: int | None = None
+    headers: Headers = ()
+    pieces: list[bytes] = field(default_factory=list)
+    trailers: Headers = ()
+    complete: bool = False
+    expired: bool = False
+    aborted: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def reached(self, point: AbortPoint, count: int = 1) -> bool:
+        """Note that the exchange is at `point` for the `count`th time; True if the client goes away here."""
+        if self.due(point, count) and not self.over.is_set():
+            self.aborted = True
+            if self.gone is not None:
+                self.gone(point)
+            self.over.set()
+        return self.aborted
+
+    def due(self, point: AbortPoint, count: int = 1) -> bool:
+        """Whether the client goes away at `point`, the `count`th time."""
+        return self.abort is not None and self.abort.at == point and self.abort.after == count
+
+    def head(self, status: int, headers: Headers) -> None:
+        """The response begins."""
+        self.status, self.headers = status, headers
+        self.reached("response-headers")
+
+    def data(self, piece: bytes) -> None:
+        """Body."""
+        if piece and not self.aborted:
+            self.pieces.append(piece)
+            self.reached("response-body", len(self.pieces))
+
+    def end(self, *, complete: bool) -> None:
+        """Nothing comes any more."""
+        if not self.over.is_set():
+            self.complete = complete
+            self.over.set()
+
+    def result(self) -> HttpResponse:
+        """What was got."""
+        return HttpResponse(
+            status=self.status,
+            headers=self.headers,
+            pieces=tuple(self.pieces),
+            trailers=self.trailers,
+            complete=self.complete,
+            expired=self.expired,
+            aborted=self.aborted,
+        )
+
+
+async def _send(
+    exchange: _Http1 | _Http2,
+    request: HttpRequest,
+    response: _Response,
+    echo: EchoReached | None,
+    leaving: Leaving | None,
+) -> None:
+    async def reached(point: AbortPoint, count: int = 1) -> bool:
+        if leaving is not None and response.due(point, count):
+            await leaving()
+        return response.reached(point, count)
+
+    chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
+    chunked = request.chunked or (bool(trailers) and request.http == 1)
+    bodyless = not chunks and not chunked and not trailers
+    exchange.head(_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
+    if await reached("request-headers"):
+        return
+    sent = 0
+    for number, chunk in enumerate(chunks, 1):
+        last = number == len(chunks) and not trailers
+        await exchange.data(chunk.data, end=last)
+        sent += len(chunk.data)
+        if await reached("request-body", number):
+            return
+        if chunk.await_echo and echo is not None:
+            await echo(sent)
+    if not bodyless:
+        exchange.end(trailers)
+    await reached("request")
+
+
+def _headers(request: HttpRequest, *, chunked: bool) -> Headers:
+    """The headers of `request`, with its length where that is announced."""
+    body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
+    announced = any(name.lower() == b"content-length" for name, _ in request.headers)
+    if chunked or not body or announced:
+        return request.headers
+    return (*request.headers, (b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
+
+
+class _Http1:
+    """The request written by hand, so that every flush is one write; the response read by h11."""
+
+    def __init__(self, address: str, request: HttpRequest, response: _Response) -> None:
+        self._address = address
+        self._request = request
+        self._response = response
+        self._chunked = False
+        self._h11 = h11.Connection(h11.CLIENT)
+
+    async def connect(self) -> None:
+        self._reader, self._writer = await asyncio.open_connection(*split_address(self._address))
+        self._begin()
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another request may follow the one that is complete."""
+        return self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
+
+    def again(self, request: HttpRequest, response: _Response) -> None:
+        """Take another request on the connection."""
+        self._request, self._response = request, response
+        self._h11.start_next_cycle()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._h11.send(h11.Request(method=self._request.method, target="/", headers=[("host", "-")]))
+        self._h11.send(h11.EndOfMessage())
+        self._reading = asyncio.ensure_future(self._read(self._reader))
+
+    def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
+        self._chunked = chunked
+        request = self._request
+        lines = [f"{request.method} {request.path} HTTP/1.1\r\nhost: {request.authority}".encode()]
+        lines += [name + b": " + value for name, value in headers]
+        if chunked:
+            lines.append(b"transfer-encoding: chunked")
+        self._writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
+
+    async def data(self, data: bytes, *, end: bool) -> None:  # noqa: ARG002 - `end` says it
+        self._writer.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    def end(self, trailers: Headers) -> None:
+        if self._chunked:
+            lines = b"".join(name + b": " + value + b"\r\n" for name, value in trailers)
+            self._writer.write(b"0\r\n" + lines + b"\r\n")
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        self._writer.transport.abort()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await self._reading
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        response = self._response
+        try:
+            while not response.over.is_set():
+                match self._h11.next_event():
+                    case h11.NEED_DATA:
+                        self._h11.receive_data(await reader.read(_READ))
+                    case h11.Response(status_code=status, headers=headers):
+                        response.head(status, tuple(headers))
+                    case h11.Data(data=data):
+                        response.data(bytes(data))
+                    case h11.EndOfMessage(headers=trailers):
+                        response.trailers = tuple(trailers)
+                        response.end(complete=True)
+                    case h11.ConnectionClosed():
+                        response.end(complete=False)
+        except (OSError, h11.RemoteProtocolError):
+            response.end(complete=False)
+
+
+def _connection() -> Http2Connection:
+    return Http2Connection(settings=((Setting.ENABLE_PUSH, 0), (Setting.INITIAL_WINDOW_SIZE, 16 * 1024 * 1024)))
+
+
+class _Http2:
+    """One stream on a connection with prior knowledge; the end rides on the last DATA frame."""
+
+    def __init__(self, address: str, request: HttpRequest, response: _Response) -> None:
+        self._address = address
+        self._request = request
+        self._response = response
+        self._transport: Transport
+        self._stream = 0
+        self._ended = False
+
+    async def connect(self) -> None:
+        try:
+            self._transport = await connect(self._address, connection=_connection)
+        except ConnectFailed as problem:
+            raise ConnectionError(str(problem)) from problem
+
+    def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
+        request = self._request
+        pseudo = (
+            (b":method", request.method.encode()),
+            (b":path", request.path.encode()),
+            (b":scheme", request.scheme.encode()),
+            (b":authority", request.authority.encode()),
+        )
+        lower = tuple((name.lower(), value) for name, value in headers)
+        self._stream = self._transport.open((*pseudo, *lower), self, end=end)
+
+    async def data(self, data: bytes, *, end: bool) -> None:
+        self._ended = end
+        self._transport.send(self._stream, data, end=end)
+        await self._transport.drain(self._stream)
+
+    def end(self, trailers: Headers) -> None:
+        if trailers:
+            self._transport.send_headers(self._stream, trailers, end=True)
+        elif not self._ended:
+            self._transport.send(self._stream, b"", end=True)
+
+    async def close(self) -> None:
+        if not self._response.complete:
+            self._transport.reset(self._stream, ErrorCode.CANCEL)
+        self._transport.close()
+        await self._transport.wait_closed()
+
+    # -- what the gateway does (Sink) ----------------------------------------------------------------------------------
+
+    def on_headers(self, headers: Headers, end: bool, /) -> None:
+        response = self._response
+        fields = tuple((name, value) for name, value in headers if not name.startswith(b":"))
+        status = next((int(value) for name, value in headers if name == b":status"), None)
+        if status is not None and status >= 200:
+            response.head(status, fields)
+        elif status is None:
+            response.trailers = fields
+        if end:
+            response.end(complete=True)
+
+    def on_data(self, data: bytes, end: bool, /) -> None:
+        self._response.data(data)
+        if end:
+            self._response.end(complete=True)
+
+    def on_closed(self, kind: CloseKind, _code: int, _reason: str, /) -> None:
+        self._response.end(complete=kind == "end")

@@ -1,0 +1,55 @@
+"""An HTTP/1.1 connection to a gateway for several requests, one after the other, as clients with a pool have them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fake_proxy.client import HttpRequest
+from real_envoy.http_client import HttpResponse, _headers, _Http1, _Response
+
+
+class KeptConnection:
+    """Opened for its first request, and anew after a response with which the gateway closed it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._http: _Http1 | None = None
+
+    async def __aenter__(self) -> KeptConnection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, request: HttpRequest, *, timeout: float = 10.0) -> HttpResponse:
+        """Send the whole of `request` and read its response. Raises `OSError`, as `send_request` does."""
+        response = _Response(None)
+        if self._http is None:
+            http = _Http1(self._address, request, response)
+            await http.connect()
+            self._http = http
+        else:
+            self._http.again(request, response)
+        try:
+            async with asyncio.timeout(timeout):
+                await _send(self._http, request)
+                await response.over.wait()
+        except TimeoutError:
+            response.expired = True
+        if not (response.complete and self._http.reusable):
+            await self.close()
+        return response.result()
+
+    async def close(self) -> None:
+        """Close it. Idempotent."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+
+
+async def _send(http: _Http1, request: HttpRequest) -> None:
+    chunked = request.chunked or bool(request.trailers)
+    http.head(_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
+    for chunk in request.chunks:
+        await http.data(chunk.data, end=False)
+    http.end(request.trailers)

@@ -1,0 +1,11 @@
+"""Every fault of the gateway, and the variants that must not be accused."""
+
+from __future__ import annotations
+
+from reference_gateway.fault import Fault
+from reference_gateway.faults import envoy, epp_client, pools, relay, variants
+
+__all__ = ["FAULTS", "VARIANTS"]
+
+FAULTS: tuple[Fault, ...] = (*epp_client.FAULTS, *relay.FAULTS, *pools.FAULTS, *envoy.FAULTS)
+VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *envoy.VARIANTS)

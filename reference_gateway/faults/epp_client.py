@@ -1,0 +1,234 @@
+"""Faults in what is said to the EPP. Each is the right gateway but for one thing, which its `Fault` below tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ext_proc.messages import HttpHeaders, ProcessingRequest
+from reference_gateway.epp_client import NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE, Talk
+from reference_gateway.fault import Fault
+from reference_gateway.http import ClientRequest
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+
+
+def _saying(talk: type[Talk]) -> type[Gateway]:
+    return type(talk.__name__, (Gateway,), {"talk_type": talk})
+
+
+class _UpperCase(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        for one in message.request_headers.headers.headers if first else ():
+            one.key = one.key.title()
+        return (message,)
+
+
+class _NoEnd(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if not first and message.HasField("request_body"):
+            message.request_body.end_of_stream = False
+        return (message,)
+
+
+class _EndTwice(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if not first and message.request_body.end_of_stream:
+            return (message, message)
+        return (message,)
+
+
+class _EarlyEnd(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if first:
+            message.request_headers.end_of_stream = True
+        return (message,)
+
+
+class _AlwaysConfigured(Talk):
+    _config: ProcessingRequest
+
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if first:
+            self._config = message
+        else:
+            message.protocol_config.CopyFrom(self._config.protocol_config)
+        return (message,)
+
+
+class _RefusalComesBack(Gateway):
+    """The local reply of an ImmediateResponse goes through the filter again."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        try:
+            return await super().through(pool, talk, request, before=before)
+        except Exception as answer:
+            response = getattr(answer, "response", None)
+            if response is not None:
+                status = str(response.status.code).encode()
+                head = HttpHeaders(end_of_stream=True)
+                head.headers.headers.add(key=":status", raw_value=status)
+                talk._send("response_headers", head)  # noqa: SLF001 - a fault of this very conversation
+            raise
+
+
+class _AskedOncePerConnection(Gateway):
+    def asks(self, request: ClientRequest) -> bool:
+        seen = self.__dict__.setdefault("seen", set())
+        known = request.connection in seen
+        seen.add(request.connection)
+        return not known
+
+
+class _GetUnasked(Gateway):
+    def asks(self, request: ClientRequest) -> bool:
+        return request.method != "GET"
+
+
+class _HintAsText(Talk):
+    def hint(self, subset: list[str]) -> dict[str, Any]:
+        return {SUBSET_NAMESPACE: {SUBSET: ",".join(subset)}}
+
+
+class _HintElsewhere(Talk):
+    def hint(self, subset: list[str]) -> dict[str, Any]:
+        return {NAMESPACE: {SUBSET: subset}}
+
+
+class _HintWithoutPorts(Talk):
+    def hint(self, subset: list[str]) -> dict[str, Any]:
+        return {SUBSET_NAMESPACE: {SUBSET: [one.rpartition(":")[0] for one in subset]}}
+
+
+class _NoHint(Talk):
+    def hint(self, subset: list[str]) -> dict[str, Any]:
+        assert subset is not None
+        return {}
+
+
+class _NothingServed(Talk):
+    def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
+        assert endpoint in tried
+        return {}
+
+
+class _FirstServed(Talk):
+    def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
+        assert endpoint in tried
+        return {NAMESPACE: {SERVED: tried[0]}}
+
+
+class _ServedAsList(Talk):
+    def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
+        assert endpoint in tried
+        return {NAMESPACE: {SERVED: [endpoint]}}
+
+
+class _ServedElsewhere(Talk):
+    def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
+        assert endpoint in tried
+        return {"envoy.lb.served": {SERVED: endpoint}}
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="upper-case-names",
+        why="names of headers go to the EPP in the case in which HTTP/1 clients like to write them",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_UpperCase),
+    ),
+    Fault(
+        name="no-end-of-stream",
+        why="no message says that the request body is complete",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_NoEnd),
+        settings={"mode": "STREAMED"},
+    ),
+    Fault(
+        name="end-of-stream-twice",
+        why="the message that ends the request body is sent twice",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_EndTwice),
+        settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="end-of-stream-on-headers",
+        why="the headers say that there is no body, and then one comes",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_EarlyEnd),
+    ),
+    Fault(
+        name="protocol-config-on-every-message",
+        why="the body modes are told again and again",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_AlwaysConfigured),
+    ),
+    Fault(
+        name="refusal-comes-back",
+        why="an ImmediateResponse is sent to the EPP as a response to be processed",
+        breaks="DP-EXTP-01",
+        gateway=_RefusalComesBack,
+    ),
+    Fault(
+        name="asks-once-per-connection",
+        why="only the first request of a connection is put to the EPP; the others are balanced",
+        breaks="DP-EXTP-01",
+        gateway=_AskedOncePerConnection,
+    ),
+    Fault(
+        name="get-unasked",
+        why="requests without a body are sent on without asking the EPP",
+        breaks="DP-EXTP-01",
+        also_breaks={"DP-FAIL-01": "what is never asked about does not fail without an EPP either"},
+        gateway=_GetUnasked,
+    ),
+    Fault(
+        name="hint-as-text",
+        why="the subset is one string with commas in place of a list",
+        breaks="DP-SUB-01",
+        gateway=_saying(_HintAsText),
+    ),
+    Fault(
+        name="hint-elsewhere",
+        why="the subset is in the namespace of the destination",
+        breaks="DP-SUB-01",
+        gateway=_saying(_HintElsewhere),
+    ),
+    Fault(
+        name="hint-without-ports",
+        why="the subset has addresses in place of endpoints",
+        breaks="DP-SUB-01",
+        gateway=_saying(_HintWithoutPorts),
+    ),
+    Fault(
+        name="hint-not-sent",
+        why="the subset that the gateway was told to send does not reach the EPP",
+        breaks="DP-SUB-01",
+        gateway=_saying(_NoHint),
+    ),
+    Fault(
+        name="served-not-reported",
+        why="the EPP does not learn who served",
+        breaks="DP-SRVD-01",
+        gateway=_saying(_NothingServed),
+    ),
+    Fault(
+        name="served-is-the-first-attempt",
+        why="after a retry, the endpoint that failed is reported",
+        breaks="DP-SRVD-01",
+        gateway=_saying(_FirstServed),
+    ),
+    Fault(
+        name="served-as-a-list",
+        why="the endpoint that served is reported in a list",
+        breaks="DP-SRVD-01",
+        gateway=_saying(_ServedAsList),
+    ),
+    Fault(
+        name="served-elsewhere",
+        why="the endpoint that served is reported in a namespace of the gateway's own",
+        breaks="DP-SRVD-01",
+        gateway=_saying(_ServedElsewhere),
+    ),
+)

@@ -1,0 +1,217 @@
+"""Faults in what is done with the EPP's answers, and without it. Each is the right gateway but for one thing."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+from ext_proc.messages import ImmediateResponse
+from ext_proc.record import values
+from reference_gateway.epp_client import DESTINATION, Decision, Talk
+from reference_gateway.fault import Fault
+from reference_gateway.http import ClientRequest, GatewayResponse
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+
+
+class _Unsteered(Gateway):
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        listed = list(super().walk(decision, pool))
+        yield from itertools.chain((one for one in pool.endpoints if one not in listed), listed)
+
+
+class _AnywhereAfterTheFirst(Gateway):
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        listed = list(super().walk(decision, pool))
+        yield from listed[:1]
+        yield from (one for one in pool.endpoints if one not in listed)
+
+
+class _SkipsOne(Gateway):
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        listed = list(super().walk(decision, pool))
+        yield from itertools.chain(listed[:1], listed[2:], listed[1:2])
+
+
+class _FirstItemOnly(Gateway):
+    """Takes the text up to the first comma, as code of a time before lists would take the whole of it."""
+
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        first = decision.destinations().partition(",")[0].strip()
+        yield from (one for one in super().walk(decision, pool) if one == first)
+
+
+class _LastFirst(Gateway):
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        yield from reversed(list(super().walk(decision, pool)))
+
+
+class _NoFallback(Gateway):
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        fallback = decision.fallback()
+        yield from (one for one in super().walk(decision, pool) if one != fallback)
+
+
+class _ClientKept(Gateway):
+    """The client's header stays on the request; what the EPP sets replaces it."""
+
+    def admit(self, request: ClientRequest) -> tuple[ClientRequest, list[str] | None]:
+        admitted, subset = super().admit(request)
+        own = tuple(pair for pair in request.headers if pair[0] == DESTINATION.encode())
+        return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
+
+
+class _ClientFirst(Gateway):
+    """The client's header is looked at before the EPP's answer is."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        named = [value.decode("latin-1") for name, value in request.headers if name == b"x-named-by-the-client"]
+        if not named:
+            return await super().through(pool, talk, request, before=before)
+        await talk.ask(request)
+        return await self.forward(request, iter(named), [])
+
+    def admit(self, request: ClientRequest) -> tuple[ClientRequest, list[str] | None]:
+        admitted, subset = super().admit(request)
+        named = tuple(values(request.headers, DESTINATION.encode()))[:1]
+        own = tuple((b"x-named-by-the-client", value) for value in named)
+        return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
+
+
+class _ErrorAs500(Gateway):
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+        return dataclasses.replace(await super().answered(answer, pool, request), status=500)
+
+
+class _ErrorWithoutBody(Gateway):
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+        return dataclasses.replace(await super().answered(answer, pool, request), body=b"error")
+
+
+class _ErrorWithoutHeaders(Gateway):
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+        return dataclasses.replace(await super().answered(answer, pool, request), headers=())
+
+
+class _ErrorIgnored(Gateway):
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+        assert answer.status.code
+        return (await self.forward(request, self.unsteered(pool), [])).response
+
+
+class _SentTwice(Gateway):
+    """The request is mirrored to a model server before the EPP is heard."""
+
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+        await self.forward(request, self.unsteered(pool), [])
+        return await super().answered(answer, pool, request)
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="pick-ignored",
+        why="the gateway balances the load by itself, whatever the EPP says",
+        breaks="DP-DEST-01",
+        also_breaks={"DP-DEST-02": "a list is ignored as well as a single endpoint"},
+        gateway=_Unsteered,
+    ),
+    Fault(
+        name="retries-go-anywhere",
+        why="after the first endpoint of a list, retries go to others of the pool",
+        breaks="DP-DEST-02",
+        gateway=_AnywhereAfterTheFirst,
+    ),
+    Fault(
+        name="retries-skip-one",
+        why="a retry passes over the next endpoint of the list",
+        breaks="DP-DEST-02",
+        gateway=_SkipsOne,
+    ),
+    Fault(
+        name="first-item-only",
+        why="of a list only the first item is read, so that nothing is left where it is dead or no endpoint",
+        breaks="DP-DEST-02",
+        gateway=_FirstItemOnly,
+    ),
+    Fault(
+        name="last-first",
+        why="the list is walked from its end",
+        breaks="DP-DEST-02",
+        gateway=_LastFirst,
+    ),
+    Fault(
+        name="retries-off",
+        why="no attempt is made after the first, although retry is configured",
+        breaks="DP-DEST-02",
+        settings={"retries": 0},
+    ),
+    Fault(
+        name="fallback-ignored",
+        why="the fallback endpoint of 0.3.0 is not read",
+        breaks="DP-DEST-03",
+        effect="warn",
+        version="0.3.0",
+        gateway=_NoFallback,
+    ),
+    Fault(
+        name="client-header-kept",
+        why="the client's destination header is not removed, and counts where the EPP gives none",
+        breaks="DP-DEST-04",
+        effect="warn",
+        gateway=_ClientKept,
+    ),
+    Fault(
+        name="client-steers",
+        why="the client's destination header is followed before the EPP's answer",
+        breaks="DP-DEST-04",
+        also_breaks={"DP-DEST-01": "what the EPP gave is not followed where the client names another endpoint"},
+        effect="warn",
+        gateway=_ClientFirst,
+    ),
+    Fault(
+        name="error-as-500",
+        why="whatever the EPP refuses with, the client gets 500",
+        breaks="DP-ERR-01",
+        gateway=_ErrorAs500,
+    ),
+    Fault(
+        name="error-without-its-body",
+        why="the client gets an error page of the gateway in place of the EPP's words",
+        breaks="DP-ERR-01",
+        gateway=_ErrorWithoutBody,
+    ),
+    Fault(
+        name="error-without-its-headers",
+        why="headers such as retry-after are lost on the way to the client",
+        breaks="DP-ERR-01",
+        gateway=_ErrorWithoutHeaders,
+    ),
+    Fault(
+        name="error-ignored",
+        why="a request that the EPP refuses is sent to a model server",
+        breaks="DP-ERR-01",
+        gateway=_ErrorIgnored,
+    ),
+    Fault(
+        name="error-after-a-model-server",
+        why="the client gets the EPP's refusal, and a model server got the request all the same",
+        breaks="DP-ERR-01",
+        gateway=_SentTwice,
+    ),
+    Fault(
+        name="fails-open",
+        why="without an EPP requests are sent on, although the gateway is to fail closed",
+        breaks="DP-FAIL-01",
+        effect="warn",
+        settings={"fails_open": True},
+    ),
+    Fault(
+        name="fails-closed",
+        why="without an EPP requests fail, although the gateway is to fail open",
+        breaks="DP-FAIL-01",
+        effect="warn",
+        claims={"failureMode": "open"},
+    ),
+)

@@ -1,0 +1,297 @@
+"""Role data-plane: ImmediateResponses, the served endpoint, two pools, an EPP out of order, and expectations."""
+
+from __future__ import annotations
+
+import pytest
+from scripted import BODY, Script, echo, headers_answer, immediate, option
+
+from conformance.evidence.episode import BackendFact, Expectation
+from conformance.verdict import Verdict
+from ext_proc.messages import HeaderMutation
+from ext_proc.record import Author
+
+A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
+POOLS = (BackendFact(epp="first", endpoints=(A, B)), BackendFact(epp="second", endpoints=(C,)))
+
+
+class TestImmediate:
+    def answered(self, script, *, code=429, body=b"busy", headers=(), got=429, came=b"busy", with_=(), **opened):
+        options = [option(name, value) for name, value in headers]
+        answer = immediate(code, body=body, headers=HeaderMutation(set_headers=options))
+        return script.exchange(**opened).request().answers(answer).client(got, came, tuple(with_)).reset()
+
+    def test_relayed(self, gateway, script):
+        with_ = ((b"Retry-After", b"1"), (b"x-several", b"b"), (b"x-several", b"a"), (b"x-own", b"1"))
+        self.answered(script, headers=(("retry-after", "1"), ("x-several", "a")), with_=with_)
+        verdicts = gateway(script)
+        assert verdicts.blamed == set()
+        assert verdicts["DP-ERR-01"] is Verdict.PASS
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"got": 500},
+            {"code": 503, "got": 500},
+            {"came": b""},
+            {"came": b"busy!"},
+            {"headers": (("retry-after", "1"),)},
+            {"headers": (("retry-after", "1"),), "with_": ((b"retry-after", b"2"),)},
+        ],
+    )
+    def test_not_relayed(self, gateway, script, changed):
+        self.answered(script, **changed)
+        assert gateway(script).blamed == {"DP-ERR-01"}
+
+    @pytest.mark.parametrize(
+        "allowed",
+        [
+            {"body": b"", "came": b"too many"},
+            {"method": "HEAD", "came": b""},
+            {"code": 204, "got": 204, "came": b""},
+            {"headers": (("content-length", "7"), (":status", "200"), ("x-envoy-x", "1"), ("host", "h"))},
+            {"headers": (("x-padded", " 1 "),), "with_": ((b"x-padded", b"1"),)},
+            {"code": 0, "got": 200},
+            {"code": 999, "got": 500},
+            {"headers": ((b"content-type", "a"),), "got": 200, "came": b"", "opened": "grpc"},
+        ],
+    )
+    def test_what_belongs_to_the_data_plane(self, gateway, script, allowed):
+        if allowed.pop("opened", None):
+            allowed |= {"with_": ((b"grpc-status", b"8"),), "headers": ()}
+            opened = {**allowed}
+            one = script.exchange(headers=((b"content-type", b"application/grpc"),)).request()
+            one.answers(immediate(429)).client(opened["got"], b"", opened["with_"]).reset()
+        else:
+            self.answered(script, **allowed)
+        assert gateway(script).blamed == set()
+
+    def test_no_response(self, gateway, script):
+        script.exchange().request().answers(immediate(503)).reset()
+        assert gateway(script).blamed == {"DP-ERR-01"}
+
+    def test_a_model_server_is_called(self, gateway, script):
+        script.exchange().request().answers(immediate(503)).upstream(A).client(503).reset()
+        assert gateway(script).blamed == {"DP-ERR-01"}
+
+    def test_before_the_epp_answered(self, gateway, script):
+        script.exchange().request().upstream(A).answers(immediate(503)).client(503).reset()
+        assert gateway(script).blamed == {"DP-ERR-01"}
+
+    def test_too_late(self, gateway, script):
+        script.exchange().request().client(504).answers(immediate(429)).reset()
+        assert gateway(script).blamed == set()
+
+    def test_another_pool_may_answer(self, gateway, script):
+        one = script.exchange(epp="first").request().answers(immediate(503)).reset()
+        one.asks("second").request().answers(headers_answer(C), *echo(BODY)).upstream(C, body=BODY)
+        one.response_headers(served=C).body(b"{}", side="response").client(200).reset()
+        assert gateway(script, "next", backends=POOLS).blamed == set()
+
+
+class TestServed:
+    def test_after_a_retry(self, gateway, relayed, script):
+        relayed(f"{A},{B}", (A, B))
+        assert gateway(script, retries=1, retry_statuses=(503,))["DP-SRVD-01"] is Verdict.PASS
+        relayed(f"{A},{B}", (A, B), served=A)
+        verdicts = gateway(script, retries=1, retry_statuses=(503,))
+        assert verdicts.blamed == {"DP-SRVD-01"}
+        assert "failed" in verdicts.finding("DP-SRVD-01").hint
+
+    @pytest.mark.parametrize("served", [..., B, [A], 8000, "10.0.0.1", f" {A}", "", {"a": A}])
+    def test_wrong(self, gateway, relayed, script, served):
+        relayed(served=served)
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+        assert gateway(script, "0.4.0").blamed == set()
+
+    def test_an_error_of_the_model_server_is_a_response_too(self, gateway, relayed, script):
+        relayed(A, ((A, 500),), status=500, served=...)
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+
+    def test_a_local_reply_has_no_endpoint(self, gateway, script):
+        script.conduct(a="resets")
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY)).upstream(A, outcome="reset")
+        one.response_headers(status=503).body(b"", side="response").client(503).reset()
+        assert gateway(script).blamed == set()
+
+    def test_an_epp_that_left_is_told_nothing(self, gateway, script):
+        script.exchange().request().answers(headers_answer(A), *echo(BODY)).closed().upstream(A).client(200)
+        assert gateway(script).blamed == set()
+
+    def test_an_epp_that_ended_after_the_data_plane_was_there_to_be_told(self, gateway, script):
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY)).upstream(A).client(200)
+        one.drained()
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+
+    def test_only_on_the_body_is_too_late(self, gateway, script):
+        one = script.exchange(metadata={}).request().answers(headers_answer(A), *echo(BODY)).upstream(A)
+        one.response_headers()
+        one._served = A
+        one.body(b"{}", side="response").client(200).reset()
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+
+    @pytest.mark.parametrize(("served", "wrong"), [(A, False), (..., False), ([A], True), ("x", True)])
+    def test_the_tap_sees_its_shape(self, ask, served, wrong):
+        script = Script()
+        one = script.exchange(opened=False).request().answers(headers_answer(A), *echo(BODY))
+        one.response_headers(served=served).body(b"{}", side="response").reset()
+        assert ask(script, role="data-plane").blamed == ({"DP-SRVD-01"} if wrong else set())
+
+
+class TestTwoPools:
+    """The first pool (a, b) fails; the second is c."""
+
+    def moved(self, script, to=C, *, picks=C, asks=True, told=True, first=f"{A},{B}", tried=(A, B), told_first=False):
+        one = script.exchange(epp="first").request().answers(headers_answer(first), *echo(BODY))
+        for endpoint in tried:
+            one.upstream(endpoint, 503, body=BODY)
+        if told_first:
+            one.response_headers(served=to).body(b"{}", side="response")
+        one.reset()
+        if asks:
+            one.asks("second").request().answers(headers_answer(picks), *echo(BODY))
+        one.upstream(to, body=BODY)
+        if asks:
+            one.response_headers(served=to if told else ...).body(b"{}", side="response").reset()
+        one.client(200)
+
+    def judged(self, gateway, script, version="next"):
+        return gateway(script, version, backends=POOLS, retries=3, retry_statuses=(503,))
+
+    def test_right(self, gateway, script):
+        self.moved(script)
+        verdicts = self.judged(gateway, script)
+        assert verdicts.blamed == set()
+        assert {verdicts[f"DP-SCOPE-0{number}"] for number in (1, 2, 3)} == {Verdict.PASS}
+
+    def test_at_once_to_the_other_pool_is_its_choice(self, gateway, script):
+        self.moved(script, tried=(A,))
+        self.moved(script, tried=())
+        assert self.judged(gateway, script).blamed == set()
+
+    def test_the_same_pool_out_of_order(self, gateway, script):
+        self.moved(script, tried=(A, A))
+        assert self.judged(gateway, script).blamed == {"DP-SCOPE-01"}
+        assert self.judged(gateway, script, "1.0.0").blamed == {"DP-DEST-02"}
+
+    def test_the_same_pool_out_of_order_after_a_dead_one(self, gateway, script):
+        script.conduct(a="refuses")
+        self.moved(script, first=f"{A},{B}", tried=(), asks=False, to=C, picks=C)
+        assert "DP-DEST-02" not in self.judged(gateway, script).blamed
+
+    def test_the_other_pools_epp_is_not_asked(self, gateway, script):
+        self.moved(script, asks=False)
+        assert self.judged(gateway, script).blamed == {"DP-SCOPE-02"}
+
+    def test_back_to_the_pool_before(self, gateway, script):
+        self.moved(script, to=B, tried=(A,))
+        assert self.judged(gateway, script).blamed == {"DP-SCOPE-02"}
+
+    def test_back_with_its_epp_asked_again(self, gateway, script):
+        one = script.exchange(epp="first").request().answers(headers_answer(A), *echo(BODY)).upstream(A, 503).reset()
+        one.asks("second").request().answers(headers_answer(C), *echo(BODY)).upstream(C, 503).reset()
+        one.asks("first").request().answers(headers_answer(B), *echo(BODY)).upstream(B, body=BODY)
+        one.response_headers(served=B).body(b"{}", side="response").client(200).reset()
+        assert self.judged(gateway, script).blamed == set()
+
+    def test_both_asked_at_first(self, gateway, script):
+        one = script.exchange(epp="first").request().answers(headers_answer(A), *echo(BODY))
+        one.asks("second").request().answers(headers_answer(C), *echo(BODY))
+        one.upstream(A, body=BODY)
+        one.stream = f"{one.name}-stream"
+        one.response_headers(served=A).body(b"{}", side="response").client(200)
+        assert "DP-SCOPE-02" not in self.judged(gateway, script).blamed
+
+    def test_the_wrong_epp_learns_who_served(self, gateway, script):
+        self.moved(script, told=False, told_first=True)
+        assert self.judged(gateway, script).blamed == {"DP-SCOPE-03"}
+
+    def test_no_epp_learns_it(self, gateway, script):
+        self.moved(script, told=False)
+        assert self.judged(gateway, script).blamed == {"DP-SRVD-01"}
+
+
+class TestFailureMode:
+    def down(self, script, *, attempts=(), got=500):
+        script.epps(first=False)
+        one = script.exchange(stream=False)
+        for endpoint in attempts:
+            one.upstream(endpoint)
+        one.client(got)
+
+    def failing(self, script, how, *, attempts=(), got=500):
+        one = script.exchange().request()
+        match how:
+            case "error":
+                one.closed(14)
+            case "close":
+                one.closed(0)
+            case "lost":
+                one.lost()
+            case "reset":
+                one.reset(Author.EPP)
+            case _:
+                one.reset()
+        for endpoint in attempts:
+            one.upstream(endpoint)
+        one.client(got)
+
+    def test_closed(self, gateway, script):
+        self.down(script)
+        assert gateway(script)["DP-FAIL-01"] is Verdict.PASS
+        assert gateway(script, failure_mode="open").blamed == {"DP-FAIL-01"}
+
+    def test_open(self, gateway, script):
+        self.down(script, attempts=(A,), got=200)
+        assert gateway(script, failure_mode="open")["DP-FAIL-01"] is Verdict.PASS
+        verdicts = gateway(script)
+        assert verdicts.blamed == verdicts.warned == {"DP-FAIL-01"}
+
+    @pytest.mark.parametrize("how", ["error", "lost", "reset"])
+    def test_ways_to_fail(self, gateway, script, how):
+        self.failing(script, how)
+        assert gateway(script)["DP-FAIL-01"] is Verdict.PASS
+        self.failing(script, how, attempts=(B,), got=200)
+        assert gateway(script).blamed == {"DP-FAIL-01"}
+
+    def test_an_epp_that_wants_no_part_has_not_failed(self, gateway, script):
+        self.failing(script, "close", attempts=(B,), got=200)
+        assert gateway(script).blamed == set()
+
+    def test_a_silent_epp(self, gateway, script):
+        self.failing(script, "silent", got=504)
+        assert gateway(script)["DP-FAIL-01"] is Verdict.PASS
+        assert gateway(script, failure_mode="open").blamed == set()
+        self.failing(script, "silent", attempts=(B,), got=200)
+        assert gateway(script).blamed == {"DP-FAIL-01"}
+
+
+class TestExpectations:
+    def judged(self, gateway, script, **expected):
+        return gateway(script, expectations={"x1": Expectation(requirement="DP-DEST-02", **expected)})
+
+    @pytest.mark.parametrize(
+        ("expected", "met"),
+        [
+            ({"served_by": (A,)}, True),
+            ({"served_by": (B, A)}, True),
+            ({"served_by": (B,)}, False),
+            ({"served_by": ()}, False),
+            ({"status": (200, 204)}, True),
+            ({"status": (503,)}, False),
+        ],
+    )
+    def test_met_or_not(self, gateway, relayed, script, expected, met):
+        relayed()
+        assert self.judged(gateway, script, **expected).blamed == (set() if met else {"DP-DEST-02"})
+
+    def test_not_met_for_a_reason_that_was_found(self, gateway, relayed, script):
+        relayed(A, (B,))
+        assert self.judged(gateway, script, served_by=(A,)).blamed == {"DP-DEST-01"}
+
+
+class TestRoles:
+    def test_epps_are_not_judged_here_nor_gateways_there(self, ask, gateway, script):
+        one = script.exchange().request().answers(headers_answer(header=A, metadata=B), immediate(42))
+        one.upstream(C).client(200).reset()
+        assert all(finding.requirement.startswith("DP-") for finding in gateway(script).findings)
+        assert not any(finding.requirement.startswith("DP-") for finding in ask(script).findings)

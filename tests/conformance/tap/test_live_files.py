@@ -1,0 +1,126 @@
+"""Transcripts in files: written, read again, damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.errors import UsageError
+from conformance.evidence.episode import Episode
+from conformance.tap.files import Damage, Transcript, TranscriptWriter, read
+from conformance.tap.judging import context
+from ext_proc.record import Author, Message, Recorder, StreamEnded, StreamOpened
+from ext_proc.relay import RecordingEnded
+
+CONTEXT = context("1.0.0", deadline=3.0)
+
+
+def an_episode(name: str, raw: bytes = b"\x00\xff") -> Episode:
+    recorder, entries = Recorder(), []
+    recorder.listen(entries.append)
+    recorder.emit(StreamOpened(exchange=name, stream="s", connection=1))
+    recorder.emit(Message(exchange=name, stream="s", author=Author.EPP, raw=raw))
+    recorder.emit(StreamEnded(exchange=name, stream="s", author=None, how="lost", message="§"))
+    return Episode(id=name, entries=tuple(entries))
+
+
+def write(path: Path, *episodes: Episode, limit: int = 1 << 20) -> TranscriptWriter:
+    writer = TranscriptWriter(path, limit)
+    for one in episodes:
+        writer.write(one, CONTEXT)
+    writer.close()
+    return writer
+
+
+@given(st.lists(st.binary(max_size=100), max_size=5))
+def test_what_is_written_is_read_again(tmp_path_factory, bodies: list[bytes]) -> None:
+    path = tmp_path_factory.mktemp("live") / "t.ndjson"
+    episodes = [an_episode(f"e{number}", raw) for number, raw in enumerate(bodies)]
+    write(path, *episodes)
+    found = list(read(path))
+    assert [one.episode for one in found if isinstance(one, Transcript)] == episodes
+    assert all(one.context == CONTEXT for one in found)
+    packed = path.with_suffix(".gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert [one.episode for one in read(packed)] == episodes
+
+
+def test_a_file_is_continued_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    a, b, c = (replace(an_episode("a"), id=name, entries=()) for name in "abc")  # as long as each other
+    write(path, a)
+    size = path.stat().st_size
+    assert not write(path, b, limit=2 * size).full
+    assert write(path, c, limit=2 * size).full
+    assert [one.episode.id for one in read(path)] == ["a", "b"]
+
+
+def test_why_a_record_ended_early_is_written_too(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    writer = TranscriptWriter(path, 1 << 20)
+    writer.write(an_episode("a"), CONTEXT, reason="cut", note="more than 3 events")
+    writer.close()
+    assert json.loads(path.read_text())["record"] == {"ended": "cut", "note": "more than 3 events"}
+    assert isinstance(next(read(path)), Transcript)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (b"garbage\n", "Expecting value"),
+        (b"[]\n", "not a JSON object"),
+        (b"{}\n", "not an episode"),
+        (b'{"episode":"x","context":{},"entries":[]}\n', "validation errors for Context"),
+        (b'{"episode":"x","context":{"version":"1","scenario":"s"},"entries":[{"seq":1}]}\n', "not an event"),
+        (b"[" * 100_000 + b"\n", ""),
+        (b"\xff\n", ""),
+    ],
+)
+def test_lines_that_are_no_transcripts_are_told_and_passed_over(tmp_path: Path, line: bytes, what: str) -> None:
+    path = tmp_path / "t.ndjson"
+    write(path, an_episode("a"))
+    path.write_bytes(path.read_bytes() + b"\n" + line + path.read_bytes())
+    first, bad, last = read(path)
+    assert isinstance(bad, Damage)
+    assert what in bad.what
+    assert (bad.line, bad.harmless) == (3, False)
+    assert isinstance(first, Transcript)
+    assert isinstance(last, Transcript)
+
+
+def test_a_last_line_that_is_cut_is_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    write(path, an_episode("a"), an_episode("b"))
+    path.write_bytes(path.read_bytes()[:-20])
+    first, bad = read(path)
+    assert isinstance(first, Transcript)
+    assert isinstance(bad, Damage)
+    assert bad.harmless
+
+
+def test_files_that_can_not_be_read_are_wrong_use(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        list(read(tmp_path / "nowhere"))
+    with pytest.raises(UsageError, match="directory"):
+        list(read(tmp_path))
+    broken = tmp_path / "t.gz"
+    broken.write_bytes(b"\x1f\x8bnot gzip")
+    with pytest.raises(UsageError):
+        list(read(broken))
+    packed = gzip.compress(b"x" * 100 + b"\n" + bytes(range(256)) * 4000)
+    broken.write_bytes(packed[: len(packed) // 2])
+    assert [one.harmless for one in read(broken)][-1:] == [False]
+
+
+def test_records_with_the_taps_own_events_can_be_read(tmp_path: Path) -> None:
+    recorder, entries = Recorder(), []
+    recorder.listen(entries.append)
+    recorder.emit(RecordingEnded(exchange="x", reason="r"))
+    write(tmp_path / "t", Episode(id="x", entries=tuple(entries)))
+    assert next(read(tmp_path / "t")).episode.entries == tuple(entries)

@@ -1,0 +1,199 @@
+"""The record cut into exchanges, and what is judged of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.judges.views import EpisodeView
+from conformance.reading.stream_state import StopKind
+from conformance.requirements.catalogue import Catalogue
+from conformance.tap.gathering import OVERHEAD, Gathered, Gathering
+from conformance.tap.judging import context, episode, judged
+from conformance.verdict import Verdict
+from ext_proc.headers import header_map
+from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest, ProcessingResponse, ProtocolConfiguration
+from ext_proc.record import Author, Event, HalfClosed, Message, Recorder, StreamEnded, StreamOpened, Wait
+from ext_proc.relay import RecordingEnded
+
+CATALOGUE = Catalogue.load()
+
+
+class Room:
+    """A recorder, a gathering and a clock that is turned by hand."""
+
+    def __init__(self, **options) -> None:
+        self.now = 0.0
+        self.done: list[Gathered] = []
+        self.recorder = Recorder(lambda: int(self.now * 1e9))
+        self.gathering = Gathering(self.done.append, lambda: self.now, **options)
+        self.recorder.listen(self.gathering)
+
+    def emit(self, *events: Event) -> None:
+        for event in events:
+            self.recorder.emit(event)
+
+
+def opened(name: str = "x") -> StreamOpened:
+    return StreamOpened(exchange=name, stream=f"s-{name}", connection=1)
+
+
+def said(raw: bytes, author: Author = Author.DATA_PLANE, name: str = "x") -> Message:
+    return Message(exchange=name, stream=f"s-{name}", author=author, raw=raw)
+
+
+def ended(name: str = "x") -> StreamEnded:
+    return StreamEnded(exchange=name, stream=f"s-{name}", author=Author.EPP, how="status", status=0)
+
+
+def headers(*, end: bool, mode: int = 4) -> bytes:
+    config = ProtocolConfiguration(request_body_mode=mode, response_body_mode=mode)
+    part = HttpHeaders(headers=header_map(((b":path", b"/v1/x"), (b":method", b"POST"))), end_of_stream=end)
+    return ProcessingRequest(request_headers=part, protocol_config=config).SerializeToString()
+
+
+def body(*, end: bool) -> bytes:
+    return ProcessingRequest(request_body=HttpBody(body=b"{}", end_of_stream=end)).SerializeToString()
+
+
+def test_an_exchange_is_done_with_its_stream() -> None:
+    room = Room()
+    room.emit(opened("a"), opened("b"), said(b"1", name="a"), said(b"2", name="b"), ended("b"))
+    assert [(one.exchange, one.reason) for one in room.done] == [("b", "ended")]
+    assert [type(entry.event) for entry in room.done[0].entries] == [StreamOpened, Message, StreamEnded]
+    assert room.done[0].size == 3 * OVERHEAD + 1
+    assert len(room.gathering) == 1
+    assert room.gathering.bytes == 2 * OVERHEAD + 1
+    room.gathering.stop()
+    assert room.done[1].reason == "stopped"
+    assert (len(room.gathering), room.gathering.bytes) == (0, 0)
+
+
+def test_an_exchange_that_was_cut_is_judged_by_its_beginning() -> None:
+    room = Room()
+    room.emit(opened(), said(headers(end=True)), RecordingEnded(exchange="x", reason="too much"), ended())
+    (one,) = room.done
+    assert (one.reason, one.note, len(one.entries)) == ("cut", "too much", 2)
+    result = judged(episode(one), context("1.0.0"), CATALOGUE)
+    assert not result.failed
+
+
+def test_what_is_not_of_an_exchange_or_comes_too_late_is_left_out() -> None:
+    room = Room()
+    room.emit(Wait(what="w", outcome="met"), said(b"late"), ended())
+    assert room.done == []
+    assert len(room.gathering) == 0
+
+
+@pytest.mark.parametrize(
+    ("messages", "silent"),
+    [
+        ([(headers(end=True), Author.DATA_PLANE)], True),
+        ([(headers(end=False), Author.DATA_PLANE)], False),  # the EPP may wait for the body
+        ([(headers(end=False), Author.DATA_PLANE), (body(end=False), Author.DATA_PLANE)], False),
+        ([(headers(end=False), Author.DATA_PLANE), (body(end=True), Author.DATA_PLANE)], True),
+        ([(headers(end=True), Author.DATA_PLANE), (b"\x0a\x00", Author.EPP)], False),  # the model server's turn
+        ([], False),
+    ],
+)
+def test_an_epp_that_owes_an_answer_for_too_long_hangs(messages, silent: bool) -> None:
+    room = Room(deadline=10, patience=60)
+    room.emit(opened(), *(said(raw, author) for raw, author in messages))
+    room.now = 9.9
+    room.gathering.look()
+    assert room.done == []
+    room.now = 10
+    room.gathering.look()
+    assert [one.reason for one in room.done] == (["silent"] if silent else [])
+    room.now = 60
+    room.gathering.look()
+    assert [one.reason for one in room.done] == ["silent" if silent else "idle"]
+    cases = EpisodeView(episode(room.done[0]), context("1.0.0"), CATALOGUE).exchanges
+    stops = [case.stream.stop.kind for case in cases if case.stream.stop is not None]
+    assert stops == ([StopKind.HANG] if silent else [])
+    if silent:
+        result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE)
+        assert result.failed
+        assert "answer to request" in str(result.findings)
+
+
+def test_time_is_counted_from_the_latest_event() -> None:
+    room = Room(deadline=10)
+    room.emit(opened())
+    room.now = 8
+    room.emit(said(headers(end=True)), HalfClosed(exchange="x", stream="s-x", author=Author.DATA_PLANE))
+    room.now = 17
+    room.gathering.look()
+    assert room.done == []
+    room.now = 18
+    room.gathering.look()
+    assert room.done[0].seconds == 10
+
+
+def test_there_is_room_for_so_many_exchanges_and_bytes() -> None:
+    room = Room(max_exchanges=2)
+    room.emit(opened("a"))
+    assert room.gathering.has_room()
+    room.emit(opened("b"))
+    assert not room.gathering.has_room()
+    room.emit(ended("a"))
+    assert room.gathering.has_room()
+    room = Room(max_bytes=OVERHEAD + 1000)
+    room.emit(opened("a"), said(b"x" * 1000, name="a"))
+    assert not room.gathering.has_room()
+
+
+def test_a_judge_that_raises_is_a_problem_of_ours() -> None:
+    class Broken:
+        def effect(self, requirement_id: str, version: str, /) -> str | None:
+            raise RuntimeError("no such thing")
+
+    room = Room()
+    answer = ProcessingResponse(request_headers={}).SerializeToString()
+    room.emit(opened(), said(headers(end=True)), said(answer, Author.EPP), ended())
+    result = judged(episode(room.done[0]), context("1.0.0"), Broken())
+    assert result.problem == "RuntimeError: no such thing"
+    assert not result.failed
+    good = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE)
+    assert good.failed
+    assert sum(count for _, verdict, count in good.counts if verdict == Verdict.FAIL) == len(
+        [finding for finding in good.findings if finding.verdict is Verdict.FAIL]
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "c"]),
+            st.sampled_from(["open", "dp", "epp", "close", "end", "cut", "look"]),
+            st.binary(max_size=20),
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_the_order_every_exchange_is_done_once_and_nothing_is_kept(steps) -> None:
+    room = Room(deadline=5, patience=7)
+    for name, step, raw in steps:
+        room.now += 1
+        match step:
+            case "open":
+                room.emit(opened(name))
+            case "dp":
+                room.emit(said(raw, name=name))
+            case "epp":
+                room.emit(said(raw, Author.EPP, name))
+            case "close":
+                room.emit(HalfClosed(exchange=name, stream="s", author=Author.DATA_PLANE))
+            case "end":
+                room.emit(ended(name))
+            case "cut":
+                room.emit(RecordingEnded(exchange=name, reason="r"))
+            case "look":
+                room.gathering.look()
+    room.gathering.stop()
+    assert (len(room.gathering), room.gathering.bytes) == (0, 0)
+    for one in room.done:
+        assert isinstance(one.entries[0].event, StreamOpened)
+        assert {entry.event.exchange for entry in one.entries} == {one.exchange}
+        judged(episode(one), context("1.0.0"), CATALOGUE)

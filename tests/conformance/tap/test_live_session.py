@@ -1,0 +1,568 @@
+"""Live taps: right and wrong EPPs behind them, a judging process that dies, metrics, transcripts, the commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import call
+from conformance.errors import UsageError
+from conformance.requirements.catalogue import Catalogue
+from conformance.tap.files import Transcript, read
+from conformance.tap.gathering import Gathered
+from conformance.tap.judge_process import JudgingProcess, JudgingSettings
+from conformance.tap.judging import JudgedExchange, context, judged
+from conformance.tap.redaction import LiveRedaction
+from conformance.tap.session import LiveSettings, LiveTap
+from conformance.verdict import Verdict
+from ext_proc.channel import dial
+from ext_proc.http2.tls import ClientTls, ServerTls
+from ext_proc.record import Author, Message, Recorder, StreamEnded, StreamOpened
+from fake_epp import (
+    Answer,
+    FakeEpp,
+    Pick,
+    Raw,
+    Script,
+    answers_immediately,
+    closes,
+    does,
+    open_epp,
+    picks,
+    stays_silent,
+)
+from fake_proxy.client import Chunk, HttpRequest
+from fake_proxy.config import BodyMode, Ending, ProxyConfig
+from fake_proxy.exchange import run_exchange
+from fake_proxy.pace import Pace
+from fake_proxy.scripted import ScriptedUpstream, UpstreamReply, json_reply, sse_reply
+from fake_proxy.stimulus import Stimulus, subset_hint
+
+A = "127.0.0.1:8001"
+CONTEXT = context("1.0.0")
+CHAT = b'{"model": "m", "messages": [{"role": "user", "content": "do not keep this"}]}'
+REQUEST = HttpRequest(body=(Chunk(data=CHAT[:30]), Chunk(data=CHAT[30:])), headers=((b"authorization", b"Bearer x"),))
+SHAPES = {
+    "chat": (REQUEST, ScriptedUpstream(json_reply({"ok": True}))),
+    "stream": (REQUEST, ScriptedUpstream(sse_reply(b"one", b"two", b"[DONE]"))),
+    "bodyless": (HttpRequest(method="GET", path="/v1/models?key=secret"), ScriptedUpstream(json_reply([]))),
+    "trailers": (
+        replace(REQUEST, trailers=((b"x-sum", b"1"),)),
+        ScriptedUpstream(UpstreamReply(body=(b"a", b"b"), trailers=((b"x-done", b"1"),))),
+    ),
+    "large": (replace(REQUEST, body=CHAT + b" " * 300_000), ScriptedUpstream(UpstreamReply(body=(b"y" * 200_000,)))),
+}
+MODES = [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED, BodyMode.STREAMED, BodyMode.NONE]
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await main()
+
+    asyncio.run(bounded())
+
+
+class Staged(LiveTap):
+    """A live tap that knows the scripted EPP behind it."""
+
+    epp: FakeEpp
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.warned: list[str] = []
+
+
+@contextlib.asynccontextmanager
+async def live(script: Script, **options) -> AsyncIterator[tuple[Staged, Heard]]:
+    """A live tap before a scripted EPP. What was judged is complete once the context is left."""
+    epp = await open_epp(default=script)
+    heard = Heard()
+    judging = options.pop("judging", JudgingSettings(context=CONTEXT))
+    settings = LiveSettings(host="127.0.0.1", port=0, upstream=epp.address, judging=judging, **options)
+    try:
+        async with Staged(settings, show=heard.shown.append, warn=heard.warned.append) as tap:
+            tap.epp = epp
+            yield tap, heard
+    finally:
+        await epp.close()
+
+
+async def drive(
+    address: str, *exchanges: tuple[HttpRequest, ScriptedUpstream, ProxyConfig], deadline: float = 10
+) -> None:
+    channel = await dial(address)
+    for request, upstream, config in exchanges:
+        pace = Pace(deadline=deadline)
+        await run_exchange(channel, request, config, Stimulus(), upstream, Recorder(), "x", pace=pace)
+    await channel.close()
+
+
+# -- what is found -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [0, 1 << 20])
+def test_a_right_epp_breaks_no_rule_whatever_is_redacted(body: int) -> None:
+    everything = [
+        (*shape, replace(ProxyConfig().with_modes(mode), ending=ending))
+        for shape in SHAPES.values()
+        for mode in MODES
+        for ending in (Ending.ENVOY, Ending.HALF_CLOSE)
+    ]
+
+    async def main() -> None:
+        async with live(picks(A), redaction=LiveRedaction(body=body)) as (tap, heard):
+            await drive(tap.address, *everything)
+            tap.epp.default = picks(A, decides="end")
+            await drive(tap.address, *everything)
+        assert heard.shown == []
+        assert heard.warned == []
+        tally = tap.tally
+        assert (tally.judged, tally.violating, tally.problems) == (2 * len(everything), 0, 0)
+        assert tally.findings["EPP-DEST-02", "pass"] > 60
+        with_body = 2 * (len(everything) * 4 // 5) * 3 // 4  # not `bodyless`, not in mode NONE
+        assert (tally.findings["ENV-09", "pass"] >= with_body) == bool(body)
+
+    run(main)
+
+
+WRONG = [
+    (picks(A, metadata=False), "EPP-DEST-02"),
+    (does(pick=Pick(endpoints=(A,)), request_headers=(Answer(), Answer())), "ENV-02"),
+    (does(pick=Pick(endpoints=(A,)), request_headers=(Answer(to="response_headers"),)), "ENV-01"),
+    (does(request_headers=(Raw(message=b"\xff\xff\xff"),)), "ENV-01"),
+    (does(pick=Pick(endpoints=(A,)), request_end=(Answer(form="body"),)), "ENV-04"),
+    (does(pick=Pick(endpoints=(A,)), request_body=(Answer(ends=True),)), "ENV-05"),
+    (answers_immediately(77), "ENV-15"),
+    (closes(13, "oh"), "ENV-16"),
+]
+
+
+def test_wrong_epps_are_caught_without_any_body() -> None:
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, print_each=10)
+        async with live(Script(), judging=judging) as (tap, heard):
+            for script, _ in WRONG:
+                tap.epp.default = script
+                await drive(tap.address, (*SHAPES["chat"], ProxyConfig()))
+        failed = [text for text in heard.shown if text.startswith("✗ fail")]
+        for number, (text, (_, requirement)) in enumerate(zip(failed, WRONG, strict=True), 1):
+            assert requirement in text.splitlines()[0]
+            assert f"(tap-{number})" in text
+            assert "▶" in text
+        assert "do not keep" not in "".join(heard.shown)
+
+    run(main)
+
+
+HINT_KEY = "x-gateway-destination-endpoint-subset"
+WRONG_DATA_PLANES = [
+    (Stimulus(withhold=frozenset({"request_headers"})), "DP-EXTP-01"),
+    (Stimulus(duplicate_end=True), "DP-EXTP-01"),
+    (Stimulus(metadata=subset_hint(ProxyConfig(), A)), "DP-SUB-01"),
+    (Stimulus(metadata={"envoy.lb": {HINT_KEY: [A]}}), "DP-SUB-01"),
+    (Stimulus(served="pod-a"), "DP-SRVD-01"),
+]
+
+
+def test_wrong_data_planes_are_caught_live_and_offline(tmp_path: Path) -> None:
+    """An EPP that answers only what it is asked, so that the data plane alone is at fault."""
+    record = tmp_path / "traffic.ndjson"
+
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, print_each=10, record=record)
+        async with live(picks(A), judging=judging) as (tap, heard):
+            channel = await dial(tap.address)
+            request, upstream = SHAPES["chat"]
+            for stimulus, _ in WRONG_DATA_PLANES:
+                pace = Pace(deadline=1)
+                await run_exchange(channel, request, ProxyConfig(), stimulus, upstream, Recorder(), "x", pace=pace)
+            await channel.close()
+        told = {line for text in heard.shown for line in text.splitlines() if "(data plane, tap-" in line}
+        for number, (_, requirement) in enumerate(WRONG_DATA_PLANES, 1):
+            assert any(requirement in line and f"(data plane, tap-{number})" in line for line in told), number
+
+    run(main)
+    transcripts = [one for one in read(record) if isinstance(one, Transcript)]
+    again = [judged(one.episode, one.context, Catalogue.load(), roles=("data-plane",)) for one in transcripts]
+    assert [one.findings[0].requirement for one in again] == [requirement for _, requirement in WRONG_DATA_PLANES]
+    assert call(["judge", str(record)]) == 1
+
+
+def test_a_subset_that_is_not_kept_to_is_caught() -> None:
+    heards: list[Heard] = []
+
+    async def main() -> None:
+        async with live(picks(A)) as (tap, heard):
+            channel = await dial(tap.address)
+            hint = Stimulus(metadata=subset_hint(ProxyConfig(), ["127.0.0.1:9"]))
+            request, upstream = SHAPES["chat"]
+            await run_exchange(channel, request, ProxyConfig(), hint, upstream, Recorder(), "x")
+            await channel.close()
+            heards.append(heard)
+
+    run(main)
+    assert re.match(r"✗ fail  EPP-SUB-\d+", heards[0].shown[0])
+
+
+def test_an_epp_that_hangs_is_caught_while_it_does() -> None:
+    async def main() -> None:
+        judging = JudgingSettings(context=context("1.0.0", deadline=0.2))
+        async with live(stays_silent(), judging=judging) as (tap, heard):
+            driving = asyncio.create_task(drive(tap.address, (*SHAPES["bodyless"], ProxyConfig()), deadline=30))
+            while not heard.shown:  # noqa: ASYNC110 - what is shown comes from another process
+                await asyncio.sleep(0.02)
+            assert not driving.done()
+            assert "no answer to request_headers" in heard.shown[0]
+            driving.cancel()
+            await asyncio.wait([driving])
+        assert tap.tally.judged == 1
+
+    run(main)
+
+
+def test_findings_of_a_kind_are_printed_some_times_and_counted_always() -> None:
+    heards: list[Heard] = []
+    taps: list[LiveTap] = []
+
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, print_each=2)
+        async with live(picks(A, metadata=False), judging=judging) as (tap, heard):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 6)
+            heards.append(heard)
+            taps.append(tap)
+
+    run(main)
+    assert len([text for text in heards[0].shown if "EPP-DEST-02" in text]) == 2
+    assert "counted, not printed" in heards[0].shown[-1]
+    assert taps[0].tally.broken() == [("EPP-DEST-02", 6)]
+    assert "6 streams relayed, 6 judged, 6 with a broken rule" in taps[0].summary()
+    assert "6 × EPP-DEST-02" in taps[0].summary()
+
+
+# -- transcripts and metrics -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failures_only", [False, True])
+def test_transcripts_are_judged_again_with_the_same_findings(tmp_path: Path, failures_only: bool) -> None:
+    path = tmp_path / "traffic.ndjson"
+
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, record=path, record_failures_only=failures_only)
+        async with live(picks(A), judging=judging) as (tap, _):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig().with_modes(mode)) for mode in MODES])
+            tap.epp.default = picks(A, header=False)
+            await drive(tap.address, (*SHAPES["stream"], ProxyConfig()))
+
+    run(main)
+    found = list(read(path))
+    assert all(isinstance(one, Transcript) for one in found)
+    again = [judged(one.episode, one.context, Catalogue.load()) for one in found]
+    assert [one.failed for one in again] == ([True] if failures_only else [False] * 4 + [True])
+    raw = b"".join(e.event.raw for one in found for e in one.episode.entries if isinstance(e.event, Message))
+    assert b"do not keep" not in raw
+    assert b"Bearer x" not in raw
+
+
+def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
+    heards: list[Heard] = []
+
+    async def main() -> None:
+        judging = JudgingSettings(context=CONTEXT, record=tmp_path / "no" / "such" / "folder")
+        async with live(picks(A), judging=judging) as (tap, heard):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
+            heards.append(heard)
+        assert tap.tally.judged == 3
+
+    run(main)
+    (told,) = heards[0].warned
+    assert "transcripts can't be written" in told
+
+
+def test_metrics_count_what_happened() -> None:
+    async def main() -> None:
+        async with live(picks(A, metadata=False), metrics=("127.0.0.1", 0), every=2) as (tap, _):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 4)
+            while tap.tally.judged < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            url = f"http://127.0.0.1:{tap.metrics_port}/metrics"
+            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+        figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+        assert figures["epp_tap_streams_total"] == "4.0"
+        assert figures['epp_tap_exchanges_total{outcome="judged"}'] == "2.0"
+        assert figures['epp_tap_exchanges_total{outcome="sampled_out"}'] == "2.0"
+        assert figures['epp_tap_findings_total{requirement="EPP-DEST-02",verdict="fail"}'] == "2.0"
+        assert figures["epp_tap_violating_exchanges_total"] == "2.0"
+        assert float(figures['epp_tap_bytes_total{to="epp"}']) == tap.tap.counts.bytes_to_epp
+        assert figures["epp_tap_open_streams"] == "0.0"
+
+    run(main)
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------------
+
+
+def gathered(name: str = "x") -> Gathered:
+    recorder, entries = Recorder(), []
+    recorder.listen(entries.append)
+    recorder.emit(StreamOpened(exchange=name, stream="s", connection=1))
+    recorder.emit(StreamEnded(exchange=name, stream="s", author=Author.EPP, how="status", status=0))
+    return Gathered(exchange=name, entries=tuple(entries), reason="ended", size=800)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the process is found in /proc")
+def test_a_judging_process_that_dies_is_started_again() -> None:
+    async def main() -> None:
+        results: list[JudgedExchange] = []
+        troubles: list[str] = []
+        process = JudgingProcess(JudgingSettings(context=CONTEXT), results.append, troubles.append)
+        await process.start()
+        assert process.offer(gathered("a"))
+        while not results:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        os.kill(_child(), signal.SIGKILL)
+        while not troubles:
+            process.offer(gathered("lost"))
+            await asyncio.sleep(0.02)
+        assert "signal 9" in troubles[0]
+        assert process.offer(gathered("b"))
+        await process.close(timeout=30)
+        assert "b" in {one.exchange for one in results}
+        assert process.lost >= 1
+
+    run(main)
+
+
+def _child() -> int:
+    """The process id of the judging process that this one has started."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and b"conformance.tap.judge_worker" in (process / "cmdline").read_bytes():
+                found.append((process / "status").read_text())
+    (mine,) = (status for status in found if f"PPid:\t{os.getpid()}\n" in status)
+    return int(re.search(r"^Pid:\t(\d+)$", mine, re.MULTILINE)[1])
+
+
+def test_a_judging_process_that_can_not_be_kept_running_is_given_up(monkeypatch) -> None:
+    async def main() -> None:
+        troubles: list[str] = []
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        process = JudgingProcess(JudgingSettings(context=CONTEXT), lambda _: None, troubles.append)
+        await process.start()
+        while process.has_room():
+            process.offer(gathered())
+            await asyncio.sleep(0.01)
+        assert "nothing is judged any more" in troubles[-1]
+        assert not process.offer(gathered())
+        await process.close()
+
+    run(main)
+
+
+def test_a_queue_that_is_full_takes_no_more() -> None:
+    async def main() -> None:
+        settings = JudgingSettings(context=CONTEXT)
+        process = JudgingProcess(settings, lambda _: None, lambda _: None, max_waiting=2)
+        assert [process.offer(gathered()) for _ in range(3)] == [True, True, False]
+        process = JudgingProcess(settings, lambda _: None, lambda _: None, max_bytes=801)
+        assert [process.offer(gathered()) for _ in range(3)] == [True, True, False]
+        assert process.waiting == 2
+
+    run(main)
+
+
+def test_relaying_goes_on_without_any_judging(monkeypatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        async with live(picks(A)) as (tap, heard):
+            while not heard.warned or "any more" not in heard.warned[-1]:
+                await drive(tap.address, (*SHAPES["bodyless"], ProxyConfig()))
+            outcome = []
+            channel = await dial(tap.address)
+            request, upstream = SHAPES["chat"]
+            outcome.append(await run_exchange(channel, request, ProxyConfig(), Stimulus(), upstream, Recorder(), "x"))
+            await channel.close()
+            assert outcome[0].status == 200
+            assert tap.left_out > 0
+            assert "left out" in tap.summary()
+
+    run(main)
+
+
+def test_addresses_and_files_that_can_not_be_used_are_wrong_use(tmp_path: Path) -> None:
+    judging = JudgingSettings(context=CONTEXT)
+    missing = tmp_path / "missing.pem"
+    bad = tmp_path / "bad.pem"
+    bad.write_text("no certificate")
+
+    async def enter(**options) -> None:
+        settings = LiveSettings(**{"host": "127.0.0.1", "port": 0, "upstream": A, "judging": judging} | options)
+        with pytest.raises(UsageError) as raised:
+            async with LiveTap(settings, show=print, warn=print):
+                pass
+        assert raised.value.hint
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        taken = server.sockets[0].getsockname()[1]
+        await enter(upstream="nowhere")
+        await enter(port=taken)
+        await enter(metrics=("127.0.0.1", taken))
+        await enter(listen_tls=ServerTls(certificate=missing, key=missing))
+        await enter(listen_tls=ServerTls(certificate=bad, key=bad))
+        await enter(upstream_tls=ClientTls(ca=missing))
+        server.close()
+        await server.wait_closed()
+
+    run(main)
+
+
+# -- the commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory) -> Path:
+    """Transcripts of a right and of a wrong exchange."""
+    path = tmp_path_factory.mktemp("live") / "traffic.ndjson"
+
+    async def main() -> None:
+        async with live(picks(A), judging=JudgingSettings(context=CONTEXT, record=path)) as (tap, _):
+            await drive(tap.address, (*SHAPES["chat"], ProxyConfig()))
+            tap.epp.default = picks(A, header=False)
+            await drive(tap.address, (*SHAPES["chat"], ProxyConfig()))
+
+    run(main)
+    return path
+
+
+def test_the_command_judge(traffic: Path, tmp_path: Path, capsys) -> None:
+    assert call(["judge", str(traffic)]) == 1
+    text = capsys.readouterr().out
+    assert "EPP-DEST-01" in text
+    assert "2 exchanges judged, 1 with a broken rule" in text
+    assert call(["judge", "--json", str(traffic)]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {(line["requirement"], line["verdict"]) for line in lines if line["verdict"] == Verdict.FAIL} == {
+        ("EPP-DEST-01", "fail")
+    }
+    right = tmp_path / "right.ndjson"
+    right.write_text(traffic.read_text().splitlines()[0] + "\n")
+    assert call(["judge", str(right), "--protocol-version", "0.4.0"]) == 0
+    assert call(["judge", str(right), "--exchange", "other"]) == 2
+    assert "there is no exchange 'other'" in capsys.readouterr().err
+    right.write_text(right.read_text() + "garbage\n")
+    assert call(["judge", str(right)]) == 3
+    assert "line 2: is no transcript" in capsys.readouterr().err
+    assert call(["judge", str(tmp_path / "nothing")]) == 2
+    assert call(["judge", str(right), "--protocol-version", "9"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tap", "--upstream", "nowhere"],
+        ["tap", "--upstream", A, "--listen", "here"],
+        ["tap", "--upstream", A, "--listen", ":99999"],
+        ["tap", "--upstream", A, "--tls", "some"],
+        ["tap", "--upstream", A, "--tls", "plaintext", "--ca", "x"],
+        ["tap", "--upstream", A, "--listen-key", "x"],
+        ["tap", "--upstream", A, "--protocol-version", "7"],
+        ["tap", "--upstream", A, "--profile", "no-such-profile"],
+        ["proxy", "--epp", "nowhere"],
+        ["proxy", "--epp", A, "--body-mode", "some"],
+        ["proxy", "--epp", A, "--listen", "here"],
+        ["proxy", "--epp", A, "--listen", ":0", "--pods", "1", "--endpoints-file", "/no/such/folder"],
+    ],
+)
+def test_wrong_use_of_the_commands(arguments: list[str], capsys) -> None:
+    assert call(arguments) == 2
+    assert "error" in capsys.readouterr().err.lower()
+
+
+class Command:
+    """A command in a process of its own, whose output is read line by line."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from conformance.cli import main; main()", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"NO_COLOR": "1"},
+        )
+        self.lines: list[str] = []
+
+    def until(self, pattern: str) -> str:
+        """The first group of the first line that matches."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if found := re.search(pattern, line):
+                return found[1]
+        raise AssertionError("".join(self.lines))
+
+    def end(self) -> tuple[int, str]:
+        """Interrupt it: its exit code and the rest of its output."""
+        self.process.send_signal(signal.SIGTERM)
+        rest, _ = self.process.communicate(timeout=30)
+        return self.process.returncode, rest
+
+
+def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
+    record, endpoints = tmp_path / "traffic.ndjson", tmp_path / "endpoints"
+    commands: list[Command] = []
+
+    async def main() -> None:
+        epp = await open_epp()
+        tap = Command("tap", "--listen", "127.0.0.1:0", "--upstream", epp.address, "--record", str(record))
+        commands.append(tap)
+        relay = await asyncio.to_thread(tap.until, r"relaying (\S+)")
+        proxy = Command(
+            "proxy", "--listen", "127.0.0.1:0", "--epp", relay, "--pods", "1", "--endpoints-file", str(endpoints)
+        )
+        commands.append(proxy)
+        url = await asyncio.to_thread(proxy.until, r"^(http://\S+) ")
+        epp.default = picks(endpoints.read_text().strip(), metadata=False)
+
+        def ask() -> bytes:
+            request = urllib.request.Request(f"{url}/v1/chat/completions", CHAT, {"content-type": "application/json"})
+            return urllib.request.urlopen(request, timeout=20).read()
+
+        assert json.loads(await asyncio.to_thread(ask))["object"] == "chat.completion"
+        await asyncio.to_thread(proxy.until, r"(EPP-DEST-02)")
+        await asyncio.to_thread(tap.until, r"(EPP-DEST-02)")
+        code, rest = await asyncio.to_thread(proxy.end)
+        assert code == 1
+        code, rest = await asyncio.to_thread(tap.end)
+        assert code == 1
+        assert "1 streams relayed, 1 judged, 1 with a broken rule" in rest
+        await epp.close()
+
+    try:
+        run(main)
+    finally:
+        for command in commands:
+            command.process.kill()
+            command.process.wait()
+            command.process.stdout.close()
+    text = "".join(commands[1].lines)
+    assert "request-1" in text
+    assert "data-plane    request_headers: POST /v1/chat/completions" in text
+    assert "upstream request: attempt 1" in text
+    (found,) = read(record)
+    assert found.episode.id == "tap-1"

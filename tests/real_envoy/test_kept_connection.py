@@ -1,0 +1,77 @@
+"""Several requests on one connection, as clients with a pool send them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from fake_modelserver import Fleet, PodSpec
+from fake_modelserver.messages import Request, Response
+from fake_proxy.client import Chunk, HttpRequest
+from real_envoy.kept import KeptConnection
+
+GET = HttpRequest(method="GET", path="/v1/models")
+POST = HttpRequest(body=(Chunk(data=b'{"model": '), Chunk(data=b'"m"}')), headers=((b"x-a", b"1"),))
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def test_requests_follow_each_other_on_one_connection() -> None:
+    async def main() -> None:
+        seen: list[bytes] = []
+
+        def answer(request: Request) -> Response:
+            seen.append(request.body)
+            return Response(body=b"%d" % len(seen), trailers=((b"x-end", b"1"),) if len(seen) == 2 else ())
+
+        async with Fleet(mode="shared", script=answer) as fleet:
+            pod = await fleet.add(PodSpec(name="a"))
+            async with KeptConnection(pod.endpoint) as kept:
+                answers = [await kept.send(one) for one in (GET, POST, GET)]
+                assert pod.connections == 1
+            assert [(one.status, one.body, one.complete) for one in answers] == [
+                (200, b"1", True),
+                (200, b"2", True),
+                (200, b"3", True),
+            ]
+            assert answers[1].trailers == ((b"x-end", b"1"),)
+            assert seen == [b"", b'{"model": "m"}', b""]
+
+    run(main)
+
+
+def test_a_connection_that_was_closed_is_opened_anew() -> None:
+    async def main() -> None:
+        async with Fleet(mode="shared", script=lambda _: Response(headers=((b"connection", b"close"),))) as fleet:
+            pod = await fleet.add(PodSpec(name="a"))
+            async with KeptConnection(pod.endpoint) as kept:
+                assert [(await kept.send(GET)).status for _ in range(3)] == [200, 200, 200]
+
+    run(main)
+
+
+def test_trouble_is_in_the_response_or_raised() -> None:
+    async def main() -> None:
+        replies = iter([Response(reset=True), Response(delay=20.0), Response()])
+        async with Fleet(mode="shared", script=lambda _: next(replies)) as fleet:
+            pod = await fleet.add(PodSpec(name="a"))
+            async with KeptConnection(pod.endpoint) as kept:
+                cut = await kept.send(GET)
+                assert (cut.status, cut.complete, cut.expired) == (None, False, False)
+                late = await kept.send(GET, timeout=0.2)
+                assert (late.status, late.expired) == (None, True)
+                assert (await kept.send(GET)).status == 200
+            await fleet.remove("a")
+            async with KeptConnection(pod.endpoint) as kept:
+                with pytest.raises(ConnectionRefusedError):
+                    await kept.send(GET)
+
+    run(main)
