@@ -5,7 +5,8 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 * `{name}`: a variable of the matrix; if its value names a pod, that pod's endpoint,
 * `{a}`: the first endpoint of pod `a` as `ip:port`; `{a/1}`: the one on its second port; `{a.ip}`: its address alone;
-  `{a.wrong-port}`: its address with a port that the pool does not have; `{nobody}`: an endpoint in no pool.
+  `{a.wrong-port}`: its address with a port that the pool does not have; `{a.cut-port}`: with the port's last digit cut
+  off; `{nobody}`: an endpoint in no pool.
 """
 
 from __future__ import annotations
@@ -329,6 +330,13 @@ class Scenario(FileModel):
     pool: Pool = Field(Pool.model_construct(), description="the pool that it starts from")
     matrix: dict[str, tuple[Any, ...]] = Field(
         {}, description="variables and their values: one instance for each combination"
+    )
+    combine: Literal["all", "pairs"] = Field(
+        "all",
+        description="pairs: not every combination, only so many that every two values of two variables meet in one",
+    )
+    without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
+        (), description="combinations left out: those whose variables all have one of the values listed"
     )
     steps: tuple[Step, ...] = Field(min_length=1, description="what is done, in order")
 
