@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,10 @@ from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
-from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, beyond, examine
+from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
+
+MOST_INSTANCES = 500
+"""Combinations of one matrix, at most."""
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -110,7 +114,7 @@ def _read(document: Document, catalogue: Catalogue, seen: dict[str, str]) -> tup
             message = "a scenario is a mapping with `id`, `title`, `requirements`, `steps`"
             problems.append(document.problem(loc, message))
             continue
-        part = _part(document, loc, data)
+        part = document.part(loc, data)
         found, wrong = _expand(document, part, index)
         instances += found
         problems += [*wrong, *beyond(wrong, _semantic(part, _role(document), catalogue, seen))]
@@ -129,14 +133,6 @@ def _refused(document: Document, model: type[FileModel]) -> list[Problem]:
 def _role(document: Document) -> Role:
     role = document.data.get("role")
     return role if isinstance(role, str) and role in ACTIONS_OF else "epp"  # type: ignore[return-value]
-
-
-def _part(document: Document, loc: Loc, data: Mapping[str, Any]) -> Document:
-    """A scenario of a file as a document of its own that still knows its lines."""
-    length = len(loc)
-    values = {place[length:]: at for place, at in document.values.items() if place[:length] == loc}
-    keys = {place[length:]: at for place, at in document.keys.items() if place[:length] == loc}
-    return dataclasses.replace(document, data=data, values=values, keys=keys)
 
 
 def _expand(document: Document, part: Document, index: int) -> tuple[list[Instance], list[Problem]]:
@@ -165,7 +161,13 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
 def _combinations(matrix: Any) -> Iterable[dict[str, Any]]:
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
         return [{}]  # no matrix, or a malformed one, which the schema will refuse
+    if _count(matrix) > MOST_INSTANCES:
+        return []
     return [dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())]
+
+
+def _count(matrix: Mapping[str, Any]) -> int:
+    return math.prod(len(values) for values in matrix.values() if isinstance(values, list))
 
 
 def _bind(raw: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,6 +246,9 @@ def _matrix(part: Document) -> Iterator[Problem]:
         return
     if not matrix:
         yield part.problem(("matrix",), "a matrix has at least one variable", "leave it out", key=True)
+    if (count := _count(matrix)) > MOST_INSTANCES:
+        message = f"the matrix has {count} combinations, and at most {MOST_INSTANCES} are run"
+        yield part.problem(("matrix",), message, "split the scenario, or leave values out", key=True)
     rest = {key: one for key, one in part.data.items() if key != "matrix"}
     used, pods = {name for _, name in references.names(rest)}, _pod_names(rest)
     for name, values in matrix.items():
