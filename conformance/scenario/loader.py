@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,12 @@ from conformance.scenario import references
 from conformance.scenario.covering import pairwise
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
-from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, beyond, examine
+from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
+
+MOST_INSTANCES = 500
+"""Instances of one scenario, at most."""
+MOST_COMBINATIONS = 20_000
+"""Combinations of a matrix of which `combine: pairs` takes some, at most."""
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -111,7 +117,7 @@ def _read(document: Document, catalogue: Catalogue, seen: dict[str, str]) -> tup
             message = "a scenario is a mapping with `id`, `title`, `requirements`, `steps`"
             problems.append(document.problem(loc, message))
             continue
-        part = _part(document, loc, data)
+        part = document.part(loc, data)
         found, wrong = _expand(document, part, index)
         instances += found
         problems += [*wrong, *beyond(wrong, _semantic(part, _role(document), catalogue, seen))]
@@ -130,14 +136,6 @@ def _refused(document: Document, model: type[FileModel]) -> list[Problem]:
 def _role(document: Document) -> Role:
     role = document.data.get("role")
     return role if isinstance(role, str) and role in ACTIONS_OF else "epp"  # type: ignore[return-value]
-
-
-def _part(document: Document, loc: Loc, data: Mapping[str, Any]) -> Document:
-    """A scenario of a file as a document of its own that still knows its lines."""
-    length = len(loc)
-    values = {place[length:]: at for place, at in document.values.items() if place[:length] == loc}
-    keys = {place[length:]: at for place, at in document.keys.items() if place[:length] == loc}
-    return dataclasses.replace(document, data=data, values=values, keys=keys)
 
 
 def _expand(document: Document, part: Document, index: int) -> tuple[list[Instance], list[Problem]]:
@@ -167,6 +165,8 @@ def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     matrix = raw.get("matrix")
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
         return [{}]  # no matrix, or a malformed one, which the schema will refuse
+    if _too_many(raw):
+        return []
     without = raw.get("without", [])
     if not isinstance(without, list) or not all(_is_combination(one) for one in without):
         return [{}]
@@ -182,6 +182,13 @@ def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 def _is_combination(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value) and all(isinstance(one, list) for one in value.values())
+
+
+def _too_many(raw: Mapping[str, Any]) -> str:
+    """Why the matrix is too large; empty if it is not."""
+    count = math.prod(len(values) for values in raw["matrix"].values() if isinstance(values, list))
+    most = MOST_COMBINATIONS if raw.get("combine") == "pairs" else MOST_INSTANCES
+    return f"the matrix has {count} combinations, and at most {most} are taken" if count > most else ""
 
 
 def _bind(raw: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,6 +268,8 @@ def _matrix(part: Document) -> Iterator[Problem]:
         return
     if not matrix:
         yield part.problem(("matrix",), "a matrix has at least one variable", "leave it out", key=True)
+    if message := _too_many(part.data):
+        yield part.problem(("matrix",), message, "split the scenario, or leave values out", key=True)
     rest = {key: one for key, one in part.data.items() if key not in ("matrix", "without")}
     used, pods = {name for _, name in references.names(rest)}, _pod_names(rest)
     for name, values in matrix.items():
@@ -292,7 +301,7 @@ def _without(part: Document, matrix: Mapping[str, Any]) -> Iterator[Problem]:
                 if isinstance(matrix.get(name), list) and value not in matrix[name]:
                     message = f"the variable {name} has no value {_label(value)}"
                     yield part.problem(("without", number, name, place), message, "it would leave nothing out")
-    if not list(_combinations(part.data)):
+    if not _too_many(part.data) and not list(_combinations(part.data)):
         yield part.problem(("without",), "it leaves no combination of the matrix", "", key=True)
 
 

@@ -23,6 +23,9 @@ from conformance.strict_yaml import FileModel
 Role = Literal["epp", "data-plane"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
 
+MOST_BYTES = 64 * 1024 * 1024
+"""Size of a body, at most: what a fake model server takes."""
+
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +37,9 @@ class BodySpec(FileModel):
     fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
     text: str | None = Field(None, description="these characters, UTF-8")
     base64: str | None = Field(None, description="these bytes")
-    size: int | None = Field(None, gt=0, description="the ordinary JSON body, its prompt filled up to so many bytes")
+    size: int | None = Field(
+        None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
+    )
 
 
 class Reply(FileModel):
@@ -51,8 +56,8 @@ class Reply(FileModel):
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
     base64: str | None = Field(None, description="these bytes as the body")
-    size: int | None = Field(None, gt=0, description="a generated body of so many bytes")
-    events: int = Field(5, ge=0, description="how many SSE events")
+    size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
+    events: int = Field(5, ge=0, le=10_000, description="how many SSE events")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
@@ -338,7 +343,7 @@ class Scenario(FileModel):
     without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
         (), description="combinations left out: those whose variables all have one of the values listed"
     )
-    steps: tuple[Step, ...] = Field(min_length=1, description="what is done, in order")
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=200, description="what is done, in order")
 
 
 class ScenarioFile(FileModel):
