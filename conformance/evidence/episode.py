@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from conformance.strict_yaml import FileModel
 from ext_proc import record
+from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 from ext_proc.record import Entry, Event
 
 # -- events of the whole episode ---------------------------------------------------------------------------------------
@@ -240,8 +241,8 @@ class Context:
     requirements: tuple[str, ...] = ()
     stimulus: Literal["contract", "off-contract"] = "contract"
     provisional: bool = False
-    destination_namespace: str = "envoy.lb"
-    subset_namespace: str = "envoy.lb.subset_hint"
+    destination_namespace: str = DESTINATION_NAMESPACE
+    subset_namespace: str = SUBSET_NAMESPACE
     deadline: float = 10.0
     """Seconds within which the target must answer."""
     claims: Claims = dataclasses.field(default_factory=Claims)

@@ -17,6 +17,7 @@ from itertools import chain
 
 from conformance.evidence.episode import Context, Episode, HarnessTrouble, Unmet
 from conformance.judges import attribution
+from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import (
     destination,
     errors,
@@ -39,7 +40,6 @@ from conformance.judges.gateway import subset as gateway_subset
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
-from conformance.judges.views import EpisodeView
 from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from conformance.judges.epp import destination, errors, isolation, model, subset
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.verdict import Verdict
 
 Section = Callable[[ExchangeView], Ruling | None]

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import EpisodeView, ExchangeView
 
 F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
 

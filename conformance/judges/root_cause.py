@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.judges.views import ExchangeView, Shape
+from conformance.judges.exchange_view import ExchangeView, Shape
 from conformance.reading.decoded_message import DecodedMessage, has_unknown
 from conformance.reading.endpoints import canonical, parse
 
@@ -91,12 +91,12 @@ def aborted(view: ExchangeView) -> bool:
 
 def after_an_abort(view: ExchangeView) -> bool:
     """An exchange before it was aborted."""
-    return view.episode_view.follows_an_abort(view)
+    return view.follows_an_abort
 
 
 def crowded(view: ExchangeView) -> bool:
     """Other streams of the scenario were open at the same time."""
-    return len(view.episode_view.overlapping(view)) >= MANY_STREAMS
+    return len(view.overlapping) >= MANY_STREAMS
 
 
 def without_length(view: ExchangeView) -> bool:
@@ -145,4 +145,4 @@ def first(view: ExchangeView, rows: tuple[Row, ...]) -> str | None:
 
 def _asked(view: ExchangeView, requirement: str) -> bool:
     """Before `next`, streaming is an option: what only informs explains nothing."""
-    return view.episode_view.effect(requirement) in ("fail", "warn")
+    return view.facts.effect(requirement) in ("fail", "warn")

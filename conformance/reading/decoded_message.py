@@ -15,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ext_proc.headers import value_of
 from ext_proc.messages import CommonResponse, HeaderMap, HeaderMutation, ProcessingRequest, ProcessingResponse
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import Author, Entry, Message
 
 REQUEST, RESPONSE = "request", "response"
@@ -29,10 +30,6 @@ _PLACES: dict[str | None, tuple[str | None, str | None]] = {
     f"{side}_{part}": (side, part) for side in (REQUEST, RESPONSE) for part in ("headers", "body", "trailers")
 }
 _NOWHERE: tuple[str | None, str | None] = (None, None)
-
-DESTINATION = "x-gateway-destination-endpoint"
-FALLBACK = "x-gateway-destination-endpoint-fallback"
-"""The header, and the metadata's key, that names the destination; in 0.3.0, and the one that names a second."""
 
 HeaderList = list[tuple[str, bytes]]
 """Names in lower case, in order. Never changed in place."""

@@ -16,9 +16,7 @@ from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessag
 from conformance.reading.endpoints import address_of, canonical, is_ipv6, parse
 from ext_proc.headers import plain
 from ext_proc.messages import Value
-
-SUBSET = "x-gateway-destination-endpoint-subset"
-SERVED = "x-gateway-destination-endpoint-served"
+from ext_proc.protocol import SERVED, SUBSET
 
 Where = Literal["every", "headers", "body", "mixed"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Context, Expectation
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.reading.endpoints import canonical
 
 TOO_MANY = 429

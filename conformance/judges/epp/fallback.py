@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
-from conformance.judges.views import ExchangeView
 from conformance.reading.endpoints import parse_list
 
 

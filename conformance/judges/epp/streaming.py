@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.bodies import is_event_stream
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.stream_state import StopKind
 

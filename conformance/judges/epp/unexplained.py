@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.verdict import Verdict
 from ext_proc.record import UNROUTED
 
@@ -25,7 +25,7 @@ def unexplained(view: ExchangeView) -> Iterator[Ruling]:
         return
     entry, got = response
     expected = "" if got.details == UNROUTED else _missed(view, got.status, complete=got.complete)
-    if expected and not view.episode_view.explains_end(view):
+    if expected and not view.ended_by_exit:
         cut = "" if got.complete else ", cut short"
         details = f" ({got.details})" if got.details else ""
         actual = f"the client got {got.status}{cut}{details}, and no rule says why"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import ExchangeView
 from conformance.reading.ordering import Offence
 from conformance.reading.stream_direction import StreamDirection
 

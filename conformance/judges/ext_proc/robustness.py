@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges import root_cause
+from conformance.judges.episode_view import Crash, EpisodeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import AnswerKind, Crash, EpisodeView, ExchangeView
 from conformance.verdict import Verdict
 from ext_proc.record import STILL_OPEN
 

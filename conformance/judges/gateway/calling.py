@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.episode_facts import EpisodeFacts
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
-from conformance.judges.views import EpisodeView
 from conformance.reading.conversation import DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
@@ -65,7 +66,7 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
         actual = f"none; the gateway itself answered {exchange.status}"
         hint = "Does its route take this request?" if (exchange.status or 0) < 500 else "Could it not reach the EPP?"
         return exchange.fail(EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint=hint)
-    stray = _stray(exchange.episode_view)
+    stray = _stray(exchange.facts)
     if stray is not None:
         actual = f"a stream that names no request ({stray}), which may be this one's"
         hint = "Forward the client's headers to the EPP: by one of them the suite knows its requests."
@@ -74,9 +75,9 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
     return exchange.fail(EXTP, expected, f"none; {exchange.describe()}", hint=hint)
 
 
-def _stray(episode_view: EpisodeView) -> str | None:
+def _stray(facts: EpisodeFacts) -> str | None:
     """A stream that belongs to no request of a client."""
-    return next((one.exchange for one in episode_view.gateway_exchanges if one.opened is None and one.asked), None)
+    return next((one.exchange for one in facts.conversations if one.opened is None and one.stream is not None), None)
 
 
 # -- what was said -----------------------------------------------------------------------------------------------------

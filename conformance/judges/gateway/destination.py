@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.judges.views import EpisodeView
 from conformance.reading.endpoints import parse_list
 
 FOLLOWED, WALKED, FALLBACK, STEERED = "DP-DEST-01", "DP-DEST-02", "DP-DEST-03", "DP-DEST-04"
@@ -80,7 +80,7 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
 def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
     release = one.release
     assert release is not None
-    namespace = exchange.episode_view.context.destination_namespace
+    namespace = exchange.facts.context.destination_namespace
     found = (e.value for e in one.destination.fallbacks if e.namespace == namespace and e.message.seq <= release.seq)
     reads = exchange.gateway.follows != "header"
     return GivenDestination(
@@ -91,7 +91,7 @@ def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
 def _unasked(
     exchange: GatewayExchange, attempt: UpstreamAttempt, backend: str | None, before: Sequence[GivenDestination]
 ) -> Ruling:
-    if backend is not None and before and exchange.episode_view.applies(OTHER_POOL):
+    if backend is not None and before and exchange.facts.applies(OTHER_POOL):
         expected = f"the EPP of the pool that {attempt.endpoint} is in ({backend}) is asked first"
         return exchange.fail(OTHER_POOL, expected, f"it was not; {exchange.describe()}", at=attempt)
     expected = "the request goes on when the EPP has answered"
@@ -100,7 +100,7 @@ def _unasked(
 
 def _reused(exchange: GatewayExchange, attempt: UpstreamAttempt, plan: GivenDestination) -> Ruling | None:
     """The request had moved on to another pool, and came back to an endpoint of the one before."""
-    if not exchange.backends or not exchange.episode_view.applies(OTHER_POOL):
+    if not exchange.backends or not exchange.facts.applies(OTHER_POOL):
         return None
     earlier = [one for one in exchange.attempts if plan.since < one.at < attempt.at]
     moved = [one for one in exchange.asked if one.epp != plan.asked.epp and plan.since < one.at < attempt.at]
@@ -124,7 +124,7 @@ class _Walk:
         self._items: tuple[WalkedItem, ...] = ()
 
     def judge(self) -> Iterator[Ruling]:
-        exchange, applies = self._relay, self._relay.episode_view.applies
+        exchange, applies = self._relay, self._relay.facts.applies
         if self._plan.text is None:
             return
         self._items = walked(self._plan.text, exchange.known, exchange.conduct)
@@ -186,7 +186,7 @@ class _Walk:
         """The requirement that a wrong attempt breaks; `failed`: others before it failed, or nothing listens there."""
         if self._falls_back:
             return FALLBACK if failed else FOLLOWED
-        if failed and self._relay.backends and self._relay.episode_view.applies(SAME_POOL):
+        if failed and self._relay.backends and self._relay.facts.applies(SAME_POOL):
             return SAME_POOL
         return WALKED if len(self._items) > 1 else FOLLOWED
 

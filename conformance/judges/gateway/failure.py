@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, passed
 

@@ -16,9 +16,9 @@ from scripted import (
 )
 
 from conformance.evidence.episode import Claims, Expectation
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMutation
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}

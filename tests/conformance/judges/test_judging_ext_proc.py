@@ -16,7 +16,6 @@ from scripted import (
 )
 
 from conformance.evidence.episode import Claims, ProcessExited
-from conformance.reading.decoded_message import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
@@ -31,6 +30,7 @@ from ext_proc.messages import (
     StreamedBodyResponse,
     StreamedImmediateResponse,
 )
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"

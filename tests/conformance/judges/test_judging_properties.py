@@ -21,7 +21,7 @@ from scripted import (
 from conformance.evidence import episode as episodes
 from conformance.evidence.episode import BackendFact, Claims, Context, Episode, Expectation, GatewayFacts
 from conformance.judges import JUDGES, judge, rulings
-from conformance.judges.views import EpisodeView
+from conformance.judges.episode_view import EpisodeView
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.endpoints import canonical, parse, parse_list
 from conformance.requirements.catalogue import Catalogue

@@ -19,7 +19,6 @@ from scripted import (
 
 from conformance.evidence.episode import Claims, Expectation
 from conformance.reading.conversation import DUPLEX
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
@@ -33,6 +32,7 @@ from ext_proc.messages import (
     ProcessingResponse,
     TrailersResponse,
 )
+from ext_proc.protocol import DESTINATION, FALLBACK
 from ext_proc.record import UNROUTED, Author, ClientResponse
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scripted import NAMESPACE, Script, headers_answer, option
 
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderValueOption
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 STRANGE = "10.9.9.9:8000"

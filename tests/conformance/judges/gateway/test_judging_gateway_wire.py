@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate
 
-from conformance.reading.request_metadata import SUBSET
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, HttpTrailers, ProtocolConfiguration
 from ext_proc.messages import ProcessingMode as Modes
+from ext_proc.protocol import SUBSET
 from ext_proc.record import Author, Malformed, Wait
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
