@@ -37,13 +37,14 @@ from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
 from conformance.judges.gateway import subset as gateway_subset
+from conformance.judges.places import places
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
 from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
 
-__all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
+__all__ = ["JUDGES", "Role", "Rules", "judge", "places", "rulings"]
 
 _SECTIONS = (
     ordering,
@@ -161,7 +162,7 @@ def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Findi
         if ruling.verdict is PASS:
             yield _passed(ruling)
         elif not (ruling.negative and (None in trouble or ruling.exchange in trouble)):
-            yield _finding(ruling, _verdict(ruling, effect))
+            yield ruling.weighed(_verdict(ruling, effect))
 
 
 def _verdict(ruling: Ruling, effect: str) -> Verdict:
@@ -182,24 +183,12 @@ def _kept(context: Context, ruling: Ruling) -> bool:
 
 
 @functools.cache
-def _held(requirement: str) -> Finding:
+def _bare_pass(requirement: str) -> Finding:
     return Finding(requirement=requirement, verdict=PASS)
 
 
 def _passed(ruling: Ruling) -> Finding:
-    return _held(ruling.requirement) if ruling is passed(ruling.requirement) else _finding(ruling, PASS)
-
-
-def _finding(ruling: Ruling, verdict: Verdict) -> Finding:
-    return Finding(
-        requirement=ruling.requirement,
-        verdict=verdict,
-        expected=ruling.expected,
-        actual=ruling.actual,
-        exchange=ruling.exchange,
-        seq=ruling.seq,
-        hint=ruling.hint,
-    )
+    return _bare_pass(ruling.requirement) if ruling is passed(ruling.requirement) else ruling.weighed(PASS)
 
 
 def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> Iterator[Finding]:

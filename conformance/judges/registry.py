@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -29,6 +30,13 @@ class Judge:
     of_episode: Callable[[EpisodeView], Iterable[Ruling]] | None = None
     hygiene: bool = False
     """Whether it also judges the polls made while the pool settles."""
+
+    @property
+    def place(self) -> str:
+        """Where it is written, as `path:line` from the root of the tree."""
+        function = self.of_exchange or self.of_gateway_exchange or self.of_episode
+        assert function is not None
+        return f"{function.__module__.replace('.', '/')}.py:{inspect.unwrap(function).__code__.co_firstlineno}"
 
 
 JUDGES: dict[str, Judge] = {}

@@ -26,7 +26,6 @@ from ext_proc.record import (
     Message,
     StreamEnded,
     StreamOpened,
-    UpstreamRequest,
     UpstreamResponse,
     Wait,
 )
@@ -112,11 +111,6 @@ class Conversation:
         """Where the client went away on purpose, if it did."""
         found = self._of(ClientAborted)
         return found[0] if found else None
-
-    @property
-    def upstream_requests(self) -> tuple[UpstreamRequest, ...]:
-        """What model servers were sent, attempt by attempt."""
-        return tuple(event for _, event in self._of(UpstreamRequest))
 
     @property
     def upstream_responses(self) -> tuple[UpstreamResponse, ...]:
