@@ -151,7 +151,7 @@ class EppConduct(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a scenario says must come back, beyond the rules that hold for every exchange.
+    """What a scenario says must come back, beyond the rules that apply to every exchange.
 
     `answer`: acceptable kinds, any of: `endpoint`, an HTTP status (`503`), a class (`4xx`), `grpc-error`, `any`.
     `within`: endpoints (`ip:port`) that the pick must lie in. `absent`: endpoints that it must not name. `status`: what
@@ -179,7 +179,7 @@ class Claims:
     queues: bool = False
     """It may keep a request waiting, up to a time to live."""
     fallback_lists: bool | None = None
-    """It gives several endpoints, in the order in which they shall be tried."""
+    """It gives several endpoints, in the order in which to try them."""
     body_rewrites: tuple[str, ...] = ()
     """JSON paths (`model`, `stream_options.include_usage`) that the target may change in a request body."""
     response_rewrites: tuple[str, ...] = ()
@@ -297,7 +297,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class PoolHistory:
-    """The states of the pool in order of being asked for; empty when nobody observed the pool (the tap)."""
+    """The states of the pool in order of being asked for; empty when the pool was not observed (the tap)."""
 
     states: tuple[tuple[Entry, PoolState], ...]
 

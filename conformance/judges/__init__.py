@@ -1,4 +1,4 @@
-"""The judges: pure functions from an episode in its context to findings (design: observe, episode, judge, report).
+"""The judges: pure functions from an episode in its context to findings.
 
     findings = judge(episode, context, catalogue)
 
@@ -6,7 +6,7 @@ One module per section of the protocol says what its rules are; `attribution` pu
 deviation gives one finding; `registry` knows every judge; here rulings become findings: weighed by what the catalogue
 says a violation counts for in the version, and reduced to survival where the stimulus itself was off-contract.
 
-No input or output, no clock, no randomness: the same episode gives the same findings for ever.
+No input or output, no clock, no randomness: the same episode always gives the same findings.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
 
 
 def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
-    """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
+    """What all judges of `roles` (default: that of the context) rule on the episode, before it is weighed."""
     roles = roles or (episode_view.context.role,)
     explained: set[str | None] = set()
     blamed: set[str | None] = set()
@@ -152,7 +152,7 @@ def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Findi
     trouble = {event.exchange for _, event in episode_view.episode.of(HarnessTrouble)}
     seen_to_hold: set[str] = set()
     for ruling in given:
-        if ruling.verdict is PASS:
+        if ruling is passed(ruling.requirement):
             if ruling.requirement in seen_to_hold:
                 continue  # once is enough
             seen_to_hold.add(ruling.requirement)
@@ -212,11 +212,11 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
 
 
 def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Finding]:
-    """What is to be said of requirements that the scenario names and no judge spoke of.
+    """Findings on requirements that the scenario names and no judge ruled on.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
     its condition did not arise, or the EPP closed the stream, as it may, once the request was answered; otherwise
-    nothing is said, and the scenario stays inconclusive.
+    there is no finding, and the scenario stays inconclusive.
     """
     context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
@@ -256,8 +256,13 @@ def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
                 telling.append(finding)
         else:
             earlier = neutral.get(finding.requirement)
-            if earlier is None or (finding.verdict is PASS and earlier.verdict is not PASS):
+            if earlier is None or _tells(finding) > _tells(earlier):
                 neutral[finding.requirement] = finding
     told = {finding.requirement for finding in telling}
     yield from telling
     yield from (finding for name, finding in neutral.items() if name not in told)
+
+
+def _tells(finding: Finding) -> tuple[bool, bool]:
+    """What one neutral finding has over another: that it passed, then that it shows something."""
+    return finding.verdict is PASS, finding.exchange is not None

@@ -67,7 +67,7 @@ class ExchangeView:
 
     @property
     def context(self) -> Context:
-        """The scene's context."""
+        """The episode's context."""
         return self.facts.context
 
     @cached_property
@@ -156,7 +156,7 @@ class ExchangeView:
 
     @cached_property
     def due(self) -> DueAnswer:
-        """What the request demanded. Versions without the subset hint do not demand that it is kept to."""
+        """The answer that the request demanded. Versions without the subset hint do not demand that it is kept to."""
         first = self.conversation.first
         if first is None or self.stream.request.headers is None:
             return NOTHING
@@ -173,7 +173,7 @@ class ExchangeView:
 
     @property
     def unknown_model(self) -> bool:
-        """Whether the request is for a model that nobody serves."""
+        """Whether the request is for a model that no server has."""
         return bool(self.conversation.note.get("unknown_model"))
 
     @property
@@ -209,14 +209,14 @@ class ExchangeView:
 
     @property
     def incomprehensible(self) -> bool:
-        """Whether nobody need understand the request (AMB-08); a POST of an empty body is as odd as any body."""
+        """Whether an EPP may fail to understand the request (AMB-08): its body is odd, or it is a POST without one."""
         opened = self.conversation.opened
         empty = self.shape is Shape.BODYLESS and opened is not None and opened.method == "POST"
         return empty or self.shape in (Shape.ODD, Shape.UNSEEN)
 
     @cached_property
     def served(self) -> ServedReport | None:
-        """What the response's messages said about the endpoint that served."""
+        """What the response's messages told about the endpoint that served."""
         return served_report(self.conversation, self.context.destination_namespace)
 
     def request_header(self, name: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """One HTTP request as a data plane dealt with it: what the client sent and got, whom it asked, whom it sent it to.
 
 What judges of role data-plane look at. Several of them ask the same questions, each answered here in one place: what
-the EPP said, which attempts that allowed, whose response the client got.
+the EPP answered, which attempts that allowed, whose response the client got.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class UpstreamAttempt:
 
 
 class GatewayExchange:
-    """One HTTP request of a scene. `asked` are the streams in order of opening."""
+    """One HTTP request of an episode. `asked` are the streams in order of opening."""
 
     def __init__(self, facts: EpisodeFacts, exchange: str, conversations: Sequence[Conversation]) -> None:
         self.facts: EpisodeFacts = weakref.proxy(facts)  # as in `ExchangeView`
@@ -235,7 +235,7 @@ class GatewayExchange:
 
     @property
     def gateway(self) -> GatewayFacts:
-        """What is said of the gateway."""
+        """What its vendor says of the gateway."""
         return self.facts.context.gateway or GatewayFacts()
 
     @property
@@ -250,7 +250,7 @@ class GatewayExchange:
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """The endpoints that the gateway knows; empty if nobody says."""
+        """The endpoints that the gateway knows; empty if that is not known."""
         own = [endpoint for backend in self.gateway.backends for endpoint in backend.endpoints]
         if not own:
             states = self.facts.episode.pool.between(self.entries[0].seq, self.entries[-1].seq)

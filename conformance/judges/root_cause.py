@@ -1,7 +1,7 @@
-"""What was peculiar about an exchange, and the requirement that is about it.
+"""What was particular about an exchange, and the requirement that is about it.
 
-A stream that is left without an answer, or a process that dies, is put down to what was peculiar about the stimulus: a
-hang on a subset of the wrong type is EPP-SUB-10, one on an ordinary request ENV-16. Each row is a requirement and a
+A stream that is left without an answer, or a process that dies, is put down to what was particular about the stimulus:
+a hang on a subset of the wrong type is EPP-SUB-10, one on an ordinary request ENV-16. Each row is a requirement and a
 question; the first that answers yes decides. Requirements that are not part of the version are passed over.
 """
 
@@ -125,7 +125,7 @@ STIMULI: tuple[Row, ...] = (
     ("ENV-19", odd_protocol_config),
     ("ENV-26", unknown_input),
 )
-"""What is peculiar about the request as a whole: it decides before what the answer lacks."""
+"""What is particular about the request as a whole: it decides before what the answer lacks."""
 
 RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_response))
 """The same for the response."""

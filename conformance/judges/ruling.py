@@ -20,7 +20,7 @@ NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
 
 class Nature(StrEnum):
     """Of what kind a deviation is. All but CONDUCT are judged even where the suite itself broke the contract; crash
-    and hang fail whatever the requirement's effect is."""
+    and hang fail under any effect of the requirement."""
 
     CONDUCT = "conduct"
     MEMBERSHIP = "membership"

@@ -1,4 +1,4 @@
-"""What was said in one exchange: its stream's messages decoded in order, and how the stream and its waits ended.
+"""One exchange as it was carried: its stream's messages decoded in order, and how the stream and its waits ended.
 
     for conversation in conversations(episode): ...
 
@@ -103,7 +103,7 @@ class Conversation:
 
     @property
     def expired(self) -> tuple[tuple[Entry, Wait], ...]:
-        """The waits that nobody ended."""
+        """The waits that ran out."""
         return tuple((entry, wait) for entry, wait in self.waits if wait.outcome == "expired")
 
     @property
@@ -130,12 +130,12 @@ class Conversation:
 
     @cached_property
     def request_mode(self) -> str | None:
-        """The request body mode by name; None if nobody says."""
+        """The request body mode by name; None if it is not known."""
         return self._mode("request_body_mode")
 
     @cached_property
     def response_mode(self) -> str | None:
-        """The response body mode by name; None if nobody says."""
+        """The response body mode by name; None if it is not known."""
         return self._mode("response_body_mode")
 
     def _mode(self, field: str) -> str | None:

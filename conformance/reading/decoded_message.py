@@ -1,4 +1,4 @@
-"""One message of an ext_proc stream, decoded: what was said, and how sure we are of it.
+"""One message of an ext_proc stream, decoded: what it says, and how sure that is.
 
 Nothing is inferred from what could not be read. A message in which some member of the oneof is set that this schema
 does not know is `opaque`, never "empty"; one of which the record kept only a part has no `message`.
@@ -49,9 +49,9 @@ class DecodedMessage(NamedTuple):
     size: int
     what: str | None = None
     side: str | None = None
-    """`request` or `response`, whichever direction of HTTP it is about; None for everything else."""
+    """`request` or `response`, the direction of HTTP that it is about; None where it is about neither."""
     part: str | None = None
-    """`headers`, `body` or `trailers`; None for everything else."""
+    """`headers`, `body` or `trailers`; None where it is none of them."""
     request: ProcessingRequest | None = None
     response: ProcessingResponse | None = None
     problem: str = ""

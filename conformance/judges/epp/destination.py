@@ -54,7 +54,7 @@ def _before_the_body(view: ExchangeView) -> bool:
 def missing(view: ExchangeView) -> Ruling:
     """A request that was released with nothing."""
     expected = ("an endpoint, in the header and in the metadata", "an ImmediateResponse")
-    hint = "Envoy sends such a request to an endpoint of its own choice."
+    hint = "Envoy sends such a request to an endpoint that it chooses itself."
     odd = view.shape in (Shape.BODYLESS, Shape.ODD)
     return view.fail("EPP-DEST-07" if odd else "EPP-DEST-01", expected, hint=hint)
 
@@ -63,7 +63,7 @@ def missing(view: ExchangeView) -> Ruling:
 
 
 def form(view: ExchangeView) -> Iterator[Ruling]:
-    """What is wrong with header and metadata, whatever they name."""
+    """What is wrong with the form of header and metadata."""
     destination = view.destination
     different = _different(view)
     if (

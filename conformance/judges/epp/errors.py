@@ -37,7 +37,7 @@ def due_error(view: ExchangeView) -> Ruling | None:
 
 
 def acceptable_error(view: ExchangeView) -> bool:
-    """Whether the code is right where no endpoint is eligible: 503, or what a bad request gets in any case."""
+    """Whether the code is right where no endpoint is eligible: 503, or what a bad request may always get."""
     if view.code == UNAVAILABLE:
         return True
     bad_request = view.incomprehensible or view.unknown_model
@@ -70,7 +70,7 @@ def tolerated(view: ExchangeView) -> bool:
     """Whether an error is right although an endpoint is due.
 
     The scenario says so; the EPP is blind; it sheds; its own filters may leave nothing of a busy subset (AMB-11);
-    nobody could understand the request; or, before `next`, it is very large.
+    no EPP needs to understand the request; or, before `next`, it is very large.
     """
     code, load = view.code, view.due.load
     if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
@@ -91,14 +91,14 @@ def missing_error(view: ExchangeView) -> Ruling:
     """A request that was let go although no endpoint is ready."""
     requirement = "EPP-ERR-02" if view.facts.applies("EPP-ERR-02") else "EPP-ERR-01"
     expected = NO_ENDPOINT if requirement == "EPP-ERR-02" else "an error: 400 or more, or a gRPC status"
-    return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint of its own choice.")
+    return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint that it chooses itself.")
 
 
 def unshed(view: ExchangeView) -> Ruling | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
     claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.saturated
     if view.hint.set:
-        return None  # whether the saturation of a subset counts, while the rest of the pool is idle, is not said
+        return None  # the text does not tell whether a saturated subset counts while the rest of the pool is idle
     if not claimed or not view.facts.applies("EPP-ERR-03"):
         return None
     hint = "The profile claims that such requests are shed; every pod is saturated."

@@ -41,7 +41,7 @@ def about(expectation: Expectation, context: Context) -> str | None:
 
 
 def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
-    """The scenario's expectation of `case`; `blamed`: fault was already found with its answer."""
+    """The scenario's expectation of `view`; `blamed`: fault was already found with its answer."""
     expected = view.expectation
     requirement = about(expected, view.context) if expected is not None else None
     if expected is None or requirement is None or view.answer in (AnswerKind.UNSEEN, AnswerKind.OFFENDED):

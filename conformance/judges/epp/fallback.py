@@ -1,4 +1,4 @@
-"""Destination endpoint fallback: one endpoint under a key of its own in 0.3.0 (EPP-FB-01), gone since (EPP-FB-02)."""
+"""Destination endpoint fallback: one endpoint under a separate key in 0.3.0 (EPP-FB-01), gone since (EPP-FB-02)."""
 
 from __future__ import annotations
 

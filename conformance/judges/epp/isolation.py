@@ -3,7 +3,7 @@
 A single pick outside the subset can't tell these from a subset that is ignored. So they are only concluded from
 controls in the same episode:
 
-- ENV-21: several requests that met no other (alone on the wire, with an id of their own) kept to their subsets, and
+- ENV-21: several requests that met no other (alone on the wire, with ids that no other had) kept to their subsets, and
   this one, which did meet others, got what one of them was due;
 - EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due.
 """
@@ -88,7 +88,7 @@ def _predecessor(view: ExchangeView) -> ExchangeView | None:
 
 @judge_of_episode("ENV-21")
 def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
-    """Streams that were open at the same time, each with a body or a subset of its own, got what they were due."""
+    """Streams that were open at the same time, each with its body or subset, got what they were due."""
     for view in episode_view.exchanges:
         if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and view.overlapping:
             yield passed("ENV-21")

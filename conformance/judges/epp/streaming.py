@@ -1,7 +1,7 @@
 """Streaming (EPP-STRM-01, 02): full-duplex bodies are taken, and event streams are passed on event by event.
 
 Before `next` both are an option and only recorded. Whether events are held back is told by the waits for the echo of
-each piece, which are in the log with how they ended. Where only the older `value` field said that these are events, it
+each piece, which are in the log with how they ended. Where only the older `value` field tells that these are events, it
 is a warning (ENV-11 has the reading).
 """
 

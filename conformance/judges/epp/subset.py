@@ -23,6 +23,7 @@ A pick or an error that is wrong is put down to what was particular about the hi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.epp.errors import TOO_MANY, UNAVAILABLE, acceptable_error
@@ -30,7 +31,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.root_cause import odd_hint, odd_items
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
-from conformance.reading.endpoints import address_of, canonical
+from conformance.reading.endpoints import address_of, canonical, parse
 
 NONE_ELIGIBLE = "an ImmediateResponse with 503: nothing of the subset is eligible"
 
@@ -165,9 +166,20 @@ def subset(view: ExchangeView) -> Iterator[Ruling]:
     """What was seen to hold, where the stimulus could tell right from wrong."""
     if view.answer is AnswerKind.IMMEDIATE:
         yield from _errors_that_hold(view)
+        yield from _trimmed(view, "no")
     elif view.answer is AnswerKind.ENDPOINT and view.picks:
         yield from _opened(view)
         yield from _picks_that_hold(view)
+        if all(view.hint.may_mean(pick) for pick in view.picks):
+            yield from _trimmed(view, "yes")
+
+
+def _trimmed(view: ExchangeView, answer: str) -> Iterator[Ruling]:
+    """Whether blanks around items are trimmed, where all items that name an eligible endpoint have them."""
+    padded = {item.canonical for item in map(parse, view.hint.items) if item.padded}
+    if view.hint.set and padded & view.due.allowed and not view.due.allowed & set(view.hint.items):
+        actual = f"blanks around items are trimmed: {answer} ({view.describe()})"
+        yield dataclasses.replace(passed("EPP-SUB-11"), actual=actual, exchange=view.exchange)
 
 
 def _opened(view: ExchangeView) -> Iterator[Ruling]:

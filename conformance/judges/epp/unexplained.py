@@ -19,7 +19,7 @@ _OK = 200
 
 
 def unexplained(view: ExchangeView) -> Iterator[Ruling]:
-    """Whether the client got what was due. Asked only where no fault was found with `case`."""
+    """Whether the client got what was due. Asked only where no fault was found with `view`."""
     conversation, response = view.conversation, view.conversation.client_response
     if response is None or view.stream.offence is not None or conversation.aborted or conversation.expired:
         return

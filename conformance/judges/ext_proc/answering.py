@@ -8,7 +8,7 @@ A stream that stops with something unanswered gives one ruling. What it is put d
    stream when all bytes came back (ENV-05);
 4. the circumstances (`root_cause.CIRCUMSTANCES`), an odd body (EPP-DEST-07), and else ENV-16.
 
-An EPP that closes the stream once the request is answered is right (design: fairness).
+An EPP that closes the stream once the request is answered is right: Envoy goes on without it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         side, part = missing
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
-                yield from _moot_response()
+                yield from _response_not_reached()
         elif _error_by_status(view, stop):
             yield passed("EPP-ERR-01")
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
@@ -92,13 +92,13 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
 
 
 def _between_the_phases(view: ExchangeView) -> bool:
-    """Whether the data plane was still to say something when the stream ended, with all it said answered."""
+    """Whether the data plane had messages left to send when the stream ended, with all before answered."""
     stream = view.stream
     return stream.immediate is None and not stream.response.complete
 
 
 def _unfinished(view: ExchangeView, side: str) -> bool:
-    """Whether the data plane itself had not said everything: in full duplex nothing is owed before that."""
+    """Whether the data plane itself had not sent everything: in full duplex nothing is due before that."""
     direction = view.stream.direction(side)
     return direction.duplex and bool(direction.bodies) and direction.end is None
 
@@ -253,7 +253,7 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
     return not direction.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 
-def _moot_response() -> Iterator[Ruling]:
+def _response_not_reached() -> Iterator[Ruling]:
     for requirement in ("EPP-SRVD-01", "EPP-STRM-02"):
         yield not_applicable(requirement, "the EPP closed the stream once the request was answered")
 

@@ -80,7 +80,7 @@ def sent_body(direction: StreamDirection) -> bytes:
 
 @judge_of_exchange("ENV-06", "ENV-09", "ENV-21", "EPP-TRN-05", hygiene=True)
 def integrity(view: ExchangeView) -> Iterator[Ruling]:
-    """No byte is lost, and nothing is changed that nobody claimed."""
+    """No byte is lost, and nothing changes but what is claimed."""
     for direction in (view.stream.request, view.stream.response):
         if _emptied(direction) and view.stream.offence is None:
             expected, actual = (

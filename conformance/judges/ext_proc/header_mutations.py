@@ -75,7 +75,7 @@ def destination_header(view: ExchangeView) -> Iterator[Ruling]:
         if setting.conditional:
             yield view.fail(
                 "ENV-12",
-                "the destination header replaces whatever the client sent, and is always set",
+                "the destination header replaces the client's, and is always set",
                 f"{setting.value} with {_flags(setting.option)}",
                 at=setting.message,
                 hint="Set no append action, or OVERWRITE_IF_EXISTS_OR_ADD.",

@@ -1,7 +1,7 @@
 """The order and the kinds of answers (ENV-01 to ENV-05).
 
-The offence itself is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a
-ruling, and what was seen to hold is said.
+The offence is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a ruling, and
+what was kept becomes a pass.
 """
 
 from __future__ import annotations

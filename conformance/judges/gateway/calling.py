@@ -1,6 +1,6 @@
 """Endpoint Picker Protocol (DP-EXTP-01): the EPP is asked about each request, with messages as ext_proc has them.
 
-What is said on the wire is judged wherever it was observed. Whether the EPP was asked at all needs the client's side.
+The messages are judged wherever it was observed. Whether the EPP was asked at all needs the client's side.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _stray(facts: EpisodeFacts) -> str | None:
     return next((one.exchange for one in facts.conversations if one.opened is None and one.stream is not None), None)
 
 
-# -- what was said -----------------------------------------------------------------------------------------------------
+# -- the messages ------------------------------------------------------------------------------------------------------
 
 
 def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
@@ -156,7 +156,7 @@ def _body_of(exchange: GatewayExchange) -> str:
 def _ends(
     one: PickerStream, exchange: GatewayExchange, ended: dict[str, DecodedMessage], seen: set[str]
 ) -> Iterator[Ruling]:
-    """Each direction that was complete has its end. Without it an EPP waits for the rest for ever."""
+    """Each direction that was complete has its end. Without it an EPP never stops waiting for the rest."""
     conversation = one.conversation
     answered_itself = any(message.what == "immediate_response" for message in conversation.messages)
     if (
@@ -176,12 +176,14 @@ def _ends(
         if direction.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
             continue
         hung = exchange.expired and mode == DUPLEX and side == REQUEST
-        given_up = side == REQUEST and not one.stream.answers  # on an EPP that said nothing: it failed open
+        given_up = side == REQUEST and not one.stream.answers  # on an EPP that did not answer: it failed open
         if (served is not None and not given_up) or hung:
             expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"
             actual = f"the {side} was complete, and the stream ended without either"
             last = direction.bodies[-1] if direction.bodies else direction.headers
-            yield exchange.fail(EXTP, expected, actual, at=last, hint="An EPP that waits for all of it waits for ever.")
+            yield exchange.fail(
+                EXTP, expected, actual, at=last, hint="An EPP that waits for the whole body never answers."
+            )
 
 
 def _trailers(served: UpstreamAttempt | None, side: str) -> bool:

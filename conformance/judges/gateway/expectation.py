@@ -16,7 +16,7 @@ from conformance.reading.endpoints import canonical
 
 
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
-    """The scenario's expectation of `relay`; `blamed`: fault was already found with it."""
+    """The scenario's expectation of `exchange`; `blamed`: fault was already found with it."""
     expected = exchange.facts.context.expectations.get(exchange.exchange)
     requirement = about(expected, exchange.facts.context) if expected is not None else None
     if expected is None or requirement is None or exchange.opened is None or exchange.aborted:

@@ -76,7 +76,7 @@ def _responses(one: PickerStream) -> list[DecodedMessage]:
 
 
 def _told(one: PickerStream, namespace: str) -> str | None:
-    """What the headers of the response said on one stream."""
+    """The served endpoint in the response's headers on one stream."""
     values = (_value(message, namespace) for message in _responses(one) if message.part == "headers")
     found = next((value for value in values if value is not None), None)
     return str(found) if found is not None else None

@@ -134,7 +134,7 @@ class TestUnderLoad:
         verdicts = ask(script)
         assert (verdicts.failed, verdicts.warned) == ({"EPP-SUB-01"}, {"EPP-SUB-13"})
 
-    def test_metrics_that_nobody_can_read(self, ask):
+    def test_metrics_that_cannot_be_read(self, ask):
         for code in (503, 429):
             assert ask(refused(immediate(code), load={"metrics": "down"})).blamed == set()
 

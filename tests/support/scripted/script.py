@@ -1,4 +1,4 @@
-"""A log written by hand: the pool, the exchanges, what the data plane said, and how streams ended."""
+"""A log written by hand: the pool, the exchanges, the messages, and how streams ended."""
 
 from __future__ import annotations
 
