@@ -152,7 +152,7 @@ def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Findi
     trouble = {event.exchange for _, event in episode_view.episode.of(HarnessTrouble)}
     seen_to_hold: set[str] = set()
     for ruling in given:
-        if ruling is passed(ruling.requirement):
+        if ruling.verdict is PASS:
             if ruling.requirement in seen_to_hold:
                 continue  # once is enough
             seen_to_hold.add(ruling.requirement)
@@ -247,22 +247,19 @@ _TELLING = (*NEGATIVE, Verdict.SKIPPED)
 
 
 def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
-    """Telling findings as they are; of the rest one per requirement, and only where nothing telling was found."""
+    """Telling findings as they are; of the rest, and only where nothing telling was found, one per requirement, and the
+    first that shows something in an exchange beside it."""
     telling: list[Finding] = []
-    neutral: dict[str, Finding] = {}
+    neutral: dict[tuple[str, bool], Finding] = {}
     for finding in weighed:
         if finding.verdict in _TELLING:
             if finding not in telling:
                 telling.append(finding)
         else:
-            earlier = neutral.get(finding.requirement)
-            if earlier is None or _tells(finding) > _tells(earlier):
-                neutral[finding.requirement] = finding
+            key = finding.requirement, finding.exchange is not None
+            earlier = neutral.get(key)
+            if earlier is None or (finding.verdict is PASS and earlier.verdict is not PASS):
+                neutral[key] = finding
     told = {finding.requirement for finding in telling}
     yield from telling
-    yield from (finding for name, finding in neutral.items() if name not in told)
-
-
-def _tells(finding: Finding) -> tuple[bool, bool]:
-    """What one neutral finding has over another: that it passed, then that it shows something."""
-    return finding.verdict is PASS, finding.exchange is not None
+    yield from (finding for (name, _), finding in neutral.items() if name not in told)

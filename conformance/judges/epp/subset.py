@@ -23,7 +23,6 @@ A pick or an error that is wrong is put down to what was particular about the hi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.epp.errors import TOO_MANY, UNAVAILABLE, acceptable_error
@@ -179,7 +178,7 @@ def _trimmed(view: ExchangeView, answer: str) -> Iterator[Ruling]:
     padded = {item.canonical for item in map(parse, view.hint.items) if item.padded}
     if view.hint.set and padded & view.due.allowed and not view.due.allowed & set(view.hint.items):
         actual = f"blanks around items are trimmed: {answer} ({view.describe()})"
-        yield dataclasses.replace(passed("EPP-SUB-11"), actual=actual, exchange=view.exchange)
+        yield recorded("EPP-SUB-11", actual, exchange=view.exchange)
 
 
 def _opened(view: ExchangeView) -> Iterator[Ruling]:

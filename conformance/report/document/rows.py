@@ -121,8 +121,9 @@ def listed(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _quiet(finding: Finding) -> bool:
-    """Whether a finding has nothing to show: it passed or did not apply, and points at nothing."""
-    return finding.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) and finding.exchange is None
+    """Whether a finding has nothing to show: it passed, or it did not apply and points at nothing."""
+    nothing_to_show = finding.verdict is Verdict.NOT_APPLICABLE and finding.exchange is None
+    return finding.verdict is Verdict.PASS or nothing_to_show
 
 
 class RequirementRow(Block):
