@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
 from conformance.errors import ConformanceError, UsageError
+from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 if TYPE_CHECKING:
     from conformance.run.engine import EngineThread
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from conformance.targets.resolve import Resolved
     from conformance.targets.resolve_gateway import ResolvedGateway
 
-HEALTH_NAMES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
+HEALTH_NAMES = ("", LIVENESS, READINESS, EXT_PROC_SERVICE, "inference-extension")
 WATCH_TIME = 1.0
 """Seconds in which a target that scrapes must have read the pods' metrics."""
 
