@@ -9,7 +9,7 @@ from real_envoy.http_client import HttpResponse, _headers, _Http1, _Response
 
 
 class KeptConnection:
-    """Opened for its first request, and anew after a response with which the gateway closed it."""
+    """Opened for its first request, and again after a response with which the gateway closed it."""
 
     def __init__(self, address: str) -> None:
         self._address = address

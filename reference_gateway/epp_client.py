@@ -38,7 +38,7 @@ PATIENCE = 4.0
 """Seconds that the EPP has for each answer."""
 
 
-class EppUnavailable(Exception):  # noqa: N818 - a condition, not a mistake of ours
+class EppUnavailable(Exception):  # noqa: N818 - a condition, not a defect
     """The EPP can't be reached, fails, or does not answer."""
 
 
@@ -233,7 +233,7 @@ class Talk:
 
 
 def _pieces(body: bytes, mode: str, *, http: int, trailers: bool) -> list[tuple[bytes, bool]]:
-    """Pieces of a body with their end of stream: after HTTP/1.1 an empty one of its own, after HTTP/2 on the last."""
+    """Pieces of a body with their end of stream: after HTTP/1.1 a separate empty one, after HTTP/2 on the last."""
     if mode == "BUFFERED":
         return [(body, not trailers)]
     pieces = [(body[at : at + CHUNK], False) for at in range(0, len(body), CHUNK)]

@@ -43,7 +43,7 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayResponse:
-    """A response; without `headers` of its own for framing."""
+    """A response; without headers for framing."""
 
     status: int
     headers: Headers = ()
