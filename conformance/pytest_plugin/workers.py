@@ -11,7 +11,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from conformance.events import AnomalySeen, RunEvent, ScenarioFinished
-from conformance.pytest_plugin.plugin import Hooks
+from conformance.pytest_plugin.hooks import Hooks
 from conformance.pytest_plugin.suite import PluginSuite
 
 
