@@ -48,9 +48,9 @@ def install(config: pytest.Config) -> None:
 
 
 def _worker(config: pytest.Config, suite: PluginSuite) -> Hooks:
-    from conformance.pytest_plugin.workers import Worker
+    from conformance.pytest_plugin.workers import XdistWorker
 
-    return Worker(config, suite)
+    return XdistWorker(config, suite)
 
 
 class Plugin(Hooks):

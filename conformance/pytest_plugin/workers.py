@@ -27,7 +27,7 @@ class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
         return self._batches.get(nodeid, nodeid)
 
 
-class Worker(Hooks):
+class XdistWorker(Hooks):
     """Writes its events to a file of its own, which the controller reads in the end."""
 
     def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
