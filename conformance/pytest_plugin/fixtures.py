@@ -13,7 +13,7 @@ from conformance.errors import ConformanceError, UsageError
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
 from conformance.planning.fixed import fixed_pool
-from conformance.pytest_plugin.suite import PluginSuite
+from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.reading.conversation import Conversation, conversations
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
@@ -265,16 +265,19 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+STAGE = pytest.StashKey[Stage]()
+
+
 # -- the fixtures ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def epp_stage(request: pytest.FixtureRequest) -> Stage:
     """The lane behind the fixtures; tests use `epp`, `pool` and `proxy`."""
-    from conformance.pytest_plugin.plugin import SUITE
-
     suite = request.config.stash[SUITE]
-    return suite.stage(lambda: Stage(suite))
+    stage = request.config.stash.setdefault(STAGE, Stage(suite))
+    suite.use(stage)
+    return stage
 
 
 @pytest.fixture
