@@ -18,6 +18,8 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 SEED = ("--seed", "1")
+WIDTH = "160"
+"""Columns of the terminal that is shown."""
 FAULTY = "cmd:reference-epp --listen=127.0.0.1:{port} --endpoints-file={endpointsFile} --fault=subset-by-address"
 COMMANDS: Mapping[str, Sequence[str]] = {"conformant": SEED, "faulty": (*SEED, "--epp", FAULTY)}
 """The arguments of `epp-conformance run`, by sample. The first are those of `make conformance`, with a seed."""
@@ -35,7 +37,7 @@ def printed(name: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "conformance", "run", "--output", "conformance-report", *COMMANDS[name]]
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # for reference-epp
-        env = {**os.environ, "PATH": path}
+        env = {**os.environ, "PATH": path, "COLUMNS": WIDTH}
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     if done.returncode != EXIT_CODES[name]:
         raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
