@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from conformance.run.plan import Selection
+    from conformance.planning.plan import Selection
 
 
 class RoleName(StrEnum):
@@ -147,8 +147,8 @@ def selection(
     slow: bool = False,
 ) -> Selection:
     """The selection that the flags name; requirements may be given by an alias, levels in small letters."""
+    from conformance.planning.plan import Selection
     from conformance.requirements.catalogue import Catalogue
-    from conformance.run.plan import Selection
 
     catalogue = Catalogue.load()
     return Selection(

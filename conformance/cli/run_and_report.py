@@ -19,7 +19,7 @@ from conformance.report.document.waivers import Applied, KnownFailure, apply, ex
 from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import collect_seldom
-from conformance.run.epp.fixed import check_bindable
+from conformance.run.epp.binding import check_bindable
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile

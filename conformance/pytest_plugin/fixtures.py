@@ -12,12 +12,12 @@ import pytest
 from conformance.errors import ConformanceError, UsageError
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
+from conformance.planning.fixed import fixed_pool
 from conformance.pytest_plugin.suite import PluginSuite
 from conformance.reading.conversation import Conversation, conversations
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
-from conformance.run.epp.fixed import fixed_pool
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY

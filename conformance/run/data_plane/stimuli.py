@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
@@ -21,17 +22,11 @@ from ext_proc.messages import Any as TypedAny
 from ext_proc.messages import Metadata, ProcessingRequest, Struct
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
-from fake_proxy.config import BodyMode, Ending, ProtocolConfigForm, ProxyConfig
+from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
 
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 
-MODES: Mapping[ScenarioMode, BodyMode] = {
-    "none": BodyMode.NONE,
-    "buffered": BodyMode.BUFFERED,
-    "streamed": BodyMode.STREAMED,
-    "full-duplex": BodyMode.FULL_DUPLEX_STREAMED,
-}
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 """Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PodFact, PoolState
+from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import Discovery
-from conformance.run.epp.fixed import cant_bind
 from conformance.run.epp.members import Member
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
