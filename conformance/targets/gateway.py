@@ -136,6 +136,16 @@ class GatewayProfile(FileModel):
         return bool(self.start.command or self.start.envoy)
 
     @property
+    def only_one_at_a_time(self) -> str | None:
+        """Why two runs of this gateway can't stand side by side on one machine."""
+        return "its pods and EPPs change their conduct from one scenario to the next"
+
+    @property
+    def started_for(self) -> tuple[str, ...]:
+        """The protocol versions for which it can be started; empty: for any."""
+        return ()
+
+    @property
     def address(self) -> str:
         """host:port of its listener, with placeholders."""
         return self.url.removeprefix("http://").rstrip("/")

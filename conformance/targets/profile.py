@@ -216,3 +216,21 @@ class Profile(FileModel):
     def started_by_us(self) -> bool:
         """True if the suite starts the target, so that it can also restart it and run several."""
         return bool(self.start.command or self.start.image)
+
+    @property
+    def only_one_at_a_time(self) -> str | None:
+        """Why two runs of this target can't stand side by side on one machine; None if they can."""
+        if not self.started_by_us:
+            return "the target runs already and is shared, so that only one process may change its pool"
+        if self.discovery.fixed is not None:
+            return "its endpoints are fixed, and each can be bound only once"
+        if self.discovery.file is not None and "{workdir}" not in self.discovery.file.path:
+            return f"its endpoints file {self.discovery.file.path} is one for all"
+        if "{port}" not in self.address:
+            return f"its address {self.address} is one for all"
+        return None
+
+    @property
+    def started_for(self) -> tuple[str, ...]:
+        """The protocol versions for which it can be started; empty: for any."""
+        return (*self.start.versions, *self.protocol_versions) if self.start.versions else ()

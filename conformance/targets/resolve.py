@@ -80,27 +80,11 @@ def protocol_versions(profile: AnyProfile, wanted: Sequence[str] = ()) -> tuple[
         if version != "all" and version not in VERSIONS:
             raise UnknownNameError("protocol version", version, (*VERSIONS, "all"))
     if "all" in wanted:
-        variants = profile.start.versions if isinstance(profile, Profile) else {}
-        return tuple(v for v in VERSIONS if not variants or v in variants or v in profile.protocol_versions)
+        return tuple(version for version in VERSIONS if version in (profile.started_for or VERSIONS))
     if not wanted:
         claimed = [version for version in VERSIONS if version in profile.protocol_versions]
         return ("1.0.0",) if "1.0.0" in claimed or not claimed else (claimed[-1],)
     return tuple(version for version in VERSIONS if version in wanted)
-
-
-def only_one_at_a_time(profile: AnyProfile) -> str | None:
-    """Why two runs of this target can't stand side by side on one machine; None if they can."""
-    if isinstance(profile, GatewayProfile):
-        return "its pods and EPPs change their conduct from one scenario to the next"
-    if not profile.started_by_us:
-        return "the target runs already and is shared, so that only one process may change its pool"
-    if profile.discovery.fixed is not None:
-        return "its endpoints are fixed, and each can be bound only once"
-    if profile.discovery.file is not None and "{workdir}" not in profile.discovery.file.path:
-        return f"its endpoints file {profile.discovery.file.path} is one for all"
-    if "{port}" not in profile.address:
-        return f"its address {profile.address} is one for all"
-    return None
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
