@@ -21,8 +21,8 @@ from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Recorder
 
 
-class _Lane(SimpleNamespace):
-    """As much of a lane as a health check needs; its target can't be reached."""
+class _Runner(SimpleNamespace):
+    """As much of a runner as a health check needs; its target can't be reached."""
 
     def __init__(self, late: float, problem: Exception) -> None:
         async def health_channel() -> Any:
@@ -49,9 +49,9 @@ class _Lane(SimpleNamespace):
 def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Exception):
     catalogue = Catalogue.load()
     instance = next(one for one in load(catalogue) if one.id == "health.liveness")
-    lane: Any = _Lane(late, problem)
+    runner: Any = _Runner(late, problem)
     work = Work(id=instance.id, instance=instance, mode="full-duplex")
-    done = asyncio.run(execute(lane, work, EppExecution))
+    done = asyncio.run(execute(runner, work, EppExecution))
     episode, context = done.episode, done.context
     assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
     assert {one.requirement: one.verdict for one in judge(episode, context, catalogue)}["EPP-HLTH-01"] == verdict

@@ -1,4 +1,4 @@
-"""Lanes side by side: a lane in a process of its own does what one in this process does, and versions stay in order."""
+"""Workers side by side: one in another process does what one in this process does, and versions stay in order."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_process_that_is_gone_is_our_trouble(engine: EngineThread, process: Re
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_versions_come_in_order_and_complete_however_many_lanes(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_come_in_order_and_complete_however_many_workers(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "cores", lambda: 2)
     events: list[RunEvent] = []
     versions = ("0.3.0", "1.0.0")
