@@ -16,11 +16,13 @@ epp/ gateway/   the roles
 
 A further role is a folder beside `epp/` and `gateway/` with
 
-* a `TargetRunner`: `start` (the target, its surroundings, the gate), `restart_target`, `close`, `target`; and, where
-  the defaults do not fit, `at_a_time`, `prepare` (the pool of a batch), `responds`, `check`, `reads_no_metrics`, `strays`;
+* a `TargetRunner`: `start` (the target, its surroundings, the gate), `restart_target`, `close`, `target`; and,
+  where the defaults do not fit, `at_a_time`, `prepare` (the pool of a batch), `responds`, `check`, `reads_no_metrics`,
+  `strays`;
 * an `Execution`: `actions` (a coroutine for each kind of step), `endpoints` (what references stand for), `spoilt` (what
   a late loop makes worthless); `begin`, `end` and `context` where the role has more to say;
 
 a line for it in `roles.RUNNERS`, a profile with its line in `targets.resolve.PROFILES`, `Traits` in `planning/` with
-its line in `conformance.roles.ROLES`, its steps in `scenario.schema.ACTIONS_OF`, and its rules in a folder of `judges/`.
+its line in `conformance.roles.ROLES`, its steps in `scenario.schema.ACTIONS_OF`, and its rules in a folder of
+`judges/`.
 """

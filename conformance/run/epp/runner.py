@@ -116,6 +116,8 @@ class EppRunner(TargetRunner):
                 if not self.target.lost_its_port or not left:
                     raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
                 await self.target.stop()
+        for _ in range(self.profile.limits.warm_up):
+            await self.ask(_plain(None), SETTLING)
         self.pool.probe = self._poll
 
     async def restart_target(self) -> None:

@@ -123,10 +123,13 @@ class GatewayRunner(TargetRunner):
             if self.target.crashed:
                 raise await self.target.explain_end()
             if response is not None and self._streams.seen[name] and self.pods.reached[name]:
-                return
+                break
             if loop.time() >= until:
                 raise self._gate_error(name, response)
             await asyncio.sleep(0.05)
+        for number in range(self.profile.limits.warm_up):
+            name = f"warm-up.{number}"
+            await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send, Random(name))
 
     def _gate_error(self, name: str, response: HttpResponse | None) -> GateFailedError:
         asked, reached = self._streams.seen[name], self.pods.reached[name]
