@@ -78,6 +78,9 @@ Inject = Literal[
 ]
 """Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
+CHAT_PATH = "/v1/chat/completions"
+"""What scenarios call the path of chat requests, wherever a target has it."""
+
 
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""

@@ -14,8 +14,8 @@ from typing import Any
 from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Reply
 from conformance.scenario.schema import BodyMode as ScenarioMode
-from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Reply
 from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
@@ -24,9 +24,6 @@ from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
-
-CHAT_PATH = "/v1/chat/completions"
-"""What scenarios call the path of chat requests, wherever a target has it."""
 
 SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 
