@@ -1,4 +1,4 @@
-"""Which entries of a lane's log belong to an episode: its own exchanges, and what concerns all while it runs."""
+"""Which entries of a runner's log belong to an episode: its own exchanges, and what concerns all while it runs."""
 
 from __future__ import annotations
 

@@ -84,12 +84,17 @@ Inject = Literal[
 ]
 """Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
+CHAT_PATH = "/v1/chat/completions"
+"""What scenarios call the path of chat requests, wherever a target has it."""
+
 
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""
 
     method: str = Field("POST", description="the HTTP method")
-    path: str | None = Field(None, description="default: the profile's path")
+    path: str | None = Field(
+        None, description="default: the profile's path; `/v1/chat/completions` stands for its `chatPath`"
+    )
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
@@ -121,7 +126,7 @@ class Exchange(ClientRequest):
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
-    hint_namespace: str | None = Field(None, description="another namespace for the hint")
+    hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")

@@ -1,39 +1,35 @@
-"""A lane: one target with its own pool, log and discovery, on which batches of work run one after the other."""
+"""An endpoint picker under test with everything around it: its pool, its discovery, its data plane, and the gate."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import itertools
-import random
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
-from conformance.evidence.redaction import Redactor
-from conformance.planning.data_plane import DataPlaneChoice
-from conformance.planning.fixed import fixed_pool
+from conformance.planning.epp import EppTraits
 from conformance.reading.decoded_message import decode
 from conformance.run.capture import Capture
 from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
-from conformance.run.engine import LagMeter
 from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
-from conformance.run.limits import Throttle
+from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.bridge import Bridge, open_bridge
 from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile
-from ext_proc.record import Author, Entry, Message, Recorder
+from ext_proc.record import Author, Entry, Message
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
 from fake_proxy.exchange import ExchangeOutcome
@@ -52,44 +48,25 @@ SETTLING = {"settling": True}
 """Note of exchanges that are made while the pool settles: judged for how the stream behaves only."""
 
 
-class EppRunner:
-    """Use as an async context manager: entering starts the target and passes the gate."""
+class EppRunner(TargetRunner):
+    """An endpoint picker with its pool and its discovery."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        version: str,
-        values: dict[str, str],
-        *,
-        seed: int,
-        lag: LagMeter,
-        status: Callable[[str], None],
-        redactor: Redactor | None = None,
-        number: int = 0,
-        data_plane: DataPlaneChoice | None = None,
-    ) -> None:
-        self.profile = profile
-        self.version = version
-        self.lag = lag
-        self._redactor = redactor or Redactor()
-        self.recorder = Recorder(redact=self._redactor.event)
-        self.throttle = Throttle(profile.limits)
+    at_a_time = 12
+    profile: Profile
+    target: Target
+    pool: PoolController
+
+    def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
+        super().__init__(profile, version, values, **rest)
         self._patience = Patience(profile.timeouts.answer, self.recorder)
-        self.status = status
-        self._rng = random.Random(seed)
-        self._number = number
-        self._values = values
-        self._standing: dict[object, Entry] = {}
-        self._episodes = itertools.count(1)
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
-        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self._fake = FakeDataPlane(lambda: self.target, self.recorder)
         self._envoy: EnvoyDataPlane | None = None
-        if data_plane is not None and data_plane.variant is not None:
+        if self.data_plane.variant is not None:
             from conformance.run.data_plane.envoy import EnvoyDataPlane
 
-            self._envoy = EnvoyDataPlane(data_plane, profile, lambda: self.target, self.recorder)
+            self._envoy = EnvoyDataPlane(self.data_plane, profile, lambda: self.target, self.recorder)
         self.fleet = self._new_fleet()
         self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
@@ -99,23 +76,13 @@ class EppRunner:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> EppRunner:
-        try:
-            await self._enter()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _enter(self) -> None:
+    async def start(self) -> None:
+        """See `TargetRunner`."""
         if in_bridge(self.profile, self.version):
             self._bridge = await self._bridged()
             self.fleet = self._new_fleet(self._bridge.pods)
         await self.fleet.start()
-        values = {**self._values, "workdir": self._folder.name}
+        values = dict(self._values)
         channel = await self._discovery(values)
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
@@ -126,10 +93,10 @@ class EppRunner:
             self.version,
             values,
             emit=self.recorder.emit,
-            redact=self._redactor.text,
+            redact=self.redactor.text,
             bridge=self._bridge,
         )
-        await self.pool.reset(self._first_pool())
+        await self.pool.reset(EppTraits.of(self.profile).first_pool)
         await self.start_target()
         if self._envoy is not None:
             self.status("starting Envoy")
@@ -149,6 +116,8 @@ class EppRunner:
                 if not self.target.lost_its_port or not left:
                     raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
                 await self.target.stop()
+        for _ in range(self.profile.limits.warm_up):
+            await self.ask(_plain(None), SETTLING)
         self.pool.probe = self._poll
 
     async def restart_target(self) -> None:
@@ -213,9 +182,20 @@ class EppRunner:
                 )
         return await open_bridge(kubernetes=discovery.kubernetes is not None)
 
-    def _first_pool(self) -> Pool:
-        fixed = self.profile.discovery.fixed
-        return Pool() if fixed is None else fixed_pool(len(fixed.endpoints))
+    # -- for batches ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pool: Pool) -> None:
+        """See `TargetRunner`."""
+        await self.pool.reset(pool)
+
+    async def responds(self) -> bool:
+        """See `TargetRunner`."""
+        return await self.probe(None) is not None or not self.pool.eligible
+
+    @property
+    def reads_no_metrics(self) -> bool:
+        """See `TargetRunner`."""
+        return self.pool.reads_no_metrics
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 
@@ -273,11 +253,10 @@ class EppRunner:
         self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None, name: str | None = None
     ) -> ExchangeOutcome:
         """One exchange beside the episodes."""
-        mode = self.profile.body_modes[0]
-        prepared = self.prepared(exchange, 0, mode)
+        name = name or f"settle.{next(self._settling)}"
+        prepared = self.prepared(exchange, 0, self.profile.body_modes[0], Random(f"{self.seed} {name}"))
         # A cluster without endpoints of its own dials what the EPP names, and nothing else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
-        name = name or f"settle.{next(self._settling)}"
         return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:
@@ -295,7 +274,7 @@ class EppRunner:
             self._polls.end(name, answered=answered)
         return _first(outcome)
 
-    def prepared(self, exchange: Exchange, index: int, mode: BodyMode) -> Prepared:
+    def prepared(self, exchange: Exchange, index: int, mode: BodyMode, rng: Random) -> Prepared:
         """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
         endpoints = self.pool.endpoints
         everything = tuple(one for name, own in endpoints.items() if name != "nobody" for one in own)
@@ -306,7 +285,7 @@ class EppRunner:
             profile=self.profile,
             endpoints=endpoints,
             pool=everything,
-            rng=self._rng,
+            rng=rng,
         )
 
     async def carry_out(
@@ -333,7 +312,7 @@ class EppRunner:
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def capture(self) -> Capture:
-        """A new episode, which begins with what is true now."""
+        """See `TargetRunner`. Polls that no episode has taken yet are in it."""
         before = sorted([*self._standing.values(), *self._polls.take()], key=lambda entry: entry.seq)
         return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before)
 
