@@ -65,6 +65,8 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         return
     missing = stream.missing
     if stop is not None and stop.kind is StopKind.REFUSED:
+        if view.ended_by_exit:
+            return
         yield view.fail(
             "ENV-16",
             "a stream that is refused is accepted when it is opened again",
@@ -76,11 +78,13 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
                 yield from _response_not_reached()
+        elif view.ended_by_exit:
+            return
         elif _error_by_status(view, stop):
             yield passed("EPP-ERR-01")
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
-        elif not view.ended_by_exit:
+        else:
             yield _unanswered(view, stop, side, part)
     elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(view):
         if not view.ended_by_exit:
