@@ -11,12 +11,13 @@ from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
 from conformance.run.epp.runner import EppRunner, describe
 from conformance.scenario.schema import Exchange
+from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 if TYPE_CHECKING:
     from conformance.run.engine import EngineThread
     from conformance.targets.resolve import Resolved
 
-HEALTH_NAMES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "inference-extension")
+HEALTH_NAMES = ("", LIVENESS, READINESS, EXT_PROC_SERVICE, "inference-extension")
 WATCH_TIME = 1.0
 """Seconds in which a target that scrapes must have read the pods' metrics."""
 

@@ -24,6 +24,7 @@ from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange, PoolStep
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
+from ext_proc.protocol import DESTINATION_NAMESPACE
 from fake_proxy.client import HttpRequest
 from fake_proxy.exchange import ExchangeOutcome
 
@@ -191,7 +192,7 @@ class Sent:
     conversation: Conversation
     episode: Episode
     findings: tuple[Finding, ...]
-    destination_namespace: str = "envoy.lb"
+    destination_namespace: str = DESTINATION_NAMESPACE
 
     @property
     def status(self) -> int | None:

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from conformance.reading.conversation import BUFFERED_MODES, Conversation
-from conformance.reading.decoded_message import DESTINATION, FALLBACK, REQUEST, DecodedMessage, HeaderList
+from conformance.reading.decoded_message import REQUEST, DecodedMessage, HeaderList
 from conformance.reading.stream_direction import StreamDirection
 from conformance.reading.stream_state import StreamState
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderMutation, HeaderValueOption, Value
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 _PROTECTED = frozenset({":method", ":scheme", ":authority", "host"})
 
@@ -198,11 +199,14 @@ class Destination:
         return (found[-1] or None) if found else None
 
     @property
+    def later_metadata(self) -> tuple[MetadataEntry, ...]:
+        """The strings of later answers of the request phase, by which Envoy 1.40 steers too."""
+        return tuple(entry for entry in self.late_metadata if entry.message.side == REQUEST and entry.value)
+
+    @property
     def request_metadata(self) -> str | None:
-        """The effective metadata; failing that, the first that comes with a later answer of the request phase, by which
-        Envoy 1.40 steers too."""
-        late = (entry.value for entry in self.late_metadata if entry.message.side == REQUEST)
-        return self.metadata or next(late, None)
+        """The effective metadata; failing that, the first that comes with a later answer of the request phase."""
+        return self.metadata or next((entry.value for entry in self.later_metadata), None)
 
     @cached_property
     def late_metadata(self) -> tuple[MetadataEntry, ...]:
