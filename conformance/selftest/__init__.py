@@ -10,8 +10,8 @@ break as well) must be accused: nothing missed, nothing accused wrongly. A varia
 """
 
 from conformance.selftest.deviation import Deviation, deviations, places, select
-from conformance.selftest.table import table
+from conformance.selftest.table import page
 from conformance.selftest.trial import Trial
 from conformance.selftest.workers import run_trials
 
-__all__ = ["Deviation", "Trial", "deviations", "places", "run_trials", "select", "table"]
+__all__ = ["Deviation", "Trial", "deviations", "page", "places", "run_trials", "select"]
