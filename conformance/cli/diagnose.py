@@ -170,7 +170,7 @@ async def _target(resolved: Resolved, protocol_version: str, engine: EngineThrea
 
 
 async def _request(lane: EppRunner) -> Diagnosis:
-    from conformance.run.epp.runner import describe
+    from conformance.run.epp.gate import describe
     from conformance.scenario.schema import Exchange
 
     outcome = await lane.ask(Exchange(ending="drain"), {})

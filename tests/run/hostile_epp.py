@@ -13,13 +13,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ext_proc.messages import ProcessingRequest
 from reference_epp.conversation import Conversation
 from reference_epp.server import Parts, serve
 from reference_epp.service import Service
 from reference_epp.settings import Settings, parse
+
+CROWD = 4
+"""Open streams that are too many for the habit `crowded`."""
 
 MANY = 12
 """Streams of a life that goes well, where the trouble comes by itself."""
@@ -31,6 +34,7 @@ class Hostile(Service):
     habit = ""
     mark = Path()
     seen = 0
+    contexts: ClassVar[list[Any]] = []
 
     async def send(self, context: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
@@ -41,6 +45,11 @@ class Hostile(Service):
         message = await super().read(context, conversation)
         if isinstance(message, ProcessingRequest) and message.HasField("request_headers"):
             Hostile.seen += 1
+            if self.habit == "crowded":
+                await self.crowded(context)
+            pool = self.epp.picker.pool
+            while self.habit == "queues" and pool.endpoints and self.epp.picker.saturated(pool.endpoints):
+                await asyncio.sleep(0.02)
             headers = message.request_headers.headers.headers
             if any(one.key == ":method" and (one.raw_value or one.value) in (b"OPTIONS", "OPTIONS") for one in headers):
                 await self.stimulated()
@@ -49,6 +58,13 @@ class Hostile(Service):
                 say("a bad day")
                 os.kill(os.getpid(), signal.SIGKILL)
         return message
+
+    async def crowded(self, context: Any) -> None:
+        Hostile.contexts = [*(one for one in Hostile.contexts if not one.done()), context]
+        if len(Hostile.contexts) >= CROWD:
+            say("fatal: too many streams")
+            os._exit(43)
+        await asyncio.sleep(0.05)
 
     async def stimulated(self) -> None:
         match self.habit:

@@ -102,7 +102,13 @@ class EppExecution(Execution):
     # -- other steps ---------------------------------------------------------------------------------------------------
 
     async def _change(self, step: PoolStep, _: Expect | None) -> None:
-        await self._epp.pool.change(step)
+        try:
+            await self._epp.pool.change(step)
+        finally:
+            self._capture.add(self._epp.take_polls())
+        if not self._epp.pool.followed and step.settle is True:
+            what = f"in {self._work.id} the target did not follow a change of the pool in time"
+            self._epp.unsettled(f"{what}: it was judged as it was then")
 
     async def _gauges(self, gauges: Mapping[str, Load], _: Expect | None) -> None:
         await self._epp.pool.load(gauges)
