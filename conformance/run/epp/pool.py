@@ -33,8 +33,8 @@ POLL_INTERVAL = 0.02
 ENOUGH_POLLS = 25
 """So many that are answered as before the change show that it is not followed."""
 
-AGREEING_POLLS = 3
-"""Without a subset hint a pool change shows only by chance; so many picks in a row must agree with it."""
+AGREEING_POLLS = 8
+"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree with it."""
 
 UNREAD = 3
 """After so many waits in which no metrics of any pod were ever read, the target is taken for one that reads none. A
@@ -328,7 +328,10 @@ class PoolController:
     async def _picks_from_the_pool(self) -> bool:
         assert self.probe is not None
         allowed: set[str | None] = set(self.eligible) or {None}
-        return all([await self.probe(None) in allowed for _ in range(AGREEING_POLLS)])
+        for _ in range(AGREEING_POLLS if self._doubtful - allowed else 1):
+            if await self.probe(None) not in allowed:
+                return False
+        return True
 
     @staticmethod
     async def _until(condition: Callable[[], Awaitable[bool]], deadline: float) -> bool:
