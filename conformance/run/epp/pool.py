@@ -16,7 +16,7 @@ from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PodFact, PoolState
 from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
-from conformance.run.epp.discovery import Discovery
+from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.members import Member
 from conformance.scenario.pool import Load, Pod, Pool
 from conformance.scenario.references import NOBODY
@@ -34,7 +34,7 @@ ENOUGH_POLLS = 25
 """So many that are answered as before the change show that it is not followed."""
 
 AGREEING_POLLS = 8
-"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree with it."""
+"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
 
 UNREAD = 3
 """After so many waits in which no metrics of any pod were ever read, the target is taken for one that reads none. A
@@ -44,7 +44,7 @@ slow one may be meant: from the first scrape on it is waited for again."""
 class PoolController:
     """Owns the fleet's pods. One per target; its methods are called one at a time."""
 
-    def __init__(self, fleet: Fleet, channel: Discovery, profile: Profile, emit: Callable[[Event], object]) -> None:
+    def __init__(self, fleet: Fleet, channel: PoolDiscovery, profile: Profile, emit: Callable[[Event], object]) -> None:
         self._fleet = fleet
         self._channel = channel
         self._profile = profile

@@ -18,7 +18,7 @@ from conformance.run.capture import Capture
 from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
 from conformance.run.epp import gate
-from conformance.run.epp.discovery import Discovery, FixedEndpoints, WatchedFile
+from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
@@ -164,7 +164,7 @@ class EppRunner(TargetRunner):
             return Fleet(on_scrape=self._scraped, hosts=hosts)
         return Fleet(on_scrape=self._scraped, hosts=hosts, script=self._envoy.script, on_request=self._envoy.served)
 
-    async def _discovery(self, values: dict[str, str]) -> Discovery:
+    async def _discovery(self, values: dict[str, str]) -> PoolDiscovery:
         discovery = self.profile.discovery
         if discovery.file is not None:
             path = Path(fill(discovery.file.path, values, "discovery.file.path"))
