@@ -213,7 +213,11 @@ class PoolStep(FileModel):
     set: dict[Name, PodState] = Field({}, description="pods that change, by name")
     ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
-    settle: bool = Field(True, description="whether the target is given time to follow before the next step")
+    settle: bool | Literal["quietly"] = Field(
+        True,
+        description="whether the target is polled until it follows, before the next step; quietly: it is given the "
+        "time to converge, and nothing is sent meanwhile",
+    )
     convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 
