@@ -8,7 +8,7 @@ The shape of the conversation depends on the body mode. The endpoint must be in 
 * STREAMED, BUFFERED_PARTIAL, NONE: the headers' answer is the only one that can set headers, so it has the endpoint.
 
 Responses pass through, each piece at once. Every method whose answer another EPP might reasonably give differently is
-public, so that a named deviation can override it.
+public, so that a fault or a variant can override it.
 """
 
 # ruff: noqa: ARG002  (seams have the arguments that an override may need)

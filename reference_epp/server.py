@@ -38,7 +38,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The classes that an EPP is made of. A deviation exchanges one or two of them for subclasses."""
+    """The classes that an EPP is made of. Faults and variants exchange one or two of them for subclasses."""
 
     conversation: type[Conversation] = Conversation
     picker: type[Picker] = Picker

@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--health-port", type=int, metavar="PORT", help="serve gRPC health here too, without TLS")
     deviation = parser.add_mutually_exclusive_group()
     deviation.add_argument("--fault", metavar="NAME", help="break one rule on purpose; see --list-faults")
-    deviation.add_argument("--variant", metavar="NAME", help="behave oddly but rightly; see --list-variants")
+    deviation.add_argument("--variant", metavar="NAME", help="conform in another way; see --list-variants")
     add("--list-faults", action="store_true", help="print the faults as JSON")
-    add("--list-variants", action="store_true", help="print the variants as JSON")
+    add("--list-variants", action="store_true", help="print the conforming variants as JSON")
     return parser
