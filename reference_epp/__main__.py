@@ -22,6 +22,7 @@ def main() -> None:
 
 def _run(settings: Settings) -> int:
     from reference_epp import logs
+    from reference_epp.reporter.config import ConfigError
     from reference_epp.server import Parts, serve
 
     logs.configure(settings.log_level)
@@ -36,6 +37,9 @@ def _run(settings: Settings) -> int:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(settings, parts))
+    except ConfigError as problem:
+        print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
+        return 2
     except (OSError, RuntimeError) as problem:
         print(f"reference-epp: can't serve: {problem}", file=sys.stderr)  # noqa: T201
         return 1

@@ -13,10 +13,14 @@ from dataclasses import dataclass, fields, replace
 import grpc
 
 from reference_epp.accounting import Accounting
-from reference_epp.conversation import Conversation, Epp
+from reference_epp.conversation import Conversation
 from reference_epp.endpoints import EndpointsFile, Pool
+from reference_epp.epp import Bodies, Epp
 from reference_epp.health import Health
 from reference_epp.picker import Limits, Picker
+from reference_epp.reporter.attributes import Reporter
+from reference_epp.reporter.config import ConfigReader, read_config
+from reference_epp.reporter.report import Report
 from reference_epp.scraper import Readings, Scraper
 from reference_epp.service import Service
 from reference_epp.settings import Settings
@@ -44,6 +48,9 @@ class Parts:
     picker: type[Picker] = Picker
     health: type[Health] = Health
     service: type[Service] = Service
+    config: type[ConfigReader] = ConfigReader
+    reporter: type[Reporter] = Reporter
+    report: type[Report] = Report
 
     def exchange(self, *classes: type) -> Parts:
         """The same with each of `classes` in the place of the class that it derives from."""
@@ -57,7 +64,8 @@ class Parts:
 async def serve(settings: Settings, parts: Parts) -> None:
     """Serve until SIGINT or SIGTERM; prints where as a line of JSON as soon as streams are accepted.
 
-    Raises `RuntimeError` if a port can't be had and `OSError` if a certificate can't be read.
+    Raises `ConfigError` for a wrong configuration, `RuntimeError` if a port can't be had, `OSError` if a certificate
+    can't be read.
     """
     async with running(settings, parts) as addresses:
         print(json.dumps({"event": "listening"} | addresses), flush=True)  # noqa: T201  # who started us waits for it
@@ -83,6 +91,9 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         metadata_namespace=settings.metadata_namespace,
         subset_namespace=settings.subset_namespace,
         patience=settings.patience,
+        bodies=Bodies(each=settings.max_body),
+        reporter=parts.reporter(read_config(settings.config_file, settings.config_text, parts.config)),
+        report=parts.report,
     )
     host, port = settings.listen
     health = parts.health(pool)

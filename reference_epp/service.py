@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 
 from ext_proc.messages import ProcessingRequest
-from reference_epp.conversation import Action, Close, Conversation, Epp
+from reference_epp.conversation import Conversation
+from reference_epp.epp import Action, Close, Epp
 from reference_epp.names import EXT_PROC_SERVICE
 
 LOG = logging.getLogger(__name__)

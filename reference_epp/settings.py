@@ -30,6 +30,9 @@ class Settings:
     queue_threshold: int = 5
     kv_threshold: float = 0.8
     max_endpoints: int = 2
+    max_body: int = 64 * 1024 * 1024
+    config_file: Path | None = None
+    config_text: str | None = None
     tls: Tls | None = None
     metadata_namespace: str = METADATA_NAMESPACE
     subset_namespace: str = SUBSET_NAMESPACE
@@ -74,6 +77,9 @@ def parse(arguments: Sequence[str] | None = None) -> Settings | Listing:
         queue_threshold=options.queue_threshold,
         kv_threshold=options.kv_threshold,
         max_endpoints=options.max_endpoints,
+        max_body=options.max_body,
+        config_file=options.config_file,
+        config_text=options.config_text,
         tls=tls if options.tls or options.tls_cert else None,
         metadata_namespace=options.metadata_namespace,
         subset_namespace=options.subset_namespace,
@@ -143,6 +149,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--kv-threshold", type=_share, default=0.8, help="more KV cache in use is heavy load (default 0.8)")
     add("--max-endpoints", type=_positive, default=2, metavar="N",
         help="endpoints in a list, in versions that have lists (default 2)")  # fmt: skip
+    add("--max-body", type=_positive, default=64 * 1024 * 1024, metavar="BYTES",
+        help="larger request bodies get 413 (default 64 MiB)")  # fmt: skip
+    config = parser.add_mutually_exclusive_group()
+    config.add_argument("--config-file", type=Path, metavar="PATH",
+        help="an EndpointPickerConfig in YAML with plugins of the type request-attribute-reporter")  # fmt: skip
+    config.add_argument("--config-text", metavar="YAML", help="the same on the command line")
     add("--tls", choices=["self-signed"], help="serve TLS with a certificate made now")
     add("--tls-cert", type=Path, metavar="PEM", help="serve TLS with this certificate")
     add("--tls-key", type=Path, metavar="PEM", help="its private key")

@@ -11,8 +11,9 @@ from google.protobuf.message import DecodeError
 
 from ext_proc.messages import ProcessingRequest
 from reference_epp.answers import Direction
-from reference_epp.conversation import Action, Close, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault, part_of
+from reference_epp.epp import Action, Close
 from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.subset import Subset

@@ -11,9 +11,10 @@ import grpc
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
-from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 from reference_epp.service import Service
 from reference_epp.subset import read_subset

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.answers import Direction
-from reference_epp.conversation import Action, BodyMode, Close, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, variant
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import Picked
 from reference_epp.service import Service
 from reference_epp.variants.answering import BEFORE_THE_BODY

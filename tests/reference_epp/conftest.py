@@ -16,8 +16,9 @@ import pytest
 
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from reference_epp.accounting import Accounting
-from reference_epp.conversation import Conversation, Epp
+from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Pool, parse_endpoint
+from reference_epp.epp import Epp
 from reference_epp.gauges import Gauges
 from reference_epp.picker import Limits
 from reference_epp.scraper import Readings
@@ -64,12 +65,17 @@ class Messages:
         return message
 
     def response_headers(
-        self, *, end: bool = False, status: bytes = b"200", content_type: bytes = b"application/json", **context: Any
+        self,
+        *extra: tuple[str, bytes],
+        end: bool = False,
+        status: bytes = b"200",
+        content_type: bytes = b"application/json",
+        **context: Any,
     ) -> ProcessingRequest:
         message = self._with_context(context)
         message.response_headers.end_of_stream = end
-        message.response_headers.headers.headers.add(key=":status", raw_value=status)
-        message.response_headers.headers.headers.add(key="content-type", raw_value=content_type)
+        for key, value in ((":status", status), ("content-type", content_type), *extra):
+            message.response_headers.headers.headers.add(key=key, raw_value=value)
         return message
 
     def response_body(self, body: bytes = b"{}", *, end: bool = True) -> ProcessingRequest:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
-from reference_epp.conversation import BodyMode, Close
+from reference_epp.epp import BodyMode, Close
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "[fd00::3]:8000"
 NONE, STREAMED, BUFFERED, PARTIAL, FULL_DUPLEX = range(5)
@@ -380,7 +380,7 @@ def test_the_answers_are_small_json_free_text() -> None:
     made = _world()
     refusal = made.talk(_messages().request_headers(end=True, subset=[]))[0].immediate_response
     assert refusal.body == b"no endpoint in subset\n"
-    assert [option.header.key for option in refusal.headers.set_headers] == ["content-type"]
+    assert [option.header.key for option in refusal.headers.set_headers] == ["content-type", "retry-after"]
     with pytest.raises(ValueError, match="Expecting value"):
         json.loads(refusal.body)
 
