@@ -5,5 +5,6 @@ holds one ext_proc stream, messages in, messages out; `endpoints.py` and `gauges
 on the wire. `faults/` holds EPPs with one mistake, which the suite must catch, and `variants/` those that conform in
 another way, which it must accept. Each is a subclass of one of these parts.
 
-It shares no logic with the test harness, not even the names of headers: a bug that both had would be invisible.
+It shares the messages and the gRPC server (`ext_proc`) with the test harness and no rule of the protocol, not even the
+names of headers: a mistake that both made would be invisible.
 """

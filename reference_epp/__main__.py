@@ -40,7 +40,7 @@ def _run(settings: Settings) -> int:
     except ConfigError as problem:
         print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
         return 2
-    except (OSError, RuntimeError) as problem:
+    except OSError as problem:
         print(f"reference-epp: can't serve: {problem}", file=sys.stderr)  # noqa: T201
         return 1
     return 0

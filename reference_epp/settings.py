@@ -30,6 +30,7 @@ class Settings:
     queue_threshold: int = 5
     kv_threshold: float = 0.8
     max_endpoints: int = 2
+    stop_deadline: float = 5.0
     max_body: int = 64 * 1024 * 1024
     config_file: Path | None = None
     config_text: str | None = None
@@ -77,6 +78,7 @@ def parse(arguments: Sequence[str] | None = None) -> Settings | Listing:
         queue_threshold=options.queue_threshold,
         kv_threshold=options.kv_threshold,
         max_endpoints=options.max_endpoints,
+        stop_deadline=options.stop_deadline,
         max_body=options.max_body,
         config_file=options.config_file,
         config_text=options.config_text,
@@ -149,6 +151,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--kv-threshold", type=_share, default=0.8, help="more KV cache in use is heavy load (default 0.8)")
     add("--max-endpoints", type=_positive, default=2, metavar="N",
         help="endpoints in a list, in versions that have lists (default 2)")  # fmt: skip
+    add("--stop-deadline", type=seconds, default=5.0,
+        help="how long open streams may take to end after SIGTERM (default 5s)")  # fmt: skip
     add("--max-body", type=_positive, default=64 * 1024 * 1024, metavar="BYTES",
         help="larger request bodies get 413 (default 64 MiB)")  # fmt: skip
     config = parser.add_mutually_exclusive_group()
