@@ -70,6 +70,7 @@ class Conversation:
         self._request_ended = False
         self._at: Endpoint | None = None
         """Where the request counts as being in flight."""
+        self._served = False
         self._held_bytes = 0
         self.report = epp.report(epp.reporter) if epp.reporter.attributes else None
 
@@ -147,7 +148,7 @@ class Conversation:
 
     def note_served(self, metadata: Metadata) -> None:
         """Count the request at the endpoint that served it (section Destination Endpoint Served)."""
-        if self.epp.metadata_namespace not in metadata.filter_metadata or self._at is None:
+        if self.epp.metadata_namespace not in metadata.filter_metadata or self._at is None or self._served:
             return
         fields = metadata.filter_metadata[self.epp.metadata_namespace].fields
         try:
@@ -155,8 +156,9 @@ class Conversation:
         except ValueError:
             return
         if served is not None:
-            self.epp.accounting.move(self._at, served)
+            self.epp.accounting.move(self._at, served, known=served in self.epp.picker.pool.endpoints)
             self._at = served
+            self._served = True
 
     # -- the request
 

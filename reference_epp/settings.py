@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from reference_epp.names import METADATA_NAMESPACE, SUBSET_NAMESPACE
@@ -66,31 +66,14 @@ def parse(arguments: Sequence[str] | None = None) -> Settings | Listing:
     if options.tls_client_ca and not (options.tls or options.tls_cert):
         parser.error("--tls-client-ca needs --tls self-signed or --tls-cert")
     tls = Tls(certificate=options.tls_cert, key=options.tls_key, client_ca=options.tls_client_ca)
-    return Settings(
-        listen=options.listen,
-        endpoints_file=options.endpoints_file,
-        version=VERSIONS[options.protocol_version],
-        models=frozenset(options.model),
-        objectives=dict(options.objective),
-        scrape_interval=options.scrape_interval,
-        staleness=options.staleness,
-        patience=options.patience,
-        queue_threshold=options.queue_threshold,
-        kv_threshold=options.kv_threshold,
-        max_endpoints=options.max_endpoints,
-        stop_deadline=options.stop_deadline,
-        max_body=options.max_body,
-        config_file=options.config_file,
-        config_text=options.config_text,
-        tls=tls if options.tls or options.tls_cert else None,
-        metadata_namespace=options.metadata_namespace,
-        subset_namespace=options.subset_namespace,
-        log_level=options.log_level,
-        metrics_port=options.metrics_port,
-        health_port=options.health_port,
-        fault=options.fault,
-        variant=options.variant,
-    )
+    same = {item.name: getattr(options, item.name) for item in fields(Settings) if hasattr(options, item.name)}
+    parsed = {
+        "version": VERSIONS[options.protocol_version],
+        "models": frozenset(options.model),
+        "objectives": dict(options.objective),
+        "tls": tls if options.tls or options.tls_cert else None,
+    }
+    return Settings(**same | parsed)
 
 
 def seconds(text: str) -> float:

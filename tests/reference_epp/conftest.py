@@ -186,7 +186,8 @@ def destination() -> Callable[[ProcessingResponse], tuple[str | None, str | None
 
 
 class Process(SimpleNamespace):
-    """A running `reference-epp`: `address`, further addresses by name, `file`, and `stop()`, which gives its log."""
+    """A running `reference-epp`: `address`, further addresses by name, `file`, `signal()`, which sends SIGTERM, and
+    `stop()`, which sends it unless that was done, and gives the log."""
 
     address: str
     file: Path
@@ -215,8 +216,15 @@ def _process(directory: Path, content: str | None, *arguments: str) -> Iterator[
     reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
     reader.start()
 
-    def stop() -> list[dict[str, Any]]:
+    signalled: list[bool] = []
+
+    def signal() -> None:
+        signalled.append(True)
         process.terminate()
+
+    def stop() -> list[dict[str, Any]]:
+        if process.poll() is None and not signalled:
+            signal()
         assert process.wait(20) == 0
         reader.join(20)
         return [json.loads(line) for line in log]
@@ -224,7 +232,7 @@ def _process(directory: Path, content: str | None, *arguments: str) -> Iterator[
     try:
         line = process.stdout.readline()
         assert line, "".join(log)
-        yield Process(file=file, stop=stop, **json.loads(line))
+        yield Process(file=file, stop=stop, signal=signal, **json.loads(line))
     finally:
         if process.poll() is None:
             process.terminate()
