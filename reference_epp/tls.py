@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import ipaddress
 import logging
 import ssl
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from ext_proc.http2.tls import ServerTls, self_signed
 
 LOG = logging.getLogger(__name__)
 
@@ -27,20 +27,11 @@ class Tls:
 
     def context(self, host: str) -> ssl.SSLContext:
         """What serves TLS for `host`. Raises `OSError`, of which `ssl.SSLError` is one, for files of no use."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_alpn_protocols(["h2"])
         if self.certificate is not None and self.key is not None:
-            self._load(context)
-        else:
-            with tempfile.TemporaryDirectory() as directory:
-                pair = Path(directory, "key"), Path(directory, "certificate")
-                for path, pem in zip(pair, self_signed(host), strict=True):
-                    path.write_bytes(pem)
-                context.load_cert_chain(pair[1], pair[0])
-        if self.client_ca is not None:
-            context.load_verify_locations(cadata=self.client_ca.read_text(errors="replace"))
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
+            return ServerTls(certificate=self.certificate, key=self.key, client_ca=self.client_ca).context()
+        with tempfile.TemporaryDirectory() as directory:
+            made = self_signed(Path(directory), names=(host, "localhost"))
+            return replace(made, client_ca=self.client_ca).context()
 
     async def watch(self, context: ssl.SSLContext) -> None:
         """Serve new connections with the certificate that the files have now; one that can't be used is left aside.
@@ -55,21 +46,16 @@ class Tls:
             if found in (served, None):
                 continue
             try:
-                self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # half of a pair that is being replaced fails here
-                self._load(context)
+                self.context("")  # half of a pair that is being replaced fails here
+                if self.certificate is not None and self.key is not None:
+                    context.load_cert_chain(self.certificate, self.key)
                 if self.client_ca is not None:
-                    context.load_verify_locations(cadata=self.client_ca.read_text(errors="replace"))
+                    context.load_verify_locations(self.client_ca)
             except OSError as problem:
                 LOG.warning("new certificate can't be used: %s", problem)
             else:
                 LOG.info("certificate reloaded", extra={"path": str(self.certificate)})
             served = found
-
-    def _load(self, context: ssl.SSLContext) -> None:
-        if self.certificate is not None and self.key is not None:
-            for path in (self.certificate, self.key):
-                path.open("rb").close()  # its error has the name, which that of the ssl module lacks
-            context.load_cert_chain(self.certificate, self.key)
 
 
 def _contents(files: list[Path]) -> list[bytes] | None:
@@ -78,35 +64,3 @@ def _contents(files: list[Path]) -> list[bytes] | None:
         return [path.read_bytes() for path in files]
     except OSError:
         return None
-
-
-def self_signed(host: str) -> tuple[bytes, bytes]:
-    """A new private key and a certificate for `host` and localhost, both PEM, valid for a day from yesterday on."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reference-epp")])
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    try:
-        names.append(x509.IPAddress(ipaddress.ip_address(host)))
-    except ValueError:
-        names.append(x509.DNSName(host))
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return (
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-        certificate.public_bytes(serialization.Encoding.PEM),
-    )

@@ -16,11 +16,12 @@ from typing import Any
 import grpc
 import pytest
 
+from ext_proc.http2.tls import self_signed
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
 from reference_epp import settings
 from reference_epp.server import Parts, running
 from reference_epp.settings import Settings
-from reference_epp.tls import Tls, self_signed
+from reference_epp.tls import Tls
 
 A, B = "127.0.0.1:18001", "127.0.0.1:18002"
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
@@ -307,11 +308,11 @@ def test_a_self_signed_certificate_is_served(tmp_path: Path, data_plane: Any, de
 
 
 def test_client_certificates_can_be_demanded(tmp_path: Path, data_plane: Any) -> None:
-    key, certificate = self_signed("127.0.0.1")
-    client_key, client_certificate = self_signed("client")
-    for name, content in (("key", key), ("cert", certificate), ("ca", client_certificate)):
-        (tmp_path / name).write_bytes(content)
-    tls = Tls(certificate=tmp_path / "cert", key=tmp_path / "key", client_ca=tmp_path / "ca")
+    server = self_signed(tmp_path, names=("127.0.0.1",))
+    client = self_signed(tmp_path, names=("client",), stem="client")
+    tls = Tls(certificate=server.certificate, key=server.key, client_ca=client.certificate)
+    certificate = server.certificate.read_bytes()
+    client_key, client_certificate = client.key.read_bytes(), client.certificate.read_bytes()
 
     async def act() -> None:
         async with running(options(tmp_path, tls=tls), Parts()) as addresses:
@@ -329,14 +330,9 @@ def test_client_certificates_can_be_demanded(tmp_path: Path, data_plane: Any) ->
 
 def test_a_certificate_that_is_replaced_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference_epp.tls.RELOAD_SECONDS", 0.02)
-    files = {"key": tmp_path / "key", "certificate": tmp_path / "cert"}
-
-    def write(pair: tuple[bytes, bytes]) -> str:
-        for path, content in zip(files.values(), pair, strict=True):
-            path.write_bytes(content)
-        return pair[1].decode()
-
-    first = write(self_signed("127.0.0.1"))
+    made = self_signed(tmp_path, names=("127.0.0.1",))
+    files = {"key": made.key, "certificate": made.certificate}
+    first = made.certificate.read_text()
 
     async def act() -> None:
         async with running(options(tmp_path, tls=Tls(**files)), Parts()) as addresses:
@@ -346,8 +342,8 @@ def test_a_certificate_that_is_replaced_is_served(tmp_path: Path, monkeypatch: p
                 return await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
 
             assert await served() == first
-            files["key"].write_bytes(b"half")
-            second = write(self_signed("127.0.0.1"))
+            made.key.write_bytes(b"half")
+            second = self_signed(tmp_path, names=("127.0.0.1",)).certificate.read_text()
             while (seen := await served()) != second:
                 assert seen == first
                 await asyncio.sleep(0.02)
