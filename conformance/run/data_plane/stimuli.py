@@ -26,9 +26,6 @@ from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
 
-CHAT_PATH = "/v1/chat/completions"
-"""What scenarios call the path of chat requests, wherever a target has it."""
-
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 """Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
 
