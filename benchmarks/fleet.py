@@ -37,13 +37,12 @@ async def serve(pods: int) -> None:
         for number in range(pods):
             spec = PodSpec(
                 name=f"pod-{number}",
-                engine_label="0",
                 adapters=("a",),
                 gauges=Gauges(queue=number % 9, kv=0.25, running_loras=("a", "b"), max_lora=4),
             )
             await fleet.add(spec)
         ready = time.perf_counter() - begin
-        body = len(next(iter(fleet.pods.values()))._scrape().wire)  # noqa: SLF001 - the size of a page, for the record
+        body = len(next(iter(fleet.pods.values())).page())
         where = [(pod.addresses[0].host, pod.addresses[0].port) for pod in fleet.pods.values()]
         print(json.dumps({"ready": ready, "page": body, "where": where}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
@@ -142,7 +141,7 @@ def main() -> int:
         server.stdin.flush()
         end = json.loads(server.stdout.readline())
     p99 = _quantile(latencies, 0.99) * 1000
-    print(f"pods                 {options.pods}, page with head {start['page']} bytes")
+    print(f"pods                 {options.pods}, page of {start['page']} bytes")
     print(f"ready                {start['ready']:.3f} s            (to hold: {FIGURES['ready']:.0f} s)")
     print(f"memory               {end['memory']:.0f} MB              (to hold: {FIGURES['memory']:.0f} MB)")
     print(f"scrapes              {len(latencies)} of {count} answered, {count / options.seconds:.0f} a second intended")
