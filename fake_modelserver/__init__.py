@@ -24,6 +24,8 @@ from fake_modelserver.pod import Pod
 from fake_modelserver.record import ScrapeStarted, Served
 from fake_modelserver.reply import HEADER as REPLY_HEADER
 from fake_modelserver.reply import BadReplyError, Reply
+from fake_modelserver.scheduler import Latency, Serving
+from fake_modelserver.signals import Constant, Ramp, Replay, Signal, Square
 from fake_modelserver.spec import PodSpec
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "AddressUnavailableError",
     "Addresses",
     "BadReplyError",
+    "Constant",
     "Decoy",
     "Engine",
     "Fault",
@@ -43,15 +46,21 @@ __all__ = [
     "FleetError",
     "FleetStoppedError",
     "Gauges",
+    "Latency",
     "LoraForm",
     "LoraSeries",
     "MetricsFault",
     "Pod",
     "PodExistsError",
     "PodSpec",
+    "Ramp",
+    "Replay",
     "Reply",
     "ScrapeStarted",
     "Served",
+    "Serving",
+    "Signal",
+    "Square",
     "UnknownPodError",
     "bind",
     "has_ipv6_loopback",

@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._refused = False
         self._half_closed = False
+        self._live = False
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._start_message()
 
@@ -63,9 +64,9 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
 
     def eof_received(self) -> bool:
-        # A client may half-close and wait for its answer.
+        # A client may half-close and wait for its answer. While that is being made, engines take it for one that left.
         self._half_closed = True
-        return self._task is not None
+        return self._task is not None and not self._live
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -202,6 +203,7 @@ class Connection(asyncio.Protocol):
             pending = None
             if not await self._play(request, response):
                 return
+            self._live = False
             if len(self._requests) <= _PIPELINED:
                 self._transport.resume_reading()
         self._task = None
@@ -210,6 +212,7 @@ class Connection(asyncio.Protocol):
 
     async def _play(self, request: Request, response: Response) -> bool:
         """Send `response`; False if the connection ended with it."""
+        self._live = response.later is not None or response.feed is not None
         while response.later is not None:
             response = await response.later()
         if response.delay:

@@ -11,10 +11,11 @@ from typing import Protocol
 class Feed:
     """Chunks that one side puts as they come, and the other takes. Belongs to one event loop.
 
-    `gone` is called if the taker leaves before the end, once.
+    `begin` is called when the first is asked for, `gone` if the taker leaves before the end.
     """
 
-    def __init__(self, gone: Callable[[], None]) -> None:
+    def __init__(self, begin: Callable[[], object], gone: Callable[[], object]) -> None:
+        self._begin: Callable[[], object] | None = begin
         self._gone = gone
         self._waiting: deque[bytes] = deque()
         self._write: Callable[[bytes], object] | None = None
@@ -36,19 +37,24 @@ class Feed:
 
     async def play(self, write: Callable[[bytes], object]) -> None:
         """Hand every chunk to `write` the moment it is put; returns at the end."""
-        while self._waiting:
-            write(self._waiting.popleft())
         self._write = write
+        self._start()
         while not self._ended:
             await self._wait()
 
     async def next(self) -> bytes | None:
         """The next chunk; None at the end."""
+        self._start()
         while not self._waiting:
             if self._ended:
                 return None
             await self._wait()
         return self._waiting.popleft()
+
+    def _start(self) -> None:
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            begin()
 
     def _wake(self) -> None:
         if self._more is not None and not self._more.done():

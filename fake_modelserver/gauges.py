@@ -12,13 +12,15 @@ from typing import Literal
 class LoraSeries:
     """An out-of-date series of the LoRA metric, which vLLM leaves behind whenever the set of adapters changes.
 
-    `age` is how many seconds its value lies before the current series'; `place` is where it stands relative to it.
+    `age` is how many seconds its value lies before the current series', or `at` what it is (Unix time, seconds);
+    `place` is where it stands relative to it.
     """
 
     running: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     max_lora: int = 0
     age: float = 60.0
+    at: float | None = None
     place: Literal["before", "after"] = "before"
 
     def __post_init__(self) -> None:

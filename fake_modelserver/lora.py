@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fake_modelserver.gauges import Gauges
@@ -15,6 +14,7 @@ class LoraForm:
 
     - `alike`: both labels list every adapter in flight (vLLM from 0.11.1 on), instead of running and waiting apart;
     - `drained`: with none in flight there is an empty series (Python), else none (the front end in Rust);
+    - `keeps`: series of sets that are no more stay on the page (Python);
     - `ordered`: adapters by name, else in the order given; `separator` stands between them;
     - `max_lora`: the label of that name is there;
     - `processes`: the value is the sum of so many processes' times; `whole_seconds`: it is cut to seconds, so that
@@ -25,6 +25,7 @@ class LoraForm:
 
     alike: bool = False
     drained: bool = True
+    keeps: bool = True
     ordered: bool = False
     separator: str = ","
     max_lora: bool = True
@@ -40,23 +41,27 @@ class LoraForm:
         if not math.isfinite(self.skew):
             raise ValueError(f"skew is {self.skew!r}; it is a number of seconds")
 
-    def series(self, gauges: Gauges, updated: float) -> Iterator[tuple[dict[str, str], float]]:
+    def series(self, gauges: Gauges, updated: float) -> list[tuple[dict[str, str], float]]:
         """Labels and value of each series. `updated` is when `gauges` were set (Unix time, seconds)."""
-        stale = [(one.place, (one.running, one.waiting, one.max_lora), one.age) for one in gauges.stale_loras]
-        for place, adapters, age in stale:
-            if place == "before":
-                yield self._labels(*adapters, alike=False), self._value(updated - age)
-        if self.drained or gauges.adapters:
-            current = (gauges.running_loras, gauges.waiting_loras, gauges.max_lora)
-            yield self._labels(*current, alike=self.alike), self._value(updated)
-        for place, adapters, age in stale:
-            if place == "after":
-                yield self._labels(*adapters, alike=False), self._value(updated - age)
+        stale = gauges.stale_loras if self.keeps else ()
+        before, after = (
+            [
+                (one.running, one.waiting, one.max_lora, updated - one.age if one.at is None else one.at)
+                for one in stale
+                if one.place == place
+            ]
+            for place in ("before", "after")
+        )
+        current = [(gauges.running_loras, gauges.waiting_loras, gauges.max_lora, updated)]
+        found: dict[tuple[str, ...], tuple[dict[str, str], float]] = {}
+        for running, waiting, max_lora, at in [*before, *(current if self.drained or gauges.adapters else ()), *after]:
+            labels = self._labels(running, waiting, max_lora)
+            key = tuple(labels.values())  # what was told apart may look alike here
+            found[key] = (labels, max(self._value(at), found[key][1] if key in found else 0.0))
+        return list(found.values())
 
-    def _labels(
-        self, running: tuple[str, ...], waiting: tuple[str, ...], max_lora: int, *, alike: bool
-    ) -> dict[str, str]:
-        if alike:
+    def _labels(self, running: tuple[str, ...], waiting: tuple[str, ...], max_lora: int) -> dict[str, str]:
+        if self.alike:
             running = waiting = tuple(dict.fromkeys((*running, *waiting)))
         if self.ordered:
             running, waiting = tuple(sorted(running)), tuple(sorted(waiting))

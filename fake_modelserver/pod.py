@@ -19,9 +19,10 @@ from fake_modelserver.faults.metrics import NAME as METRICS
 from fake_modelserver.faults.metrics import MetricsFault
 from fake_modelserver.gauges import Gauges
 from fake_modelserver.messages import Request, Response, error_response, json_response
-from fake_modelserver.page import Page, Rank
+from fake_modelserver.ranks import Ranks
 from fake_modelserver.record import ScrapeStarted, Served
 from fake_modelserver.reply import HEADER, BadReplyError, Reply
+from fake_modelserver.signals import Signal
 from fake_modelserver.spec import PodSpec
 
 
@@ -58,11 +59,7 @@ class Pod:
         self.faults = Faults(spec.page_path, seed=spec.name)
         """What is wrong with it. Look here; change by `inject` and `heal`."""
         self._metrics_fault: MetricsFault | None = None
-        now = time.time()
-        self.ranks = tuple(
-            Rank(number=spec.first_rank + index, gauges=spec.gauges, updated=now) for index in range(spec.ranks)
-        )
-        self._exporters = self._pages()
+        self._ranks = Ranks(spec)
         self._servers: list[asyncio.Server] = []
         self._connections = Connections()
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
@@ -113,19 +110,19 @@ class Pod:
         bound: list[Address] = []
         try:
             for index, address in enumerate(self.addresses):
-                exporter = self._exporters[min(index, len(self._exporters) - 1)]
-                bound.append(await self._listen(address, None if self.metrics_address else exporter, serves=True))
+                page = min(index, len(self._ranks.exporters) - 1) if self.metrics_address is None else None
+                bound.append(await self._listen(address, page, serves=True))
             if self.metrics_address is not None:
-                self.metrics_address = await self._listen(self.metrics_address, self._exporters[0], serves=False)
+                self.metrics_address = await self._listen(self.metrics_address, 0, serves=False)
         except BaseException:
             await self.refuse()
             raise
         self.addresses = tuple(bound)  # port 0 has become a real one, which the pod keeps
 
-    async def _listen(self, address: Address, exporter: Exporter | None, *, serves: bool) -> Address:
+    async def _listen(self, address: Address, page: int | None, *, serves: bool) -> Address:
         sock = bind(address.host, address.port)
         bound = Address(address.host, sock.getsockname()[1])
-        answer = functools.partial(self._answer, bound, exporter, serves)
+        answer = functools.partial(self._answer, bound, page, serves)
         factory = functools.partial(Connection, answer, self._connections)
         try:
             self._servers.append(await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=2048))
@@ -157,38 +154,52 @@ class Pod:
     @property
     def gauges(self) -> Gauges:
         """What the first rank reports. Set a new value (`dataclasses.replace`) to change it, all at once."""
-        return self.ranks[0].gauges
+        return self._ranks.ranks[0].gauges
 
     @gauges.setter
     def gauges(self, gauges: Gauges) -> None:
-        self.set_gauges(gauges)
+        self._ranks.set(gauges, 0)
+
+    @property
+    def all_gauges(self) -> tuple[Gauges, ...]:
+        """What every rank reports."""
+        self._ranks.refresh()
+        return tuple(rank.gauges for rank in self._ranks.ranks)
 
     def set_gauges(self, gauges: Gauges, *, rank: int = 0) -> None:
-        """Set what the rank at that place reports (0 is the first). Raises `IndexError`."""
-        self.ranks[rank].gauges, self.ranks[rank].updated = gauges, time.time()
-        self._changed()
+        """Set what the rank at that place reports (0 is the first).
+
+        A pod that takes requests by a model has `queue`, `running` and `kv` pinned so. Raises `IndexError`.
+        """
+        self._ranks.set(gauges, rank)
+
+    def pin(self, gauge: str, signal: Signal, *, rank: int = 0) -> None:
+        """Let `queue`, `running` or `kv` of a rank follow `signal` from now on, whatever happens.
+
+        Raises `ValueError` if that leaves the range of the gauge, `IndexError`.
+        """
+        self._ranks.pin(gauge, signal, rank)
+
+    def unpin(self, gauge: str | None = None, *, rank: int = 0) -> bool:
+        """Let a gauge (None: all) be again what it is by itself; False if it was not pinned."""
+        return self._ranks.unpin(gauge, rank)
+
+    def pinned(self, *, rank: int = 0) -> dict[str, Signal]:
+        """The gauges of a rank that are pinned, and what they follow."""
+        return self._ranks.pinned(rank)
 
     def page(self, *, rank: int = 0) -> bytes:
         """The page that shows the rank at that place, without its faults and without a scrape."""
-        return self._exporters[min(rank, len(self._exporters) - 1)].render()
+        self._ranks.refresh()
+        exporters = self._ranks.exporters
+        return exporters[min(rank, len(exporters) - 1)].render()
 
-    def _changed(self) -> None:
-        for exporter in self._exporters:
-            exporter.changed()
-
-    def _pages(self) -> tuple[Exporter, ...]:
-        """One page for all ranks, or one for each."""
-        spec = self.spec
-        groups = [(rank,) for rank in self.ranks] if spec.rank_ports else [self.ranks]
-        exporters = []
-        for group in groups:
-            identity = spec.identity(ranks=len(group), first_rank=group[0].number)
-            page = Page(self._kind, identity, real=spec.page == "real", lora=spec.lora)
-            page.decoys = spec.decoys
-            for rank in group:
-                rank.statistics = page.statistics()
-            exporters.append(Exporter(page, group))
-        return tuple(exporters)
+    async def restart(self, *, down: float = 0.0) -> None:
+        """End as a process does, and after `down` seconds begin anew: no connection, counters at zero."""
+        await self.refuse()
+        self._ranks.restart()
+        await asyncio.sleep(down)
+        await self.accept()
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -198,7 +209,7 @@ class Pod:
         if unknown := sorted(set(fault.attributes.get("families", ())) - known):
             raise ValueError(f"families: {unknown[0]!r} is not on this page; known: {', '.join(sorted(known))}")
         active = self.faults.add(fault)
-        active.kept = {id(exporter): exporter.render() for exporter in self._exporters}
+        active.kept = {id(exporter): exporter.render() for exporter in self._ranks.exporters}
         if fault.type is FaultType.DOWN:
             await self.refuse()
             if fault.duration is not None:
@@ -228,7 +239,7 @@ class Pod:
         self.faults.remove(METRICS)
         if fault is not None:
             active = self.faults.add(fault.fault(self.spec.page_path))
-            active.kept = {id(exporter): exporter.render() for exporter in self._exporters}
+            active.kept = {id(exporter): exporter.render() for exporter in self._ranks.exporters}
 
     # -- scrapes -------------------------------------------------------------------------------------------------------
 
@@ -265,12 +276,14 @@ class Pod:
         for target, future in self._waiting:
             if self.scrapes >= target and not future.done():
                 future.set_result(True)
+        self._ranks.refresh()
         return exporter.serve(request, met)
 
     # -- answering -----------------------------------------------------------------------------------------------------
 
-    def _answer(self, address: Address, exporter: Exporter | None, serves: bool, request: Request) -> Response:
+    def _answer(self, address: Address, page: int | None, serves: bool, request: Request) -> Response:
         path = request.path
+        exporter = None if page is None else self._ranks.exporters[page]
         met = self.faults.meet(path) if self.faults else []
         if exporter is not None and path == self.spec.page_path and request.method in ("GET", "HEAD"):
             response = self._scrape(exporter, request, met)
@@ -280,50 +293,63 @@ class Pod:
         elif not serves:
             response = self._refused(404, f"{path} is not served on this port.")
         else:
-            response = self._served(request)
+            response = self._served(request, page)
         if met:
             response = self._with_faults(response, met)
         self._record(address, request, response)
         return response
 
     def _with_faults(self, response: Response, met: list[Active]) -> Response:
-        running = sum(rank.gauges.running for rank in self.ranks)
+        running = sum(gauges.running for gauges in self.all_gauges)
         return befall(response, met, chance=self.faults.random, running=running, refusal=self._refused)
 
     def _refused(self, status: int, message: str) -> Response:
         kind = {404: "NotFoundError"}.get(status, "BadRequestError" if status < 500 else "InternalServerError")
         return error_response(status, message, kind=kind, shape=self._kind.errors)
 
-    def _served(self, request: Request) -> Response:
+    def _served(self, request: Request, page: int | None) -> Response:
         script = request.header(HEADER)
         scripted = self.script(request) if self.script is not None else None
         if scripted is not None:
             return scripted
         if script is None:
-            return self._own(request)
+            return self._own(request, page)
         try:
-            return Reply.parse(script).response(request, self.name, lambda: self._own(request))
+            return Reply.parse(script).response(request, self.name, lambda: self._own(request, page))
         except BadReplyError as problem:
             return error_response(400, f"{HEADER.decode()}: {problem}", param=HEADER.decode())
 
-    def _own(self, request: Request) -> Response:
+    def _own(self, request: Request, page: int | None) -> Response:
         path = request.path
-        catalogue = self._catalogue
+        if path in _COMPLETIONS and request.method == "POST":
+            return self._completed(request, page if self.spec.rank_ports else None)
         method, serve = _ROUTES.get(path, ("GET", None))
         if serve is None and path in (self._kind.load_paths or ()) and self.spec.adapters_loadable:
             method, serve = "POST", _change_adapter
         if serve is None and path.startswith("/v1/models/") and not self._kind.names_checked:
             serve = _one_model
-        if serve is None:
+        if path in _COMPLETIONS:
+            method = "POST"
+        elif serve is None:
             return self._refused(404, f"{path} is not served here.")
-        if request.method != method and (request.method, method) != ("HEAD", "GET"):
+        if serve is None or (request.method != method and (request.method, method) != ("HEAD", "GET")):
             answer = self._refused(405, f"{path} takes {method}.")
             return Response(status=405, headers=(*answer.headers, (b"allow", method.encode())), body=answer.body)
-        return serve(self, request, catalogue)
+        return serve(self, request, self._catalogue)
+
+    def _completed(self, request: Request, rank: int | None) -> Response:
+        serving = self.spec.serving
+        return openai.completions(
+            request,
+            self._catalogue,
+            chat=_COMPLETIONS[request.path],
+            natural=serving.output_tokens if serving else None,
+            generate=functools.partial(self._ranks.generate, rank=rank) if serving else None,
+        )
 
     @property
     def _catalogue(self) -> openai.Catalogue:
-        loaded = self.adapters.union(*[rank.gauges.adapters for rank in self.ranks])
+        loaded = self.adapters.union(*[rank.gauges.adapters for rank in self._ranks.ranks])
         return openai.Catalogue(
             pod=self.name, models=self.spec.models, adapters=loaded, any_model=self.spec.any_model, kind=self._kind
         )
@@ -350,10 +376,6 @@ class Pod:
         )
 
 
-def _complete(_: Pod, request: Request, catalogue: openai.Catalogue, *, chat: bool) -> Response:
-    return openai.completions(request, catalogue, chat=chat)
-
-
 def _one_model(_: Pod, request: Request, catalogue: openai.Catalogue) -> Response:
     return openai.model(catalogue, request.path.removeprefix("/v1/models/"))
 
@@ -366,9 +388,10 @@ def _change_adapter(pod: Pod, request: Request, catalogue: openai.Catalogue) -> 
     return response
 
 
+_COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
+"""Where completions are, and whether they are of a chat."""
+
 _ROUTES: dict[str, tuple[str, Callable[[Pod, Request, openai.Catalogue], Response]]] = {
-    "/v1/completions": ("POST", functools.partial(_complete, chat=False)),
-    "/v1/chat/completions": ("POST", functools.partial(_complete, chat=True)),
     "/v1/models": ("GET", lambda _, __, catalogue: openai.models(catalogue)),
     "/health": ("GET", lambda pod, _, __: Response(status=200 if pod.healthy else 503)),
     "/ping": ("GET", lambda pod, _, __: Response(status=200 if pod.healthy else 503)),

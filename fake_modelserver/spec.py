@@ -9,6 +9,7 @@ from fake_modelserver.engines import Engine, Generation, generation
 from fake_modelserver.engines.families import Identity
 from fake_modelserver.gauges import Decoy, Gauges
 from fake_modelserver.lora import LoraForm
+from fake_modelserver.scheduler import Serving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class PodSpec:
       `rank_ports` each on a port for itself. `gauges` are those of every rank to begin with; `decoys` further series.
     - `block_size` (tokens) and `num_gpu_blocks` describe the KV cache of a rank; `lora` is how the LoRA metric is
       written, default: as the generation does.
+    - `serving` is how it takes requests: gauges then follow from them. None: every answer is there at once, and the
+      gauges are as they are set.
 
     Raises `ValueError` if a value makes no sense.
     """
@@ -50,6 +53,7 @@ class PodSpec:
     gauges: Gauges = field(default_factory=Gauges)
     decoys: tuple[Decoy, ...] = ()
     lora: LoraForm | None = None
+    serving: Serving | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
@@ -68,6 +72,8 @@ class PodSpec:
             raise ValueError(f"metrics_path is {self.metrics_path!r}; it begins with /")
         if self.block_size < 1 or self.num_gpu_blocks < 2:
             raise ValueError("block_size is a whole number from 1 and num_gpu_blocks one from 2")
+        if self.serving and not self.serving.max_loras and (self.adapters or self.adapters_loadable):
+            raise ValueError("max_loras is 0; a pod that serves adapters has place for at least one")
         if not 1 <= self.ranks <= 64 or self.first_rank < 0:
             raise ValueError(f"ranks are {self.ranks!r}, from {self.first_rank!r}; there are 1 to 64, counted from 0")
         if self.ranks > 1 and not (self.rank_ports or self.kind.ranked):

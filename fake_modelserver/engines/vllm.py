@@ -284,7 +284,7 @@ _RUST = replace(
     touched=True,
     openmetrics="always",
     owned_by="vllm-frontend-rs",
-    lora=LoraForm(alike=True, drained=False, ordered=True, max_lora=False),
+    lora=LoraForm(alike=True, drained=False, keeps=False, ordered=True, max_lora=False),
 )
 _OLD = b"text/plain; version=0.0.4; charset=utf-8"
 
