@@ -170,14 +170,15 @@ class Scheduler:
         self._changed(self._gauges())
         self._sleep()
 
-    def _sleep(self) -> None:
+    def _sleep(self, least: float = 0.0) -> None:
+        """Wake when the next token is due, but not before loop time `least`."""
         while self._due and (self._due[0][2].gone or self._due[0][0] != self._due[0][2].due):
             heapq.heappop(self._due)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._due:
-            self._timer = self._loop.call_at(self._due[0][0], self._wake)
+            self._timer = self._loop.call_at(max(least, self._due[0][0]), self._wake)
 
     def _wake(self) -> None:
         self._timer = None
@@ -189,13 +190,7 @@ class Scheduler:
         # Those that fall due within a tick of now are made together in the next step.
         self._admit()
         self._changed(self._gauges())
-        self._sleep_at_least(now + _TICK / 2)
-
-    def _sleep_at_least(self, until: float) -> None:
-        self._sleep()
-        if self._timer is not None and self._timer.when() < until:
-            self._timer.cancel()
-            self._timer = self._loop.call_at(until, self._wake)
+        self._sleep(now + _TICK / 2)
 
     def _admit(self) -> None:
         for job in tuple(self._waiting):
