@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.epp import EppTraits
 from conformance.planning.gateway import GatewayTraits
+from conformance.planning.model_server import ModelServerTraits
 from conformance.planning.plan import Traits
 from conformance.targets.gateway import AnyProfile
 
@@ -40,6 +41,11 @@ ROLES: Mapping[str, RoleFacts] = {
         subject="gateway",
         folder="gateway",
         traits=GatewayTraits.of,
+    ),
+    "model-server": RoleFacts(
+        subject="model server",
+        folder="model-server",
+        traits=ModelServerTraits.of,
     ),
 }
 

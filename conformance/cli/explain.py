@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from conformance.scenario.loader import Instance
 
 WIDTH = 100
-_TARGET = {"epp": "", "data-plane": "--profile envoy-override-host "}
+_TARGET = {"epp": "", "data-plane": "--profile envoy-override-host ", "model-server": "--server URL "}
 """Flags that name a target to run a scenario against: none for the EPP that comes with the suite."""
 
 

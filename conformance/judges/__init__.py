@@ -37,6 +37,11 @@ from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
 from conformance.judges.gateway import subset as gateway_subset
+from conformance.judges.model_server import api as server_api
+from conformance.judges.model_server import gauges as server_gauges
+from conformance.judges.model_server import lora as server_lora
+from conformance.judges.model_server import page as server_page
+from conformance.judges.model_server import prefix as server_prefix
 from conformance.judges.places import places
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
@@ -70,6 +75,11 @@ _SECTIONS = (
     gateway_errors,
     served,
     failure,
+    server_api,
+    server_page,
+    server_gauges,
+    server_lora,
+    server_prefix,
 )
 """Importing them registers their judges."""
 

@@ -113,6 +113,16 @@ class Topology(Block):
     body_modes: tuple[str, ...] = Field(description="the request body modes driven; the first is the main one")
     data_plane: str = Field("fake", description="what carried the scenarios: fake, or envoy with its variant")
 
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What it was, and its value, for readers."""
+        modes = ", ".join(self.body_modes)
+        return ("discovery", self.discovery), ("body modes", modes), ("data plane", self.data_plane)
+
+    def __str__(self) -> str:
+        modes = ", ".join(self.body_modes)
+        return f"endpoints by {self.discovery}, {self.tls} connection, body modes {modes}, data plane {self.data_plane}"
+
 
 class GatewayTopology(Block):
     """What stood around a gateway."""
@@ -120,13 +130,37 @@ class GatewayTopology(Block):
     pools: int = Field(description="how many pools it had, each with an EPP of its own")
     tls: tuple[Literal["plaintext", "self-signed"], ...] = Field(description="how it spoke to the EPP of each")
 
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What it was, and its value, for readers."""
+        return ("its pools", str(self.pools)), ("TLS to their EPPs", ", ".join(self.tls))
+
+    def __str__(self) -> str:
+        pools = f"{self.pools} pool{'' if self.pools == 1 else 's'}"
+        return f"{pools}, connection to the EPP: {', '.join(self.tls)}"
+
+
+class ModelServerTopology(Block):
+    """What is known of the surroundings of a model server: nothing stands between it and the suite."""
+
+    engine: str = Field(description="the engine whose names its metrics were taken to have")
+    concurrency: int = Field(description="requests at a time that the suite sent, at most")
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What it was, and its value, for readers."""
+        return ("engine", self.engine), ("requests at a time, at most", str(self.concurrency))
+
+    def __str__(self) -> str:
+        return f"metrics as {self.engine} has them, at most {self.concurrency} requests at a time"
+
 
 class Environment(Block):
     """What a second run needs to be the same."""
 
     seed: int = Field(description="what prompts, and whatever else is drawn, come from: `--seed`")
     platform: Platform = Field(description="the machine that ran the suite")
-    topology: Topology | GatewayTopology = Field(description="what stood around the target")
+    topology: Topology | GatewayTopology | ModelServerTopology = Field(description="what stood around the target")
 
 
 class EvidenceFile(Block):

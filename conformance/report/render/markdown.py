@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.report.document.blocks import GatewayTopology, Topology
 from conformance.report.document.failures import Concern, concerns
 from conformance.report.document.model import Report
 from conformance.report.render.marks import SUBJECT, WORD, mark, plural
@@ -59,7 +58,7 @@ def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
         f"| how it was run | {subject.kind} `{_cell(subject.name)}` |",
         *([f"| digest | `{subject.digest}` |"] if subject.digest else []),
         *([f"| its own flags | `{_cell(' '.join(subject.flags))}` |"] if subject.flags else []),
-        *_topology(report.environment.topology),
+        *(f"| {name} | {value} |" for name, value in report.environment.topology.rows),
         f"| suite | {report.suite.name} {report.suite.version}, catalogue {report.catalogue.version} |",
         f"| run | {report.started_at}, seed {report.environment.seed} |",
         "",
@@ -142,16 +141,6 @@ def _reproduce(report: Report) -> list[str]:
         f"Its digest is `{report.digest}`"
         + (f", that of the evidence's lines `sha256:{report.evidence.sha256}`." if report.evidence else "."),
         "",
-    ]
-
-
-def _topology(around: Topology | GatewayTopology) -> list[str]:
-    if isinstance(around, GatewayTopology):
-        return [f"| its pools | {around.pools} |", f"| TLS to their EPPs | {', '.join(around.tls)} |"]
-    return [
-        f"| discovery | {around.discovery} |",
-        f"| body modes | {', '.join(around.body_modes)} |",
-        f"| data plane | {around.data_plane} |",
     ]
 
 

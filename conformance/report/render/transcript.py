@@ -20,7 +20,9 @@ from conformance.evidence.episode import (
     ProcessStarted,
     Unmet,
 )
+from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.reading.decoded_message import decode
+from conformance.report.render import server_events
 from conformance.report.render.messages import (
     Described,
     body_lines,
@@ -95,7 +97,9 @@ def transcript(
         elif isinstance(event, ProcessStarted | ProcessExited):
             if first <= entry.seq:
                 shown[entry.seq] = entry
-        elif isinstance(event, PodConduct | EppConduct) and entry.seq < last:
+        elif isinstance(event, MetricsPage | LoadPhase) or (
+            isinstance(event, PodConduct | EppConduct) and entry.seq < last
+        ):
             shown[entry.seq] = entry
     if pool_before is not None:
         shown[pool_before.seq] = pool_before
@@ -242,7 +246,7 @@ def _other(event: Event) -> Described | None:
         case Unmet(what=what):
             return SUITE, "not met", what, ()
         case _:
-            return None
+            return server_events.described(event)
 
 
 def _pod_state(pod: Any) -> str:

@@ -79,8 +79,7 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
     for name, value in wanted.items():
         if getattr(context, name) != value:
             yield f"its evidence has the {name} {short(getattr(context, name))}, its scenario {short(value)}"
-    claims = context.claims if context.gateway is None else dataclasses.replace(context.gateway, backends=())
-    if claims != report.claims:
+    if context.stated != report.claims:
         yield "was judged with other claims than the report has"
 
 
