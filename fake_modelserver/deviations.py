@@ -116,7 +116,7 @@ def _chats_without_messages(body: Any) -> Response | None:
 
 
 _C, _T = "/v1/completions", "/v1/chat/completions"
-_STREAMS = {"MS-MET-02": "the load is not served", "MS-MET-03": "likewise", "MS-MET-04": "likewise"}
+_STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
 
 _UNREAD = dict.fromkeys(
     ("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"),
@@ -168,6 +168,7 @@ FAULTS = (
     Deviation(name="queue-renamed", why="The queue has another name.", breaks="MS-MET-02",
               faults=_fault(FaultType.RENAMED, families=("queue",))),
     Deviation(name="queue-counter", why="The queue is of TYPE counter.", breaks="MS-MET-02",
+              also_breaks={"MS-MET-01": "a counter that falls"},
               faults=_fault(FaultType.TYPE, families=("queue",), type="counter")),
     Deviation(name="queue-nan", why="The queue is NaN.", breaks="MS-MET-02",
               faults=_fault(FaultType.VALUE, families=("queue",), value="NaN")),
@@ -204,7 +205,7 @@ FAULTS = (
                            "MS-LORA-05": "likewise"},
               spec={"adapters": ()}),
     Deviation(name="prefix-cache-off", why="Prompts are computed again.", breaks="MS-PFX-01", effect="warn",
-              spec={"serving": Serving(max_running=6, max_loras=2, first_token=Latency(mean=0.03),
+              spec={"page": "real", "serving": Serving(max_running=6, max_loras=2, first_token=Latency(mean=0.03),
                                        between_tokens=Latency(mean=0.005), prefix_caching=False)}),
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
-from conformance.reading.metrics_page import Found, Page, look_up, read_page
+from conformance.reading.metrics_page import MetricReading, Page, look_up, read_page
 from conformance.reading.server_answer import ServerAnswer
 from conformance.verdict import Verdict
 
@@ -106,13 +106,13 @@ class ServerView:
         """The last phase of that name; None if there was none."""
         return next((one for one in reversed(self.phases) if one.phase == name), None)
 
-    def look_up(self, one: Scraped, meaning: str) -> Found | None:
+    def look_up(self, one: Scraped, meaning: str) -> MetricReading | None:
         """A metric on a page, by its meaning (`queued`, `running`, …)."""
         claims = self.claims
         combine = "max" if meaning == "kv_cache" and claims.combine == "sum" else claims.combine
         return look_up(one.page, getattr(claims.names, meaning), match=claims.match, combine=combine)
 
-    def readings(self, meaning: str) -> Iterator[tuple[Scraped, Found]]:
+    def readings(self, meaning: str) -> Iterator[tuple[Scraped, MetricReading]]:
         """The metric on every page that has it."""
         for one in self.readable:
             found = self.look_up(one, meaning)
@@ -149,11 +149,12 @@ class ServerView:
         )
 
 
-def longest(pages: tuple[Scraped, ...], holds: frozenset[int]) -> float:
-    """Seconds of the longest run of scrapes, one after the other, that are all among `holds` (by entry)."""
-    best = 0.0
+def held_for(pages: tuple[Scraped, ...], holds: frozenset[int]) -> float:
+    """Seconds for which scrapes, one after the other, were all among `holds` (by entry): of runs of a second or more,
+    as servers may refresh their gauges once a second."""
+    total = 0.0
     for kept, run in groupby(pages, key=lambda one: one.at in holds):
         ones = list(run)
-        if kept:
-            best = max(best, (ones[-1].t - ones[0].t) / 1e9)
-    return best
+        seconds = (ones[-1].t - ones[0].t) / 1e9
+        total += seconds if kept and seconds >= 1 else 0
+    return total

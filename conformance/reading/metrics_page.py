@@ -48,7 +48,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class MetricReading:
     """A metric on a page: by which of the alternative names, its TYPE, its series, and what they amount to.
 
     `texts` are the values as labels have them, where a label has the value; `value` is None if there is no number.
@@ -143,7 +143,9 @@ def names_of(selectors: Iterable[str]) -> frozenset[str]:
     return frozenset(match[1] for text in selectors if (match := _SELECTOR.fullmatch(text)))
 
 
-def look_up(page: Page, selectors: Sequence[str], *, match: Mapping[str, str], combine: str = "sum") -> Found | None:
+def look_up(
+    page: Page, selectors: Sequence[str], *, match: Mapping[str, str], combine: str = "sum"
+) -> MetricReading | None:
     """The first of the alternative metrics that the page has, or of which it has the TYPE; None if it has none.
 
     `match` are labels that a series must have, `combine` is what several series amount to: `sum`, `max`, `first`.
@@ -159,7 +161,7 @@ def look_up(page: Page, selectors: Sequence[str], *, match: Mapping[str, str], c
             continue
         texts = tuple(one.labels[label] for one in samples if label in one.labels) if label else ()
         values = [number for text in texts if (number := _number(text)) is not None] if label else _values(samples)
-        return Found(
+        return MetricReading(
             selector=selector,
             type=page.type_of(name),
             samples=samples,

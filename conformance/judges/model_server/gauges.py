@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.judges.server_view import Scraped, ServerView, longest
-from conformance.reading.metrics_page import Found
+from conformance.judges.server_view import Scraped, ServerView, held_for
+from conformance.reading.metrics_page import MetricReading
 from conformance.verdict import Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
@@ -101,7 +101,7 @@ def _moves(
 
 
 def _wrong(
-    view: ServerView, requirement: str, meaning: str, check: Callable[[Found, float], tuple[str, str] | None]
+    view: ServerView, requirement: str, meaning: str, check: Callable[[MetricReading, float], tuple[str, str] | None]
 ) -> Ruling | None:
     """What is wrong with the metric on any page: it is missing, of another type, or out of its range."""
     names = " or ".join(getattr(view.claims.names, meaning)) or f"a name for {meaning}"
@@ -109,8 +109,7 @@ def _wrong(
     with_samples = [(one, metric) for one, metric in found if metric.samples]
     if not with_samples:
         if not view.readable:
-            expected = f"the page has {names}"
-            return view.fail(requirement, expected, "no page could be read", verdict=Verdict.INCONCLUSIVE)
+            return not_applicable(requirement, "no page could be read, which is a matter of MS-MET-01")
         actual = "it has HELP and TYPE only" if found else "it has none"
         hint = "If it has another name, map it in the profile (metrics: {names: …}); --engine says whose names it has."
         return view.fail(requirement, f"the page has {names}, at the latest under load", actual, hint=hint)
@@ -124,13 +123,13 @@ def _wrong(
     return None
 
 
-def _count(metric: Found, value: float) -> tuple[str, str] | None:
+def _count(metric: MetricReading, value: float) -> tuple[str, str] | None:
     right = _whole(value) and value >= 0
     hint = "EPPs take NaN for a negative number, which is the shortest queue of all." if math.isnan(value) else ""
     return None if right else (f"{metric.selector} is a whole number from 0", hint)
 
 
-def _share(metric: Found, value: float) -> tuple[str, str] | None:
+def _share(metric: MetricReading, value: float) -> tuple[str, str] | None:
     if 0 <= value <= 1:
         return None
     hint = "Is it a number of per cent? EPPs read a fraction." if 1 < value <= 100 else ""
@@ -156,7 +155,7 @@ def _queue_shown(view: ServerView) -> Ruling | None:
     if any((view.value(one, "queued") or 0) > 0 for one in loaded):
         return None
     held = frozenset(one.at for one in loaded if _must_wait(view, one))
-    if longest(loaded, held) >= SHOWN:
+    if held_for(loaded, held) >= SHOWN:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.sent)
         runs = view.value(worst, "running") or 0
         actual = f"0 at every scrape, while {worst.event.sent} were in flight and {runs:g} ran"
@@ -179,7 +178,7 @@ def _running_shown(view: ServerView) -> Ruling | None:
     if any((view.value(one, "running") or 0) > 0 for one in loaded):
         return None
     held = frozenset(one.at for one in loaded if one.event.begun > 0)
-    if longest(loaded, held) >= SHOWN:
+    if held_for(loaded, held) >= SHOWN:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.begun)
         actual = f"0 at every scrape, while answers to {worst.event.begun} requests were under way"
         return view.fail(RUNNING, "the gauge shows the requests that run", actual, at=worst)
@@ -207,6 +206,8 @@ def _kv_shown(view: ServerView) -> Ruling:
     idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
     if any((view.value(one, "kv_cache") or 0.0) > idle for one in loaded):
         return passed(KV)
+    if held_for(loaded, frozenset(one.at for one in loaded if one.event.begun > 0)) < SHOWN:
+        return not_applicable(KV, "answers were over before a scrape could show them")
     filled, what = _filled(view, loaded)
     if filled >= VISIBLE:
         actual = f"{idle:g} at every scrape, while {what}"
@@ -228,7 +229,7 @@ def _filled(view: ServerView, loaded: tuple[Scraped, ...]) -> tuple[float, str]:
         return 0.0, ""
     words = level.words
     for begun in sorted({one.event.begun for one in loaded}, reverse=True):
-        if begun and longest(loaded, frozenset(one.at for one in loaded if one.event.begun >= begun)) >= SHOWN:
+        if begun and held_for(loaded, frozenset(one.at for one in loaded if one.event.begun >= begun)) >= SHOWN:
             text = f"{begun} prompts of {words} words were in a cache of {size * count:g} tokens"
             return begun * words / (size * count), text
     return 0.0, ""

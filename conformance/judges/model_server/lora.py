@@ -13,7 +13,7 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import Scraped, ServerExchange, ServerView
-from conformance.reading.metrics_page import Found, MetricSample
+from conformance.reading.metrics_page import MetricReading, MetricSample
 from conformance.verdict import Verdict
 
 SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"
@@ -200,11 +200,11 @@ def _concerned(episode: EpisodeView, requirement: str) -> bool:
     return requirement in episode.context.requirements and any(one.loaded for one in episode.server.readable)
 
 
-def _newest(metric: Found) -> MetricSample:
+def _newest(metric: MetricReading) -> MetricSample:
     return max(metric.samples, key=lambda sample: sample.value)
 
 
-def _listed_anywhere(metric: Found) -> set[str]:
+def _listed_anywhere(metric: MetricReading) -> set[str]:
     return {name for sample in metric.samples for name in names(sample, RUNS) | names(sample, WAITS)}
 
 

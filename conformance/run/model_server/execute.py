@@ -141,7 +141,7 @@ class ModelServerExecution(Execution):
         return met
 
     def _idle(self, page: Page) -> bool:
-        return not any(self._scraper.value(page, meaning) for meaning in ("queued", "running"))
+        return not any((self._scraper.value(page, meaning) or 0) > 0 for meaning in ("queued", "running"))
 
     # -- load ----------------------------------------------------------------------------------------------------------
 

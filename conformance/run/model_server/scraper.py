@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from urllib.parse import urlsplit
 
 from conformance.evidence.model_server import MetricsPage, ModelServerFacts
-from conformance.reading.metrics_page import Found, Page, excerpt, look_up, names_of, read_page
+from conformance.reading.metrics_page import MetricReading, Page, excerpt, look_up, names_of, read_page
 from conformance.run.model_server.client import Got, ServerClient
 from conformance.run.model_server.load import ServerLoad, Snapshot
 
@@ -43,7 +43,7 @@ class Scraper:
         self._take(got, before, after, whole=whole or bool(page.problems) or got.status != 200)
         return page
 
-    def look_up(self, page: Page, meaning: str) -> Found | None:
+    def look_up(self, page: Page, meaning: str) -> MetricReading | None:
         """A metric on the page, by its meaning (`queued`, `running`, …)."""
         facts = self._facts
         combine = "max" if meaning == "kv_cache" and facts.combine == "sum" else facts.combine
