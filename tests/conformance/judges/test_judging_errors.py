@@ -108,7 +108,7 @@ class TestNoReadyEndpoint:
             ("grpc status", "0.2.0", set()),
             ("grpc status", "1.0.0", {"EPP-ERR-04"}),
             ("clean close", "1.0.0", {"EPP-ERR-04"}),
-            ("silence", "1.0.0", {"EPP-ERR-02", "EPP-SUB-02"}),
+            ("silence", "1.0.0", {"ENV-16"}),
             ("connection lost", "1.0.0", {"ENV-16"}),
         ],
     )
@@ -133,6 +133,17 @@ class TestNoReadyEndpoint:
         stays = changing == "a pod leaves" and (hint is ... or version == "0.2.0")  # an endpoint is due all the same
         assert found.failed <= ({"ENV-16"} if stays else blamed)
         assert bool(found.failed) is (bool(blamed) or stays)
+
+    @pytest.mark.parametrize("version", ["0.2.0", "1.0.0"])
+    @pytest.mark.parametrize(("status", "failed"), [(0, set()), (14, set()), (None, {"ENV-16"})])
+    def test_a_poll_of_a_pool_that_was_not_observed(self, ask, version, status, failed):
+        script = Script()
+        one = script.exchange(note={"settling": True}, subset=[A]).request(BODY)
+        if status is None:
+            one.hang("answer to request_headers")
+        else:
+            one.closed(status)
+        assert ask(script, version).failed == failed
 
     def test_a_request_that_is_let_go_while_the_pool_is_emptied(self, ask):
         script = Script(pool=POOL).pool(phases=("asked",))
