@@ -196,7 +196,10 @@ def _overridden(stream: StreamState) -> None:
 
 
 def _released(stream: StreamState) -> DecodedMessage | None:
-    """The answer that has let the request go, as long as the request phase lasts.
+    """The answer that has let the request go without a destination, or whole, as long as the request phase lasts.
+
+    An error instead of the answer to the body reaches the client as it is, and at most the headers of the request
+    reached the endpoint that was named (seen with Envoy 1.40 in each body mode): that is for the judges.
 
     Where no answer named a destination, it lasts until the EPP answers the response: without one the data plane may
     have a response (its own) before an ImmediateResponse that was sent at once arrives.
@@ -204,7 +207,7 @@ def _released(stream: StreamState) -> DecodedMessage | None:
     request, response = stream.request, stream.response
     steered = any(one.partial or one.names_destination for one in stream.answers)
     responded = response.headers is not None and (steered or response.headers_answer is not None)
-    over = responded or (request.complete and not request.header_only)
+    over = responded or ((request.complete or steered) and not request.header_only)
     return None if over or request.held_by_trailers or request.unclear else request.release
 
 

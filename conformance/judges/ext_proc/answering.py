@@ -82,7 +82,7 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         elif view.ended_by_exit:
             return
         elif _error_by_status(view, stop):
-            yield passed("EPP-ERR-01")
+            yield from (passed("EPP-ERR-01"), passed("ENV-16"))
         elif stop.kind in _ENDED and view.settling and not view.due.known:
             return  # whether the pool of this poll had anything eligible is not known
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):

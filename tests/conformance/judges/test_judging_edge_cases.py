@@ -409,14 +409,46 @@ def test_the_code_of_a_dropped_request(ask, version, wrong):
     assert bool(ask(made, version).failed) is wrong
 
 
-@pytest.mark.parametrize(("load", "verdict"), [({}, Verdict.WARN), ({"queue": 100, "kv": 0.99}, Verdict.PASS)])
-def test_a_pick_that_is_taken_back(ask, load, verdict):
-    """Eviction under load is known; without load it is none."""
+@pytest.mark.parametrize("mode", ["FULL_DUPLEX_STREAMED", "STREAMED"])
+@pytest.mark.parametrize(
+    ("when", "body", "code", "load", "verdict"),
+    [
+        ("before the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("before the body", BODY, 400, {}, Verdict.FAIL),
+        ("before the body", BODY, 503, {}, Verdict.FAIL),
+        ("before the body", b"no JSON", 500, {}, Verdict.FAIL),
+        ("before the body", BODY, 429, {}, Verdict.WARN),
+        ("before the body", BODY, 429, {"queue": 100, "kv": 0.99}, Verdict.WARN),
+        ("in the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("in the body", BODY, 503, {}, Verdict.FAIL),
+        ("after the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("after the body", BODY, 503, {}, Verdict.FAIL),
+        ("after the body", BODY, 503, {"queue": 100, "kv": 0.99}, Verdict.PASS),
+    ],
+)
+def test_a_pick_that_is_taken_back(ask, mode, when, body, code, load, verdict):
+    """Real Envoy 1.40 passes the error on in each of them, and cuts off what reached the model server: severity follows
+    what the client and the model server lose. Eviction under load is known; without load it is none."""
     made = script()
     if load:
         made.gauges("a", **load).gauges("b", **load)
-    made.exchange().request().answers(headers_answer(A), *echo(BODY), immediate(503)).drained()
-    assert ask(made)["ENV-15"] is verdict
+    duplex = mode == "FULL_DUPLEX_STREAMED"
+    exchange = made.exchange(mode=mode).request(body, chunks=2)
+    pieces = [streamed(body[:5]), streamed(body[5:], end=True)] if duplex else [body_answer() for _ in range(3)]
+    answered = {"before the body": [], "in the body": pieces[:1], "after the body": pieces}[when]
+    exchange.answers(headers_answer(A), *answered, immediate(code)).drained()
+    found = ask(made)
+    assert found["ENV-15"] is verdict
+    assert found.blamed <= {"ENV-15"}
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_an_error_after_a_request_was_let_go_without_a_destination(ask, method):
+    """Envoy may have opened the request at an endpoint that it chose itself."""
+    made = script()
+    exchange = made.exchange(method=method).request(BODY if method == "POST" else None)
+    exchange.answers(headers_answer(), immediate(400)).drained()
+    assert ask(made).failed == {"ENV-15"}
 
 
 @pytest.mark.parametrize("responds", [False, True])
