@@ -135,7 +135,11 @@ def counts(row: RequirementResult) -> bool:
 def requirement_results(
     catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
 ) -> tuple[RequirementResult, ...]:
-    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order."""
+    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order.
+
+    A requirement that a scenario names and no finding is about has the scenario's verdict: it was skipped, or not
+    reached. A scenario that passed for other reasons says nothing of it.
+    """
     ruled: dict[str, list[tuple[Verdict, str]]] = {}
     for one in results:
         if one.provisional:
@@ -143,7 +147,7 @@ def requirement_results(
         spoken_of = {finding.requirement for finding in one.findings}
         for finding in one.findings:
             ruled.setdefault(finding.requirement, []).append((finding.verdict, one.id))
-        for requirement in one.requirements:
+        for requirement in one.requirements if one.verdict not in (Verdict.PASS, Verdict.WARN) else ():
             if requirement not in spoken_of:
                 ruled.setdefault(requirement, []).append((one.verdict, one.id))
     return tuple(_row(entry, ruled.get(entry.id, [])) for entry in catalogue.for_version(version, role))
