@@ -45,8 +45,8 @@ def test_where_nothing_was_seen_to_hold_nothing_is_conformant():
 @pytest.mark.parametrize(
     ("verdict", "inherited"),
     [
-        (Verdict.PASS, Verdict.UNTESTED),
-        (Verdict.WARN, Verdict.UNTESTED),
+        (Verdict.PASS, Verdict.SKIPPED),
+        (Verdict.WARN, Verdict.SKIPPED),
         (Verdict.SKIPPED, Verdict.SKIPPED),
         (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
         (Verdict.ERROR, Verdict.ERROR),
