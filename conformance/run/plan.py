@@ -266,6 +266,8 @@ def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
         return skip(Verdict.SKIPPED, reason)
     if not ipv6 and any(pod.family == "ipv6" for pod in pods):
         return skip(Verdict.SKIPPED, "this machine has no IPv6 loopback address")
+    if not claims.ipv6 and any(pod.family == "ipv6" for pod in pods):
+        return skip(Verdict.NOT_APPLICABLE, "the profile says that the target knows IPv4 endpoints only")
     ports = max(scenario.pool.ports, *(step.pool.ports or 1 for step in scenario.steps if step.pool), 1)
     if ports > 1 and not claims.several_ports:
         return skip(Verdict.NOT_APPLICABLE, "the profile says that its pools have one port only")
