@@ -8,6 +8,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
+    faults.md, gateway-faults.md  what the deviations declare; what was observed is the selftest's part of the page
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from conformance.requirements.drift import coverage
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
+from conformance.selftest import page as faults
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
 
@@ -72,7 +74,7 @@ def pages() -> Mapping[str, str]:
         ),
         "waivers.md": described(
             "Waiver files",
-            "Known failures that shall not fail a build. They change the exit code, never a verdict or a result.",
+            "Failures that are known until a date. They change the exit code, never a verdict or a result.",
             WaiverFile,
         ),
         "report.md": described(
@@ -83,6 +85,8 @@ def pages() -> Mapping[str, str]:
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
+        "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
+        "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
     }
 
 
@@ -98,7 +102,7 @@ def command_line() -> str:
             ("0", "conformant"),
             ("1", "not conformant"),
             ("2", "wrong use: a flag, a name or a file"),
-            ("3", "trouble of the suite or of the machine"),
+            ("3", "harness error: the suite or the machine could not do its part"),
             ("4", "incomplete: something that must be known could not be, or the target was not reached"),
         ],
     )

@@ -5,7 +5,8 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 * `{name}`: a variable of the matrix; if its value names a pod, that pod's endpoint,
 * `{a}`: the first endpoint of pod `a` as `ip:port`; `{a/1}`: the one on its second port; `{a.ip}`: its address alone;
-  `{a.wrong-port}`: its address with a port that the pool does not have; `{nobody}`: an endpoint in no pool.
+  `{a.wrong-port}`: its address with a port that the pool does not have; `{a.cut-port}`: with the port's last digit cut
+  off; `{nobody}`: an endpoint in no pool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from conformance.strict_yaml import FileModel
 Role = Literal["epp", "data-plane"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
 
+MOST_BYTES = 64 * 1024 * 1024
+"""Size of a body, at most: what a fake model server takes."""
+
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
@@ -33,7 +37,9 @@ class BodySpec(FileModel):
     fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
     text: str | None = Field(None, description="these characters, UTF-8")
     base64: str | None = Field(None, description="these bytes")
-    size: int | None = Field(None, gt=0, description="the ordinary JSON body, its prompt filled up to so many bytes")
+    size: int | None = Field(
+        None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
+    )
 
 
 class Reply(FileModel):
@@ -50,8 +56,8 @@ class Reply(FileModel):
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
     base64: str | None = Field(None, description="these bytes as the body")
-    size: int | None = Field(None, gt=0, description="a generated body of so many bytes")
-    events: int = Field(5, ge=0, description="how many SSE events")
+    size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
+    events: int = Field(5, ge=0, le=10_000, description="how many SSE events")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
@@ -78,12 +84,17 @@ Inject = Literal[
 ]
 """Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
+CHAT_PATH = "/v1/chat/completions"
+"""What scenarios call the path of chat requests, wherever a target has it."""
+
 
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""
 
     method: str = Field("POST", description="the HTTP method")
-    path: str | None = Field(None, description="default: the profile's path")
+    path: str | None = Field(
+        None, description="default: the profile's path; `/v1/chat/completions` stands for its `chatPath`"
+    )
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
@@ -97,6 +108,9 @@ class ClientRequest(FileModel):
     chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
     trailers: HeaderPairs = Field((), description="trailers after the body, as [name, value]")
+    coalesced: bool = Field(
+        False, description="over HTTP/2 each chunk arrives as one piece, as large as it is, not in frames of 16 KiB"
+    )
     content_length: bool = Field(True, description="the length is said beforehand; else the body is chunked")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     reply: Reply = Field(Reply.model_construct(), description="what the model server answers")
@@ -112,7 +126,7 @@ class Exchange(ClientRequest):
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
-    hint_namespace: str | None = Field(None, description="another namespace for the hint")
+    hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
@@ -199,7 +213,11 @@ class PoolStep(FileModel):
     set: dict[Name, PodState] = Field({}, description="pods that change, by name")
     ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
-    settle: bool = Field(True, description="whether the target is given time to follow before the next step")
+    settle: bool | Literal["quietly"] = Field(
+        True,
+        description="whether the target is polled until it follows, before the next step; quietly: it is given the "
+        "time to converge, and nothing is sent meanwhile",
+    )
     convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 
@@ -330,7 +348,14 @@ class Scenario(FileModel):
     matrix: dict[str, tuple[Any, ...]] = Field(
         {}, description="variables and their values: one instance for each combination"
     )
-    steps: tuple[Step, ...] = Field(min_length=1, description="what is done, in order")
+    combine: Literal["all", "pairs"] = Field(
+        "all",
+        description="pairs: not every combination, only so many that every two values of two variables meet in one",
+    )
+    without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
+        (), description="combinations left out: those whose variables all have one of the values listed"
+    )
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=200, description="what is done, in order")
 
 
 class ScenarioFile(FileModel):
