@@ -55,10 +55,14 @@ class Shape(StrEnum):
 class ExchangeView:
     """One conversation of an episode."""
 
-    def __init__(self, facts: EpisodeFacts, conversation: Conversation, siblings: Exchanges) -> None:
-        self.facts: EpisodeFacts = weakref.proxy(facts)  # which holds this: a cycle of references would outlive judging
+    def __init__(
+        self, facts: EpisodeFacts, conversation: Conversation, siblings: Exchanges, stream: StreamState | None = None
+    ) -> None:
+        """`stream`: the course of the stream, if it is known already."""
+        self.facts = facts
         self.conversation = conversation
-        self._siblings: Exchanges = weakref.proxy(siblings)
+        self.stream = stream or follow(conversation)
+        self._siblings = siblings
 
     @property
     def exchange(self) -> str:
@@ -71,9 +75,11 @@ class ExchangeView:
         return self.facts.context
 
     @cached_property
-    def stream(self) -> StreamState:
-        """The course of the stream."""
-        return follow(self.conversation)
+    def behind(self) -> ExchangeView | None:
+        """The exchange as it can still be read behind an answer that is not acceptable; None if there is none."""
+        if self.answer is not AnswerKind.OFFENDED:
+            return None
+        return ExchangeView(self.facts, self.conversation, self._siblings, follow(self.conversation, behind=True))
 
     @cached_property
     def destination(self) -> Destination:
@@ -236,22 +242,23 @@ class ExchangeView:
 
     def before(self) -> Iterator[ExchangeView]:
         """The exchanges that had begun before this one did, latest first; without polls of a settling pool."""
-        return (one for one in reversed(self.siblings[: self._siblings.place[id(self)]]) if not one.settling)
+        return (one for one in reversed(self.siblings[: self._place]) if not one.settling)
+
+    @property
+    def _place(self) -> int:
+        return self._siblings.place[id(self.conversation)]
 
     @property
     def overlapping(self) -> tuple[ExchangeView, ...]:
         """The other exchanges whose streams were open at the same time."""
         first, last = self.conversation.span
-        return tuple(
-            one
-            for one in self.siblings
-            if one is not self and one.conversation.span[0] <= last and one.conversation.span[1] >= first
-        )
+        spans = ((one, one.conversation.span) for one in self.siblings if one.conversation is not self.conversation)
+        return tuple(one for one, (begun, ended) in spans if begun <= last and ended >= first)
 
     @property
     def follows_an_abort(self) -> bool:
         """Whether an exchange that had begun before this one was aborted."""
-        return self._siblings.first_abort < self._siblings.place[id(self)]
+        return self._siblings.first_abort < self._place
 
     @property
     def ended_by_exit(self) -> bool:
@@ -307,8 +314,11 @@ class Exchanges:
     """The views of an episode's conversations in order, without those in observability mode."""
 
     def __init__(self, facts: EpisodeFacts) -> None:
-        self.views = tuple([ExchangeView(facts, one, self) for one in facts.conversations if not one.observed_only])
-        self.place = {id(view): index for index, view in enumerate(self.views)}
+        asked = [one for one in facts.conversations if not one.observed_only]
+        # Views hold proxies: a cycle of references would outlive the judging.
+        known, this = weakref.proxy(facts), weakref.proxy(self)
+        self.views = tuple([ExchangeView(known, one, this) for one in asked])
+        self.place = {id(one): index for index, one in enumerate(asked)}
 
     @cached_property
     def first_abort(self) -> int:

@@ -628,3 +628,55 @@ def test_a_stream_may_end_on_a_message_of_an_unknown_kind(ask, end):
     exchange.answers(headers_answer(A)).chunk(BODY, end=True)
     _ = exchange.reset(Author.EPP) if end == "reset" else exchange.closed(3 if end == "error" else 0)
     assert not ask(made, stimulus="off-contract", requirements=("ENV-26",)).failed
+
+
+class TestBehindAnotherFault:
+    """A broken carrier rule does not hide the protocol's rules where the answer can still be read."""
+
+    def body_first(self, pick: str) -> tuple:
+        return (*echo(BODY), headers_answer(pick))
+
+    def replaced(self, pick: str) -> tuple:
+        answer = headers_answer(pick)
+        answer.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+        return (answer,)
+
+    def headers_of_the_response(self, pick: str) -> tuple:
+        return (headers_answer(pick, side="response"),)
+
+    def spoiled(self, answers: tuple, **exchange) -> Script:
+        made = script()
+        made.exchange(**exchange).request().answers(*answers).reset()
+        return made
+
+    @pytest.mark.parametrize(("fault", "rule"), [("body_first", "ENV-03"), ("replaced", "ENV-04")])
+    @pytest.mark.parametrize(
+        ("pick", "subset", "broken"),
+        [
+            (A, ..., set()),
+            (A, [A], set()),
+            (B, [A], {"EPP-SUB-01"}),
+            (STRANGER, ..., {"EPP-DEST-06"}),
+            (A, [STRANGER], {"EPP-SUB-02"}),
+            ("nonsense", ..., {"EPP-DEST-04"}),
+        ],
+    )
+    def test_an_endpoint_that_can_be_read(self, ask, fault, rule, pick, subset, broken):
+        found = ask(self.spoiled(getattr(self, fault)(pick), subset=subset))
+        assert found.failed == {rule} | broken
+        assert all(f"Seen behind {rule}" in found.finding(one).hint for one in broken)
+        assert "Seen behind" not in found.finding(rule).hint
+
+    @pytest.mark.parametrize("subset", [..., [A]])
+    def test_an_endpoint_that_cannot(self, ask, subset):
+        """In an answer of the wrong kind it may be anything."""
+        assert ask(self.spoiled(self.headers_of_the_response(B), subset=subset)).failed == {"ENV-01"}
+
+    def test_what_is_missing_may_be_hidden(self, ask):
+        assert ask(self.spoiled((*echo(BODY), headers_answer()))).failed == {"ENV-03"}
+        assert ask(self.spoiled(echo(BODY), subset=[STRANGER])).failed == {"ENV-03"}
+
+    def test_an_error_that_can_be_read(self, ask):
+        made = Script(pool={})
+        made.exchange().request().answers(*echo(BODY), immediate(500)).reset()
+        assert ask(made).failed == {"ENV-03", "EPP-ERR-02"}
