@@ -20,13 +20,14 @@ from conformance.judges.due_answer import NOTHING, DueAnswer, due_answer
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
-from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
 from conformance.reading.inference_request import is_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
+from ext_proc.headers import value_of
 from ext_proc.protocol import READINESS
 
 
@@ -124,10 +125,14 @@ class ExchangeView:
 
     @property
     def code(self) -> int:
-        """The HTTP status of the ImmediateResponse; 0 if it has none."""
+        """The HTTP status of the ImmediateResponse, streamed or not; 0 if it has none."""
         message = self.stream.immediate
         if message is None or message.response is None:
             return 0
+        if message.what == STREAMED_REPLY:
+            headers = message.response.streamed_immediate_response.headers_response.headers.headers
+            status = next((value_of(one) for one in headers if one.key == ":status"), b"")
+            return int(status) if len(status) == 3 and status.isdigit() else 0
         return int(message.response.immediate_response.status.code)
 
     @property
@@ -145,7 +150,8 @@ class ExchangeView:
         """The answer in words."""
         match self.answer:
             case AnswerKind.IMMEDIATE:
-                return f"ImmediateResponse {self.code}"
+                streamed = self.stream.immediate is not None and self.stream.immediate.what == STREAMED_REPLY
+                return f"{'Streamed' if streamed else ''}ImmediateResponse {self.code}"
             case AnswerKind.ENDPOINT:
                 return f"endpoint {self.destination.given}"
             case AnswerKind.ENDED | AnswerKind.SILENT:

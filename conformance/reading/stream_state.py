@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from conformance.reading.conversation import MODES, Conversation
-from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, DecodedMessage
+from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, STREAMED_REPLY, DecodedMessage
 from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
 from conformance.reading.stream_direction import StreamDirection, streams_end
 from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
@@ -53,6 +53,9 @@ class StreamState:
     response: StreamDirection
     answers: list[DecodedMessage] = field(default_factory=list)
     immediate: DecodedMessage | None = None
+    """The ImmediateResponse, or the headers of a StreamedImmediateResponse."""
+    reply_ended: bool = False
+    """The StreamedImmediateResponse has its end."""
     offence: Offence | None = None
     stop: StreamStop | None = None
     foreign: bool = False
@@ -181,6 +184,8 @@ def _take(stream: StreamState, message: DecodedMessage) -> None:
         )
     elif message.only_timeout:
         return
+    elif message.what == STREAMED_REPLY:
+        _streamed_reply(stream, message)
     elif stream.immediate is not None:
         expected = ("nothing after the ImmediateResponse",)
         actual = f"{message.what or 'an empty message'} after the ImmediateResponse at #{stream.immediate.seq}"
@@ -199,6 +204,33 @@ def _take(stream: StreamState, message: DecodedMessage) -> None:
         stream.answers.append(message)
     else:
         _answered(stream, message)
+
+
+def _streamed_reply(stream: StreamState, message: DecodedMessage) -> None:
+    """A part of a StreamedImmediateResponse, in the places where Envoy 1.40 takes it: as the first answer, headers
+    first, then in full duplex pieces of body and trailers, until the end of stream."""
+    part, begun = message.reply_part, stream.immediate
+    wrong: tuple[str, str] | None = None
+    if part is None:
+        stream.stop = StreamStop(kind=StopKind.OPAQUE, entry=message.entry, what="a reply of an unknown kind")
+        return
+    if begun is None and part != "headers_response":
+        wrong = "headers_response as the first part of a StreamedImmediateResponse", f"{part} first"
+    elif begun is None and stream.answers:
+        wrong = "a StreamedImmediateResponse as the first answer on the stream", f"one after {stream.answers[0].what}"
+    elif begun is not None and (begun.what != STREAMED_REPLY or stream.reply_ended or part == "headers_response"):
+        wrong = "nothing after the end of the reply, and its headers once", f"{part} after #{begun.seq}"
+    elif begun is not None and not (stream.request.duplex or stream.response.duplex):
+        wrong = "a reply of more than headers in full duplex only", f"{part} in mode {stream.response.mode}"
+    if wrong is not None:
+        expected, actual = wrong
+        hint = "Envoy 1.40 answers 500 to this; an ImmediateResponse is taken in every mode."
+        _offend(stream, offence("ENV-15", message.entry, (expected,), actual, hint))
+        return
+    stream.reply_ended = message.ends_reply
+    if begun is None:
+        stream.immediate = message
+        stream.answers.append(message)
 
 
 def _overridden(stream: StreamState) -> None:

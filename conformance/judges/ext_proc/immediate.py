@@ -1,4 +1,4 @@
-"""ImmediateResponses: complete and final (ENV-15). Those in the place of a response are ENV-24."""
+"""ImmediateResponses, streamed or not: complete and final (ENV-15). Those in the place of a response are ENV-24."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.verdict import Verdict
 
 _TOO_MANY = 429
@@ -20,6 +20,9 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
     """An ImmediateResponse has a valid status, and the stream ends well after it."""
     message = view.stream.immediate
     if message is None or message.response is None or view.stream.offence is not None:
+        return
+    if message.what == STREAMED_REPLY:
+        yield from _streamed(view, message)
         return
     immediate = message.response.immediate_response
     if not immediate.HasField("status") or view.code not in VALID:
@@ -40,6 +43,18 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
         expected = "after an ImmediateResponse the stream ends with gRPC status OK"
         yield view.warn("ENV-15", expected, f"it ended with {end[1].status} {end[1].message!r}", at=end[0].seq)
     elif view.conversation.drained:
+        yield passed("ENV-15")
+
+
+def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Ruling]:
+    """A StreamedImmediateResponse in its place has a valid status, and an end."""
+    if view.code not in VALID:
+        expected, actual = "a :status from 200 to 599", f"{view.code or 'none'}"
+        yield view.fail("ENV-15", expected, actual, at=message, hint="Envoy answers 502 to a reply without a status.")
+    elif not view.stream.reply_ended and view.conversation.aborted is None:
+        expected, actual = "the reply has its end of stream", "the stream ended without"
+        yield view.fail("ENV-15", expected, actual, at=message, hint="The client gets a reply that is cut short.")
+    else:
         yield passed("ENV-15")
 
 

@@ -28,7 +28,6 @@ from ext_proc.messages import (
     ProcessingMode,
     ProcessingResponse,
     StreamedBodyResponse,
-    StreamedImmediateResponse,
 )
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
@@ -82,10 +81,6 @@ class TestKinds:
     def test_unknown_fields_beside_a_known_member_are_nothing(self, ask):
         raw = headers_answer(A).SerializeToString() + b"\xc2\x3e\x03sam"
         assert ask(answered(raw, *echo(BODY))).blamed == set()
-
-    def test_streamed_immediate_response_is_not_judged(self, ask):
-        answer = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse())
-        assert ask(answered(answer)).blamed == set()
 
     def test_unknown_kind_of_body_mutation_is_not_judged(self, ask):
         mutation = BodyMutation.FromString(b"\x7a\x01x")
