@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import ENDED, FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
@@ -149,8 +149,7 @@ class ShedAs500(ShedCode):
         "EPP-SUB-02": "there is no 503",
         "EPP-SUB-03": "there is no 503",
         "EPP-SUB-06": "there is no 503",
-    }
-    | ENDED,
+    },
     versions=WITH_SUBSET,
 )
 class RefusalAsGrpcStatus(Conversation):
