@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
-from conformance.run.epp.runner import EppRunner, describe
+from conformance.run.epp.gate import describe
+from conformance.run.epp.runner import EppRunner
 from conformance.scenario.schema import Exchange
 from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 

@@ -12,8 +12,8 @@ from conformance.cli import options
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
+    from conformance.planning.plan import Selection
     from conformance.requirements.catalogue import Catalogue, Requirement
-    from conformance.run.plan import Selection
     from conformance.scenario.loader import Instance
 
 

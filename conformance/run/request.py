@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conformance.errors import UsageError
+from conformance.planning.plan import Selection
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane.plane import chosen
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings
 from conformance.scenario.loader import Instance
 from conformance.targets.flags import SelectionFlags, TargetFlags

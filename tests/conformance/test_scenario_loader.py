@@ -107,7 +107,7 @@ def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None)
     [
         (
             ["matrix: {" + ", ".join(f"v{n}: {list(range(60))}" for n in range(6)) + "}", STEP.replace("{x}", "{v0}")],
-            "the matrix has 46656000000 combinations, and at most 500 are run",
+            "the matrix has 46656000000 combinations, and at most 500 are taken",
         ),
         (["steps: [" + "{exchange: {}}," * 201 + "]"], "expected at most 200 items, got 201"),
         (["steps: [{exchange: {body: {size: 99999999999}}}]"], "the value should be less than or equal to 67108864"),
