@@ -28,6 +28,19 @@ def passes(last: ExchangeOutcome, heard: Sequence[str], *, eligible: bool) -> bo
     return bool(answered) or silent or (ended is not None and ended.how == "status" and ended.status != UNIMPLEMENTED)
 
 
+def headers_only(last: ExchangeOutcome, heard: Sequence[str]) -> bool:
+    """Whether the headers were answered and the body was not: the commonest way to begin an EPP."""
+    return last.expired.endswith("request_body") and "request_headers" in heard and "request_body" not in heard
+
+
+HEADERS_ONLY = (
+    "in body mode full-duplex each chunk of the body must be answered with a body_mutation.streamed_response, and "
+    "without that no request reaches a model server; `epp-conformance explain ENV-04` says more. An EPP that a gateway "
+    "sends no bodies is tested with --body-mode none (bodyModes: [none] in its profile)"
+)
+"""What to do about an EPP that answers headers only."""
+
+
 def said(entry: Entry) -> str:
     """The kind of an EPP's message; empty for everything else."""
     event = entry.event
