@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from conformance.outcome import ScenarioResult
+from conformance.planning.results import GENERATED_ID as ID
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult
-from conformance.planning.results import GENERATED_ID as ID
 from conformance.run.conversations import Exploration, explore
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import BodyMode, Exchange

@@ -209,8 +209,10 @@ def verification_text(verification: Verification) -> Text:
     symbols = {"pass": SYMBOL[Verdict.PASS], "fail": SYMBOL[Verdict.FAIL], "unknown": SYMBOL[Verdict.INCONCLUSIVE]}
     for step in verification.steps:
         block.line(f"{symbols[step.answer]} {step.answer:8}", styles[step.answer])
-        block.append(f"{step.name:13}{step.text}")
+        block.append(printable(f"{step.name:13}{step.text}"))
         for detail in step.details:
             block.line(f"{'':23}- {printable(detail)}")
-    block.line(verification.proves)
+    block.line(printable(verification.proves))
+    for note in verification.notes:
+        block.line(printable(note), "dim")
     return block.text

@@ -112,6 +112,8 @@ class Expected:
 
     def problems(self) -> Iterator[str]:
         """Rows that are missing, there twice, or in no plan."""
+        if not self.report.versions and not self.report.stopped:
+            yield "no version was run, and nothing says why"
         seen: set[Key] = set()
         incomplete = {row.version for row in self.report.versions if not row.complete}
         for result in self.report.results:
