@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.outcome import GENERATED
+from conformance.printable import printable
 from conformance.report.document.failures import Occurrence, passing_but_blamed
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
-from conformance.report.render.messages import printable
 from conformance.report.render.transcript import Line, transcript
 from conformance.verdict import Verdict
 
