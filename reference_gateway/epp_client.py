@@ -27,7 +27,7 @@ from ext_proc.messages import (
 )
 from ext_proc.record import Headers, header
 from ext_proc.stream import ProcessStream
-from reference_gateway.http import ClientRequest, GatewayResponse
+from reference_gateway.http import GatewayRequest, GatewayResponse
 
 NAMESPACE, SUBSET_NAMESPACE = "envoy.lb", "envoy.lb.subset_hint"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -100,7 +100,7 @@ class Talk:
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, request: ClientRequest) -> Decision:
+    async def ask(self, request: GatewayRequest) -> Decision:
         """Tell the EPP of the request, and hear what it wants.
 
         Raises `Answered` or `EppUnavailable`. An EPP that just leaves wants nothing.

@@ -6,7 +6,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from conformance.cli.diagnose import Diagnosis
+from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from conformance.targets.gateway import AnyProfile, GatewayProfile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Conducted:
+class ReportedRun:
     """A finished run: its report, the files written, the exit code, and why it stopped early, if it did."""
 
     report: Report
@@ -42,9 +42,9 @@ class Conducted:
         return self.paths[0].with_name(EVIDENCE)
 
 
-def conduct(
+def run_and_report(
     settings: RunSettings, output: Path, *, title: str, waivers: Path | None = None, quiet: bool = False
-) -> Conducted:
+) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
     `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
@@ -56,12 +56,12 @@ def conduct(
     settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
     check_bindable(_known_endpoints(settings.profile))
     with reserved(output):
-        return _conduct(settings, output, catalogue, known, title=title, quiet=quiet)
+        return _run_and_report(settings, output, catalogue, known, title=title, quiet=quiet)
 
 
-def _conduct(
+def _run_and_report(
     settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, title: str, quiet: bool
-) -> Conducted:
+) -> ReportedRun:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
@@ -101,7 +101,7 @@ def _conduct(
     )
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
-    return Conducted(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
+    return ReportedRun(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
 
 
 def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:

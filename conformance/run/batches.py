@@ -1,6 +1,7 @@
 """Runs a batch on a target and judges it; finds out which exchange is to blame when the target dies or hangs.
 
-With several exchanges in flight none is accused: they are run again one at a time, and only what reproduces counts.
+With several exchanges in flight none is accused: they are run again one at a time, and what reproduces is
+to blame. What befalls it only with several in flight is run so once more, and shown by the one that began last.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from conformance.evidence.episode import Context, Episode, HarnessTrouble, Proce
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
-from conformance.planning.results import judged, reproduce_command
+from conformance.planning.results import of_episode, reproduce_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.verdict import Finding
-from ext_proc.record import StreamEnded, Wait
+from ext_proc.record import ExchangeOpened, StreamEnded, Wait
 
 TRIES = 3
 """How often a piece of work is begun in which the suite itself was in trouble."""
@@ -70,7 +71,8 @@ class BatchRunner:
                     yield judge_done(one, self._catalogue, self._reproduce)
             again = [one.work for one in done if one.work.id in suspects]
             if again:
-                async for judged in self._one_at_a_time(again, batch):
+                befell = [one for one in done if one.work.id in suspects]
+                async for judged in self._one_at_a_time(again, batch, befell):
                     yield judged
 
     async def alone(self, work: Work, pool: Pool | None = None) -> JudgedResult:
@@ -107,19 +109,42 @@ class BatchRunner:
             return hung
         return {one.work.id for one in done if _troubled(one.episode)}
 
-    async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[JudgedResult]:
-        guilty = False
+    async def _one_at_a_time(
+        self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]
+    ) -> AsyncIterator[JudgedResult]:
+        """The results of work in which something befell the whole target (`befell`), each run alone."""
         if not self._runner.crashed:
             await self._unhang()
+        alone: dict[str, JudgedResult] = {}
         for work in again:
             await self._alive()
             await self._runner.prepare(batch.pool)
-            judged = await self.alone(work, batch.pool)
-            guilty = guilty or judged.episode is None or died(judged.episode) or _hung(judged.episode)
+            alone[work.id] = await self.alone(work, batch.pool)
+        if not any(judged.episode is None or _befallen(judged.episode) for judged in alone.values()):
+            together = await self._blamed(again, batch, befell)
+            if together is not None:
+                alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
+        for judged in alone.values():
             yield judged
-        if not guilty:
-            text = "the target died or hung with several scenarios in flight, and under none of them alone"
-            self._anomaly(Anomaly(code="not-reproduced", text=text))
+
+    async def _blamed(self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]) -> WorkDone | None:
+        """The target died or hung, and under none of the work alone: the work that shows it, once more together.
+
+        A target that died is not conformant, whether it does so again or not. One that hung and does not do so again
+        is not accused.
+        """
+        await self._alive()
+        await self._runner.prepare(batch.pool)
+        repeated = await self._together(list(again))
+        found = [one for one in repeated if died(one.episode)] or [one for one in befell if died(one.episode)]
+        if not found and not await self._runner.responds():
+            found = [one for one in repeated if _hung(one.episode)]
+        happened = "died" if found and died(found[0].episode) else "hung"
+        text = f"the target {happened} with several scenarios in flight, and under none of them alone"
+        reproduced = any(one in repeated for one in found)
+        more = "once more with the same at a time" if reproduced else "not again with the same at a time"
+        self._anomaly(Anomaly(code="not-reproduced", text=f"{text}; {more}"))
+        return max(found, key=lambda one: _last_begun(one.episode), default=None)
 
     async def _alive(self) -> None:
         if self._runner.crashed:
@@ -143,7 +168,7 @@ def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work],
         findings = judge(done.episode, done.context, catalogue)
     except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
         findings = problem
-    result = judged(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
+    result = of_episode(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
     return JudgedResult(result=result, episode=done.episode, context=done.context)
 
 
@@ -155,6 +180,15 @@ def reproducing(command: str) -> Callable[[Work], str]:
 def died(episode: Episode) -> bool:
     """Whether the target ended by itself."""
     return any(not event.asked for _, event in episode.of(ProcessExited))
+
+
+def _befallen(episode: Episode) -> bool:
+    return died(episode) or _hung(episode)
+
+
+def _last_begun(episode: Episode) -> int:
+    """Where in the log its last exchange began."""
+    return max((entry.seq for entry, _ in episode.of(ExchangeOpened)), default=0)
 
 
 def _troubled(episode: Episode) -> bool:

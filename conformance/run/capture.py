@@ -49,6 +49,10 @@ class Capture:
         """Add something that concerns this episode and no other that runs meanwhile."""
         self._entries.append(self._recorder.stamp(event))
 
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add entries of the log that belong to this episode under other names."""
+        self._entries = sorted([*self._entries, *entries], key=lambda entry: entry.seq)
+
     def episode(self) -> Episode:
         """What was collected until now."""
         return Episode(id=self._name, entries=tuple(self._entries))

@@ -84,7 +84,8 @@ class ChildProcess:
             answer = self.connection.recv()
         except (EOFError, OSError):
             code = self._process.wait(CLEAN_UP)
-            raise HarnessError(f"a process of the suite ended with {code}") from None
+            ended = f"exited with {code}" if code >= 0 else f"was ended by signal {-code}"
+            raise HarnessError(f"a process of the suite {ended}") from None
         if isinstance(answer, ConformanceError):
             raise answer
         return answer

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 from conformance.errors import TargetUnreachableError
 from conformance.evidence.redaction import Redactor
+from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.run.capture import Capture
 from conformance.run.engine import LagMeter
@@ -44,7 +45,8 @@ class TargetRunner(ABC):
     """One target of one protocol version. Use as an async context manager: entering starts it and passes the gate.
 
     `values` fills placeholders of the profile; `number` tells the runners of one session apart; `lag` measures how late
-    the loop runs; `status` gets what is waited for, for people; `data_plane` carries the scenarios of an EPP.
+    the loop runs; `status` gets what is waited for, for people, and `anomaly` what is worth knowing and
+    no finding; `data_plane` carries the scenarios of an EPP.
     """
 
     at_a_time = 1
@@ -66,12 +68,14 @@ class TargetRunner(ABC):
         redactor: Redactor | None = None,
         number: int = 0,
         data_plane: DataPlaneChoice | None = None,
+        anomaly: Callable[[Anomaly], None] = lambda _: None,
     ) -> None:
         self.profile = profile
         self.version = version
         self.seed = seed
         self.lag = lag
         self.status = status
+        self.anomaly = anomaly
         self.redactor = redactor or Redactor()
         self.recorder = Recorder(redact=self.redactor.event)
         self.throttle = Throttle(profile.limits)

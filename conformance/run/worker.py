@@ -97,6 +97,7 @@ class LocalWorker:
             redactor=start.redactor,
             number=start.number,
             data_plane=start.data_plane,
+            anomaly=self._tell,
         )
         self._runner = await runner.__aenter__()
         self.version, self.image = start.version, runner.image

@@ -18,6 +18,7 @@ from conformance.evidence.episode import Claims
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
+from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 
 Misplaced: TypeAlias = tuple[tuple[str, ...], str, str]
 """A key of a profile by its path, what is wrong with its value, and what to do."""
@@ -174,8 +175,8 @@ class Requests(FileModel):
 class Metadata(FileModel):
     """Namespaces, where they are not the protocol's defaults."""
 
-    destination: str = Field("envoy.lb", description="where the target puts the destination")
-    subset: str = Field("envoy.lb.subset_hint", description="where it looks for the subset hint")
+    destination: str = Field(DESTINATION_NAMESPACE, description="where the target puts the destination")
+    subset: str = Field(SUBSET_NAMESPACE, description="where it looks for the subset hint")
 
 
 class Limits(FileModel):

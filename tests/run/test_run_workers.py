@@ -101,7 +101,7 @@ def test_a_target_that_does_not_start_is_the_same_error_as_in_this_process(
 
 def test_a_process_that_is_gone_is_our_trouble(engine: EngineThread, process: RemoteWorker) -> None:
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(HarnessError, match="ended with -9"):
+    with pytest.raises(HarnessError, match="signal 9"):
         engine.call(process.start(start()))
 
 

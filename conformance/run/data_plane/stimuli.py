@@ -20,12 +20,11 @@ from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
 from ext_proc.messages import Metadata, ProcessingRequest, Struct
+from ext_proc.protocol import SUBSET
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
-
-SUBSET_KEY = "x-gateway-destination-endpoint-subset"
 
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 """Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
@@ -231,7 +230,7 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
     metadata: dict[str, dict[str, Any]] = {name: dict(values) for name, values in exchange.metadata.items()}
     hint = _hint(exchange, endpoints)
     if hint is not None:
-        metadata.setdefault(_hint_namespace(exchange, profile), {})[SUBSET_KEY] = hint[0]
+        metadata.setdefault(_hint_namespace(exchange, profile), {})[SUBSET] = hint[0]
     append = b""
     inject: list[Injection] = []
     for one in exchange.inject:

@@ -21,6 +21,9 @@ from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
 from ext_proc.record import DRAINING, UNROUTED, Wait
 
+STARVED = 0.3
+"""Seconds that our loop may be late while a target is given time to follow: it may have been kept from it, too."""
+
 LAGGING = 1.0
 """Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
 
@@ -33,6 +36,8 @@ class EppExecution(Execution):
         self._epp = runner
         self._expired = False
         """The deadline of a health check ran out."""
+        self._quiet = False
+        """A change was followed by nothing but a wait."""
         self._lost = False
         """The connection of some exchange broke."""
 
@@ -58,7 +63,9 @@ class EppExecution(Execution):
         return dataclasses.replace(super().context(), claims=self._epp.profile.claims)
 
     def spoilt(self, late: float) -> str:
-        """A deadline that ran out while the loop was late."""
+        """A deadline that ran out, or a quiet time, while the loop was late."""
+        if late > STARVED and self._quiet:
+            return f"the suite's own event loop was {late:.1f} s late in a quiet time: the target may have been, too"
         if late > LAGGING and (self._expired or _ran_out(self._capture.episode())):
             return f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
         return ""
@@ -102,7 +109,14 @@ class EppExecution(Execution):
     # -- other steps ---------------------------------------------------------------------------------------------------
 
     async def _change(self, step: PoolStep, _: Expect | None) -> None:
-        await self._epp.pool.change(step)
+        self._quiet = self._quiet or step.settle == "quietly"
+        try:
+            await self._epp.pool.change(step)
+        finally:
+            self._capture.add(self._epp.take_polls())
+        if not self._epp.pool.followed and step.settle is True:
+            what = f"in {self._work.id} the target did not follow a change of the pool in time"
+            self._epp.unsettled(f"{what}: it was judged as it was then")
 
     async def _gauges(self, gauges: Mapping[str, Load], _: Expect | None) -> None:
         await self._epp.pool.load(gauges)

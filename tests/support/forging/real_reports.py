@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from conformance.cli.run_and_report import conduct
+from conformance.cli.run_and_report import run_and_report
 from conformance.planning.plan import Selection
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.session import RunSettings
@@ -42,7 +42,7 @@ def make(profile: AnyProfile, output: Path, instances: Sequence[Instance], **set
 
     modules = ("conformance.run.session", "conformance.cli.run_and_report", "conformance.report.document.build")
     with patch(f"{modules[0]}.load", part), patch(f"{modules[1]}.load", part), patch(f"{modules[2]}.load", part):
-        conduct(
+        run_and_report(
             RunSettings(profile=profile, seed=7, selection=Selection(), jobs=1, **settings),  # type: ignore[arg-type]
             output,
             title="",
