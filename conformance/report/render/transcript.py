@@ -21,6 +21,7 @@ from conformance.evidence.episode import (
     Unmet,
 )
 from conformance.evidence.model_server import LoadPhase, MetricsPage
+from conformance.printable import printable
 from conformance.reading.decoded_message import decode
 from conformance.report.render import server_events
 from conformance.report.render.messages import (
@@ -31,7 +32,6 @@ from conformance.report.render.messages import (
     hex_of,
     in_words,
     json_of,
-    printable,
 )
 from ext_proc.record import (
     ClientAborted,
