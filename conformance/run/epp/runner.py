@@ -48,8 +48,6 @@ UNSETTLED = 8
 PORT_TRIES = 4
 """How often a target is started, each time on another port, when somebody else was quicker to take its port."""
 
-ASKED = 15
-"""Requests to the Kubernetes API that an explanation quotes."""
 
 WITHOUT_SUBSETS = ("0.2.0",)
 SETTLING = {"settling": True}
@@ -287,8 +285,7 @@ class EppRunner(TargetRunner):
         """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
         if self.emulator is None:
             return ""
-        asked = [f"  {line}" for line in self.emulator.requests[-ASKED:]]
-        return "\nits last requests to the Kubernetes API:\n" + ("\n".join(asked) or "  (none)")
+        return "\n" + gate.asked(self.emulator.requests, self.profile.discovery.kubernetes)
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from conformance.run.watched import Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
+from conformance.targets.listening import listening
 from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
 from conformance.targets.running import Running, port_was_taken
@@ -154,11 +155,17 @@ class Target:
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
                 if loop.time() >= until:
                     raise TargetUnreachableError(
-                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s; "
-                        f"the target's last output:\n{self.output or '(none)'}",
+                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s"
+                        f"{self._elsewhere()}; the target's last output:\n{self.output or '(none)'}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem
                 await self._watched.unless_it_ends(asyncio.sleep(RETRY))
+
+    def _elsewhere(self) -> str:
+        """Where it listens instead, if it does."""
+        process = self._watched.process
+        found = listening(process.pid) if process is not None and process.pid else ()
+        return f": it listens on {', '.join(found)}, not on {self.address}" if found else ""
 
     async def _dial(self, *, connections: int) -> Channel:
         connect = self.profile.connect
