@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conformance.cli import options
 from conformance.targets.flags import SelectionFlags, TargetFlags
+
+if TYPE_CHECKING:
+    from conformance.report.document.model import Report
 
 
 @options.spelt_out
@@ -42,8 +45,11 @@ def certify(
         without_colour()
     if from_report is not None:
         from conformance.cli.report import read
+        from conformance.cli.reproduce import reproducing_command
 
-        _write(read(from_report)[0], submission, mode)
+        report, path = read(from_report)
+        _write(report, path, submission, mode)
+        typer.echo(f"to check it against the target itself: {reproducing_command(report)}")
         return
     from conformance.cli.run_and_report import run_and_report
     from conformance.cli.show import show
@@ -63,7 +69,7 @@ def certify(
     done = run_and_report(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):
-        _write(done.report, submission, mode)
+        _write(done.report, done.paths[1], submission, mode)
     raise typer.Exit(done.code)
 
 
@@ -80,10 +86,9 @@ def _has_owner(implementation: object) -> None:
         )
 
 
-def _write(report: object, submission: Path, mode: str) -> None:
-    from conformance.report.document.model import Report
+def _write(report: Report, path: Path, submission: Path, mode: str) -> None:
+    from conformance.cli.report import evidence_of
     from conformance.report.render.submission import write_submission
 
-    assert isinstance(report, Report)
-    for one in write_submission(report, submission, mode=mode):
+    for one in write_submission(report, submission, mode=mode, evidence=evidence_of(report, path)):
         typer.echo(f"{one.version}: {one.report}")

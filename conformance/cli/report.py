@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -91,6 +92,9 @@ def diff(
     found = difference(read(before)[0], read(after)[0])
     typer.echo("\n".join(found.lines()) or "no difference")
     raise typer.Exit(1 if found.regressed else 0)
+
+
+report.command()(reproduce)
 
 
 @report.command()

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
-from conformance.report.document.failures import Concern, Occurrence, concerns
+from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.render.safe import safe
 from conformance.report.render.transcript import Line, transcript
-from conformance.report.verify.verification import PROVES
+from conformance.report.verify.steps import PROVES
 from conformance.verdict import UNSETTLED, Verdict
 
 if TYPE_CHECKING:
@@ -117,6 +117,9 @@ def html(report: Report, evidence: Path | None = None) -> str:
         symbol=SYMBOL,
         word=WORD,
         plural=plural,
+        waived=lambda requirement, result: (
+            waived_text(found) if (found := waiver_of(report, requirement, result)) is not None else ""
+        ),
         proves=PROVES,
         policy=policy,
         script=script,

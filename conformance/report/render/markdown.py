@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conformance.report.document.blocks import GatewayTopology, Topology
-from conformance.report.document.failures import Concern, concerns
+from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of, warnings
 from conformance.report.document.model import Report
 from conformance.report.document.rows import VersionRow
-from conformance.report.render.marks import SUBJECT, WORD, mark, plural
+from conformance.report.render.marks import SUBJECT, mark, plural
 from conformance.report.render.safe import safe
-from conformance.report.verify.verification import PROVES
+from conformance.report.render.text import requirement_counts
+from conformance.report.verify.steps import PROVES
 from conformance.requirements.schema import VERSIONS
 from conformance.verdict import KINDS, UNSETTLED, Verdict
 
@@ -29,9 +30,10 @@ def summary(report: Report) -> str:
     if failed:
         lines += [f"### {plural(len(failed), 'failure')}", ""]
         for one in failed[:MOST]:
-            lines += _failure(one)
+            lines += _failure(report, one)
         if len(failed) > MOST:
             lines += [f"… and {len(failed) - MOST} more in the report.", ""]
+    lines += _warnings(report)
     unsettled = concerns(report, UNSETTLED)
     if unsettled:
         lines += ["<details><summary>Not settled</summary>", "", "| requirement | verdict | why |", "|---|---|---|"]
@@ -79,7 +81,7 @@ def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
     if failed:
         lines += ["## Failures", ""]
         for one in failed[:MOST]:
-            lines += _failure(one)
+            lines += _failure(report, one)
     lines += _footer(report)
     return "\n".join(lines) + "\n"
 
@@ -96,7 +98,7 @@ def _title(report: Report) -> str:
 def _versions(report: Report) -> list[str]:
     lines = ["| version | result | protocol | ext_proc | requirements | blockers |", "|---|---|---|---|---|---|"]
     for row in sorted(report.versions, key=_age):
-        counts = ", ".join(f"{number} {WORD[verdict]}" for verdict, number in row.requirement_verdicts.items())
+        counts = requirement_counts(report, row).replace(" · ", ", ")
         kinds = " | ".join(mark(row.kinds[kind]) if kind in row.kinds else "–" for kind in KINDS)
         claimed = "" if row.claimed else " (not claimed)"
         blockers = ", ".join(row.blockers) or "none"
@@ -120,12 +122,14 @@ def _ai_gateway(report: Report) -> list[str]:
     return [*lines, ""]
 
 
-def _failure(one: Concern) -> list[str]:
+def _failure(report: Report, one: Concern) -> list[str]:
     row = one.requirement
     lines = [f"#### {mark(row.verdict)}: {row.id} ({row.version})", "", f"{row.level}: {_text(row.statement)}", ""]
     if not one.occurrences:
         return lines
     first = one.occurrences[0]
+    if (waiver := waiver_of(report, row.id, first.result.id)) is not None:
+        lines += [f"- **{_text(waived_text(waiver))}**"]
     lines += [f"- expected: {' — or — '.join(map(_text, first.finding.expected)) or 'see the requirement'}"]
     lines += [f"- actual: {_text(first.finding.actual or first.result.reason)}"]
     if hint := first.finding.hint or row.why:
@@ -135,6 +139,18 @@ def _failure(one: Concern) -> list[str]:
     ]
     if first.result.reproduce:
         lines += ["", *_code(first.result.reproduce)]
+    return [*lines, ""]
+
+
+def _warnings(report: Report) -> list[str]:
+    found = warnings(report)
+    if not found:
+        return []
+    lines = [f"### {plural(len(found), 'warning')}", "", "| requirement | scenario | what was seen |", "|---|---|---|"]
+    lines += [
+        f"| {one.finding.requirement} ({one.result.version}) | `{_cell(one.result.id)}` | {_cell(one.finding.actual)} |"
+        for one in found
+    ]
     return [*lines, ""]
 
 
