@@ -24,7 +24,6 @@ from conformance.report.render.markdown import readme, summary
 from conformance.report.render.submission import SubmissionRefusedError, problems, write_submission
 from conformance.report.render.text import failure_text, summary_text
 from conformance.report.render.transcript import transcript
-from conformance.report.verify.verification import verify
 from conformance.verdict import Result, Verdict
 from ext_proc.record import Author, Malformed, Message
 
