@@ -124,8 +124,8 @@ class BatchRunner:
             together = await self._blamed(again, batch, befell)
             if together is not None:
                 alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
-        for judged in alone.values():
-            yield judged
+        for one in alone.values():
+            yield one
 
     async def _blamed(self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]) -> WorkDone | None:
         """The target died or hung, and under none of the work alone: the work that shows it, once more together.

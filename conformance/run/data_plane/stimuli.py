@@ -112,6 +112,7 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         body=_chunks(body, exchange.chunks),
         trailers=trailers,
         http=2 if http == 2 else 1,
+        coalesced=exchange.coalesced,
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
