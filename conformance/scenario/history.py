@@ -31,7 +31,7 @@ from conformance.strict_yaml import FileModel, dump, load_located
 HISTORY, CUT = "history.yaml", "cut.json"
 
 
-class Change(FileModel):
+class RequirementChange(FileModel):
     """What became of one requirement."""
 
     requirement: str = Field(description="its id")
@@ -48,7 +48,9 @@ class CatalogueVersion(FileModel):
     suite: str = Field(description="the release of the suite that has it, and verifies its reports")
     catalogue: str = Field("", description="SHA-256 of the catalogue's data; empty until the version is cut")
     scenarios: str = Field("", description="SHA-256 of its scenarios; empty until the version is cut")
-    changes: tuple[Change, ...] = Field((), description="what changed since the version before, by requirement")
+    changes: tuple[RequirementChange, ...] = Field(
+        (), description="what changed since the version before, by requirement"
+    )
 
 
 class HistoryFile(FileModel):

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.digest import scenarios_digest
-from conformance.scenario.history import Change, fingerprints, history, last_cut, problems, release_of
+from conformance.scenario.history import RequirementChange, fingerprints, history, last_cut, problems, release_of
 from conformance.scenario.loader import load
 
 
@@ -53,7 +53,7 @@ def test_a_new_version_says_of_each_changed_requirement_what_changed(catalogue, 
     older = {**cut, "version": "0.0.1", "requirements": {**cut["requirements"], name: "0" * 16}}
     versions = history()
     assert any(name in one for one in problems(catalogue, load(catalogue), versions, older))
-    told = Change(requirement=name, kind="tightened", what="it counts now")
+    told = RequirementChange(requirement=name, kind="tightened", what="it counts now")
     said = [
         one.model_copy(update={"changes": (told,)}) if one.version == catalogue.version else one for one in versions
     ]

@@ -53,6 +53,9 @@ class Report(Block):
     specification: Specification = Field(description="the document of the version that the report is about first")
     implementation: ImplementationBlock = Field(description="who made the target")
     mode: str = Field("", description="the name of the way in which the target was set up, if it has several")
+    observed: bool = Field(
+        False, description="observed by this project, and not submitted by those who make the implementation"
+    )
     subject: Subject = Field(description="how the target was run")
     environment: Environment = Field(description="what a second run needs to be the same")
     plan: PlanBasis | None = Field(None, description="what decided which scenarios were run")

@@ -28,6 +28,7 @@ def readme(files: Sequence[tuple[str, Report]]) -> str:
         f"Conformance of the {SUBJECT[who.role]} [{text(who.project)}]({link(who.url)}) by {text(who.organization)} "
         "to the Endpoint Picker Protocol.",
         "",
+        *_observed(reports),
         "| Extension Version Tested | Profile Tested | Implementation Version | Mode | Report |",
         "|---|---|---|---|---|",
         *(
@@ -49,6 +50,12 @@ def readme(files: Sequence[tuple[str, Report]]) -> str:
         f"{PROVES}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _observed(reports: Sequence[tuple[str, Report]]) -> list[str]:
+    if not any(one.observed for _, one in reports):
+        return []
+    return ["**Observed by the project epp-conformance, not submitted by those who make it.**", ""]
 
 
 def _mode(report: Report) -> str:

@@ -29,6 +29,10 @@ BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "devel
 """What people write where a version is asked for; a report must name something that others can fetch."""
 
 
+OWNER = ("organization", "project", "url", "version", "contact")
+"""What a report says of whose the target is."""
+
+
 class SubmissionRefusedError(UsageError):
     """A report that can't be submitted; `problems` says all that is in the way."""
 
@@ -48,14 +52,17 @@ class Submission:
     readme: Path
 
 
-def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
-    """Everything that stands in the way of submitting; () if nothing does. A failed requirement does not."""
+def problems(report: Report, mode: str = "default", *, observed: bool = False) -> tuple[str, ...]:
+    """Everything that stands in the way of submitting; () if nothing does. A failed requirement does not.
+
+    What is `observed`, and not submitted by its makers, needs no contact.
+    """
     found: list[str] = []
     who = report.implementation
     found += [
         f"implementation.{name} is missing: set it in the profile"
-        for name in ("organization", "project", "url", "version", "contact")
-        if not getattr(who, name)
+        for name in OWNER
+        if not getattr(who, name) and not (observed and name == "contact")
     ]
     if who.version.lower() in BRANCHES:
         found.append(f"implementation.version {who.version!r} is a branch: name a release, a tag or a commit")
@@ -84,7 +91,9 @@ def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_version(report: Report, version: str, mode: str = "", evidence: EvidenceFile | None = None) -> Report:
+def of_version(
+    report: Report, version: str, mode: str = "", evidence: EvidenceFile | None = None, *, observed: bool = False
+) -> Report:
     """The part of a report that is about one version, with a digest of its own; `evidence` is the file of that part."""
     row = next(row for row in report.versions if row.version == version)
     document = report.document()
@@ -94,6 +103,7 @@ def of_version(report: Report, version: str, mode: str = "", evidence: EvidenceF
             **document,
             "specification": row.specification.model_dump(mode="json", by_alias=True),
             "mode": mode,
+            "observed": observed,
             "result": row.result.value,
             "complete": row.complete and not report.stopped,
             "figures": {GENERATED: sum(tried)} if tried else {},
@@ -108,14 +118,14 @@ def of_version(report: Report, version: str, mode: str = "", evidence: EvidenceF
 
 
 def write_submission(
-    report: Report, root: Path, *, mode: str = "default", evidence: Path | None = None
+    report: Report, root: Path, *, mode: str = "default", evidence: Path | None = None, observed: bool = False
 ) -> tuple[Submission, ...]:
     """Write the folder below `root`: one report per version that was run, each with its part of the evidence.
 
     Reports of the implementation in other versions and modes stay; the README is made from all of them. Raises
     `SubmissionRefusedError`, and `EvidenceError` if the evidence is not that of the report.
     """
-    if found := problems(report, mode):
+    if found := problems(report, mode, observed=observed):
         raise SubmissionRefusedError(found)
     name, version = _file_name(report.implementation.project), _file_name(report.implementation.version)
     side = ROLES[report.implementation.role].folder
@@ -128,7 +138,7 @@ def write_submission(
         if evidence is not None:
             wanted = {one.evidence.sha256 for one in report.results_of(row.version) if one.evidence is not None}
             kept = extract(evidence, wanted, evidence_beside(path))
-        path.write_text(to_yaml(of_version(report, row.version, mode, kept)), encoding="utf-8")
+        path.write_text(to_yaml(of_version(report, row.version, mode, kept, observed=observed)), encoding="utf-8")
         all_of_them = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]
         (folder / "README.md").write_text(readme(all_of_them), encoding="utf-8")
         written.append(Submission(version=row.version, report=path, readme=folder / "README.md"))
