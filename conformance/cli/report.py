@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +12,7 @@ import typer
 
 from conformance.cli import options
 from conformance.cli.commands import Commands
+from conformance.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -28,6 +31,7 @@ class To(StrEnum):
     JUNIT = "junit"
     MARKDOWN = "markdown"
     YAML = "yaml"
+    UPSTREAM = "upstream"
     BADGE = "badge"
     SHIELDS = "shields"
 
@@ -85,15 +89,69 @@ def verify(
 
 @report.command()
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER")],
+    reports: Annotated[
+        list[Path], typer.Argument(metavar="BEFORE AFTER…", help="Two reports or more, the oldest first.")
+    ],
 ) -> None:
-    """Say what differs between two reports. Exit 1 if anything got worse."""
+    """Say what differs from each report to the next. Exit 1 if anything got worse."""
+    from conformance.errors import UsageError
     from conformance.report.render.diff import diff as difference
 
-    found = difference(read(before)[0], read(after)[0])
-    typer.echo("\n".join(found.lines()) or "no difference")
-    raise typer.Exit(1 if found.regressed else 0)
+    if len(reports) < 2:
+        raise UsageError("one report has nothing to be compared with", hint="name two or more")
+    regressed = False
+    for before, after in itertools.pairwise(reports):
+        found = difference(read(before)[0], read(after)[0])
+        if len(reports) > 2:
+            typer.echo(f"{before} → {after}:")
+        typer.echo("\n".join(found.lines()))
+        regressed = regressed or found.regressed
+    raise typer.Exit(1 if regressed else 0)
+
+
+@report.command()
+def matrix(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders with reports, at any depth.")],
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="The page as one HTML file.")] = Path(
+        "conformance-matrix.html"
+    ),
+    markdown: Annotated[Path, typer.Option("--markdown", metavar="FILE", help="The page as Markdown.")] = Path(
+        "conformance-matrix.md"
+    ),
+) -> None:
+    """Put reports side by side: implementations by versions, then by requirements, gateways and EPPs apart."""
+    from conformance.errors import UsageError
+    from conformance.report.document.model import read_report
+    from conformance.report.render import matrix as page
+
+    paths = dict.fromkeys(path for folder in folders for path in _reports_in(folder))
+    if not paths:
+        raise UsageError(f"there is no report in {', '.join(map(str, folders))}", hint="name folders of reports")
+    found = [(read_report(path), path) for path in paths]
+    for target, render in ((html, page.html), (markdown, page.markdown)):
+        linked = [(one, _link(path, target)) for one, path in found]
+        try:
+            target.write_text(render(page.matrix(linked)), encoding="utf-8")
+        except OSError as problem:
+            raise UsageError(f"{target} can't be written: {problem.strerror}") from None
+        typer.echo(str(target))
+
+
+def _reports_in(folder: Path) -> list[Path]:
+    """The reports in a folder, at any depth; a file is one."""
+    if folder.is_file():
+        return [folder]
+    return sorted(path for pattern in ("report.json", "*-report.yaml") for path in folder.rglob(pattern))
+
+
+def _link(path: Path, page: Path) -> str:
+    """Where a report is from a page: its own page if it has one."""
+    beside = path.with_name("report.html")
+    shown = beside if path.name == "report.json" and beside.is_file() else path
+    return Path(os.path.relpath(shown, page.absolute().parent)).as_posix()
+
+
+report.command()(reproduce)
 
 
 @report.command()
@@ -107,7 +165,8 @@ def convert(
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="The version that a badge is for.")
     ] = None,
 ) -> None:
-    """Convert a report to HTML, JUnit XML, Markdown, YAML, an SVG badge, or JSON for shields.io."""
+    """Convert a report to HTML, JUnit XML, Markdown, YAML, upstream's ConformanceReport, an SVG badge, or JSON for
+    shields.io."""
     from conformance.errors import UsageError
 
     found, path = read(where)
@@ -190,6 +249,10 @@ def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
             from conformance.report.render.submission import to_yaml
 
             return to_yaml(found)
+        case To.UPSTREAM:
+            from conformance.report.render.upstream import to_yaml as upstream_yaml
+
+            return upstream_yaml(found)
         case To.BADGE:
             from conformance.report.render.badge import svg
 

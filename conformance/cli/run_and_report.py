@@ -93,6 +93,7 @@ def _run_and_report(
         redactor=redactor,
         stopped=stopped.message if stopped else "",
         data_plane=settings.data_plane.name,
+        binary=settings.values.get("binary"),
         basis=basis_of(
             settings.profile,
             command=settings.command,

@@ -95,6 +95,10 @@ class BlockReader:
             raise ValueError(f"more than {MAX_BLOCKS + MAX_EPISODE} bytes of blocks")
         self._blocks[line["block"]] = data
 
+    def line(self, sha256: str) -> dict[str, Any]:
+        """The line of a block, as it was written."""
+        return {"block": sha256, "data": plain_bytes(self._blocks[sha256])}
+
     def begin(self) -> None:
         """A new episode begins, whose values may be long again."""
         self._room = MAX_EPISODE

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
-from conformance.report.document.failures import Concern, Occurrence, concerns
+from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
@@ -117,6 +117,9 @@ def html(report: Report, evidence: Path | None = None) -> str:
         symbol=SYMBOL,
         word=WORD,
         plural=plural,
+        waived=lambda requirement, result: (
+            waived_text(found) if (found := waiver_of(report, requirement, result)) is not None else ""
+        ),
         proves=PROVES,
         policy=policy,
         script=script,
