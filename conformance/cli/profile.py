@@ -286,7 +286,7 @@ def _text(
         "  headers: {} # sent with every request; secrets go to secretHeaders",
         "  # sheddable: {headers: {x-gateway-inference-objective: batch}}",
         "bodyModes: [full-duplex] # request body modes that the target is made for",
-        "# What it claims; a claim that fails makes the exit code 1. What differs when it is started for an old version",
+        "# What it claims; a claim that fails makes the exit code 1. What differs when started for an old version",
         "# (other arguments, for example) is said in start.versions.",
         "protocolVersions: [1.0.0]",
         "claims:",
