@@ -67,5 +67,5 @@ def epp_conformance(
     """Test endpoint pickers against the Endpoint Picker Protocol.
 
     Without a target, `run` tests the endpoint picker that comes with the suite. Exit codes: 0 conformant, 1 not
-    conformant, 2 wrong use, 3 trouble of the suite or the machine, 4 incomplete.
+    conformant, 2 wrong use, 3 harness error, or a problem of the machine, 4 incomplete.
     """

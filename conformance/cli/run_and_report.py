@@ -48,7 +48,7 @@ def run_and_report(
 ) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
+    `title` heads the progress; `waivers` is a file of failures that do not fail the run. A target that can't be
     reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before anything is started, and
     whatever is a defect of the suite.
     """

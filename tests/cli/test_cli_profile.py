@@ -51,6 +51,19 @@ def test_init_writes_a_profile_that_can_be_read(cli, tmp_path: Path, flags: tupl
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(cli("profile", "schema").out))
 
 
+def test_init_explains_the_keys_of_kubernetes_and_of_readiness(cli, tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    assert cli("profile", "init", path, "--name", "x", "--command", "./epp", "--discovery", "kubernetes").code == 0
+    for part in (
+        "group: inference.networking.k8s.io",
+        "x-k8s.io for EPPs",
+        "models: [] #",
+        "healthAddress",
+        "versions",
+    ):
+        assert part in path.read_text()
+
+
 def test_init_says_what_it_must_know(cli, tmp_path: Path) -> None:
     ran = cli("profile", "init", tmp_path / "p.yaml", "--name", "x")
     assert ran.code == 2
