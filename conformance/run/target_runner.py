@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import tempfile
 from abc import ABC, abstractmethod
@@ -90,8 +91,8 @@ class TargetRunner(ABC):
     async def __aenter__(self) -> Self:
         try:
             await self.start()
-        except BaseException:
-            await self.close()
+        except BaseException as problem:
+            await self.close(hurry=isinstance(problem, asyncio.CancelledError))
             raise
         return self
 
@@ -109,8 +110,11 @@ class TargetRunner(ABC):
         """Stop the target, start it again, and pass the gate."""
 
     @abstractmethod
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file. Idempotent."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file. Idempotent.
+
+        With `hurry` the target gets no time to end by itself.
+        """
 
     @property
     def crashed(self) -> bool:

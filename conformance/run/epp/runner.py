@@ -66,7 +66,12 @@ class EppRunner(TargetRunner):
 
     def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
-        self._patience = Patience(profile.timeouts.answer, self.recorder)
+        self._patience = Patience(
+            profile.timeouts.answer,
+            self.recorder,
+            lambda text: self.anomaly(Anomaly(code="silent", text=text)),
+            queues=profile.claims.queues,
+        )
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
@@ -139,19 +144,19 @@ class EppRunner(TargetRunner):
         async with self.pool.unloaded():
             await self.start_target()
 
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """See `TargetRunner`. The user's endpoints file is theirs again."""
         try:
             if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
                 self._watched.restore()
         finally:
-            await self._stop()
+            await self._stop(hurry=hurry)
 
-    async def _stop(self) -> None:
+    async def _stop(self, *, hurry: bool) -> None:
         if self._envoy is not None:
             await self._envoy.close()
         if hasattr(self, "target"):
-            await self.target.stop()
+            await self.target.stop(hurry=hurry)
         if self.emulator is not None:
             await self.emulator.stop()
         await self.fleet.stop()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import Watched
+from conformance.run.watched import HURRY, Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
@@ -85,12 +85,12 @@ class Target:
             self._watched.adopt(process)
         self._channel = await self._connect()
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurry: bool = False) -> None:
         """Disconnect, and stop it if it is ours. Idempotent."""
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
-        await self._watched.stop(self.profile.timeouts.stop)
+        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
     async def fresh_channel(self) -> Channel:
         """A connection of its own, which the caller closes."""
