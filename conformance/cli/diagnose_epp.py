@@ -12,12 +12,11 @@ from conformance.errors import ConformanceError, UsageError
 from conformance.run.epp.gate import describe
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.schema import Exchange
+from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 if TYPE_CHECKING:
     from conformance.run.engine import EngineThread
     from conformance.targets.resolve import Resolved
-
-from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 HEALTH_NAMES = ("", LIVENESS, READINESS, EXT_PROC_SERVICE, "inference-extension")
 WATCH_TIME = 1.0

@@ -11,16 +11,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
+from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited
 from conformance.judges import judge
-from conformance.outcome import Anomaly, ScenarioResult, decisive, scenario_verdict
+from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
+from conformance.planning.results import judged, reproduce_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import Finding
 from ext_proc.record import ExchangeOpened, StreamEnded, Wait
 
 TRIES = 3
@@ -123,8 +124,8 @@ class BatchRunner:
             together = await self._blamed(again, batch, befell)
             if together is not None:
                 alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
-        for judged in alone.values():
-            yield judged
+        for one in alone.values():
+            yield one
 
     async def _blamed(self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]) -> WorkDone | None:
         """The target died or hung, and under none of the work alone: the work that shows it, once more together.
@@ -162,41 +163,18 @@ class BatchRunner:
 
 def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> JudgedResult:
     """The result of what was executed. A judge that fails makes it `error`: that is our defect."""
-    scenario = done.work.instance.scenario
-    reason = next((event.what for _, event in done.episode.of(Unmet)), "")
+    findings: tuple[Finding, ...] | Exception
     try:
         findings = judge(done.episode, done.context, catalogue)
     except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
-        reason = f"a judge failed, which is a defect of the suite: {type(problem).__name__}: {problem}"
-        findings = tuple(
-            Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements
-        )
-    trouble = next((event.what for _, event in done.episode.of(HarnessTrouble)), "")
-    verdict = scenario_verdict(findings, scenario.requirements)
-    found = decisive(findings, scenario.requirements)
-    result = ScenarioResult(
-        id=done.work.id,
-        scenario=scenario.id,
-        title=scenario.title,
-        section=done.work.instance.section,
-        requirements=scenario.requirements,
-        mode=done.work.mode,
-        verdict=verdict,
-        findings=findings,
-        reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
-        provisional=scenario.provisional,
-        smoke=scenario.smoke,
-        duration=done.seconds,
-        evidence=done.episode.id,
-        reproduce=reproduce(done.work),
-        source=f"{done.work.instance.file}:{done.work.instance.line}",
-    )
+        findings = problem
+    result = judged(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
     return JudgedResult(result=result, episode=done.episode, context=done.context)
 
 
 def reproducing(command: str) -> Callable[[Work], str]:
     """For a piece of work, the command line that runs just it again; `command` is its beginning."""
-    return lambda work: f"{command} --scenario '{work.instance.id}'"
+    return lambda work: reproduce_command(command, work)
 
 
 def died(episode: Episode) -> bool:

@@ -27,7 +27,8 @@ from conformance.events import (
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.planning.data_plane import DataPlaneChoice
-from conformance.planning.plan import Plan, Selection, Skip, Work, make_plan
+from conformance.planning.plan import Plan, Selection, Work, make_plan
+from conformance.planning.results import not_done, skipped, versioned_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.roles import traits_of
 from conformance.run.batches import JudgedResult
@@ -62,7 +63,7 @@ class RunSettings:
 
     def command_for(self, version: str) -> str:
         """The beginning of the commands that reproduce results of a version."""
-        return f"{self.command} --protocol-version {version} --seed {self.seed}"
+        return versioned_command(self.command, version, self.seed)
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None = None) -> RunOutcome:
@@ -259,7 +260,7 @@ class Session:
     def _skip(self, plan: Plan) -> None:
         for skip in plan.skips:
             if skip.work.id not in self._results[plan.version]:
-                self._record(plan.version, JudgedResult(result=_skipped(skip), episode=None, context=None))
+                self._record(plan.version, JudgedResult(result=skipped(skip), episode=None, context=None))
 
     def _record(self, version: str, judged: JudgedResult) -> None:
         self._results[version][judged.result.id] = judged.result
@@ -273,10 +274,10 @@ class Session:
 
     def _version_outcome(self, plan: Plan) -> VersionOutcome:
         results = dict(self._results[plan.version])
-        reason = str(self.stopped.message) if self.stopped else "the run was ended before its turn"
+        stopped = str(self.stopped.message) if self.stopped else ""
         for work in itertools.chain.from_iterable(batch.work for batch in plan.batches):
             if work.id not in results:
-                results[work.id] = _not_done(work, reason)
+                results[work.id] = not_done(work, stopped)
         return version_outcome(
             self.catalogue,
             plan.version,
@@ -285,31 +286,6 @@ class Session:
             claimed=plan.version in self.settings.profile.protocol_versions,
             complete=plan.complete and not self.interrupted,
         )
-
-
-def _skipped(skip: Skip) -> ScenarioResult:
-    return _result(skip.work, skip.verdict, skip.reason)
-
-
-def _not_done(work: Work, reason: str) -> ScenarioResult:
-    return _result(work, Verdict.INCONCLUSIVE, reason)
-
-
-def _result(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
-    scenario = work.instance.scenario
-    return ScenarioResult(
-        id=work.id,
-        scenario=scenario.id,
-        title=scenario.title,
-        section=work.instance.section,
-        requirements=scenario.requirements,
-        mode=work.mode,
-        verdict=verdict,
-        reason=reason,
-        provisional=scenario.provisional,
-        smoke=scenario.smoke,
-        source=f"{work.instance.file}:{work.instance.line}",
-    )
 
 
 def _now() -> str:

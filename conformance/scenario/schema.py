@@ -84,6 +84,9 @@ Inject = Literal[
 ]
 """Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
+CHAT_PATH = "/v1/chat/completions"
+"""What scenarios call the path of chat requests, wherever a target has it."""
+
 
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""
@@ -105,6 +108,9 @@ class ClientRequest(FileModel):
     chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
     trailers: HeaderPairs = Field((), description="trailers after the body, as [name, value]")
+    coalesced: bool = Field(
+        False, description="over HTTP/2 each chunk arrives as one piece, as large as it is, not in frames of 16 KiB"
+    )
     content_length: bool = Field(True, description="the length is said beforehand; else the body is chunked")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     reply: Reply = Field(Reply.model_construct(), description="what the model server answers")

@@ -14,8 +14,8 @@ from typing import Any
 from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Reply
 from conformance.scenario.schema import BodyMode as ScenarioMode
-from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Reply
 from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
@@ -25,9 +25,6 @@ from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
-
-CHAT_PATH = "/v1/chat/completions"
-"""What scenarios call the path of chat requests, wherever a target has it."""
 
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 """Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
@@ -115,6 +112,7 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         body=_chunks(body, exchange.chunks),
         trailers=trailers,
         http=2 if http == 2 else 1,
+        coalesced=exchange.coalesced,
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
