@@ -126,6 +126,9 @@ class EppRunner(TargetRunner):
         for left in reversed(range(PORT_TRIES)):
             try:
                 await self.target.start()
+                if self.pool.eligible:  # without an endpoint it need not be ready
+                    self.status("waiting until it is ready")
+                    await self.target.serving()
                 self.status("waiting for an endpoint")
                 await self._gate()
                 break
