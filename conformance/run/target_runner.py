@@ -85,6 +85,10 @@ class TargetRunner(ABC):
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self._values = {**values, "workdir": self._folder.name}
         self._episodes = itertools.count(1)
+        self.hangs = 0
+        """How often the target was started again because it answered nothing, and then answered."""
+        self.never_responds = False
+        """Starting it again was of no use for that."""
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
 
