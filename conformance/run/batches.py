@@ -15,7 +15,7 @@ from conformance.evidence.episode import Context, Episode, HarnessTrouble, Proce
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
-from conformance.planning.results import judged, not_done, reproduce_command
+from conformance.planning.results import HUNG_TOO_OFTEN, judged, not_done, reproduce_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
@@ -60,9 +60,8 @@ class BatchRunner:
     async def run(self, batch: Batch) -> AsyncIterator[JudgedResult]:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
         if self._runner.hangs >= HANGS:
-            reason = f"the target hung {HANGS} times and was started again each time: no more was tried"
             for work in batch.work:
-                yield JudgedResult(result=not_done(work, reason), episode=None, context=None)
+                yield JudgedResult(result=not_done(work, HUNG_TOO_OFTEN), episode=None, context=None)
             return
         await self._runner.prepare(batch.pool)
         if len(batch.work) == 1 or self._runner.at_a_time == 1:
