@@ -216,8 +216,8 @@ class EppRunner(TargetRunner):
             self.pool.take_for_followed()
 
     async def _prove(self) -> None:
-        """Start the target again, if that may help."""
-        if not self.profile.started_by_us or not self._restarts_that_may_help:
+        """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
+        if not (self.profile.started_by_us and self.pool.eligible and self._restarts_that_may_help):
             self.unsettled("the target did not follow the pool of the next scenarios in time")
             return
         self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
