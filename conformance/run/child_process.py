@@ -45,8 +45,8 @@ class Service(Protocol):
         What it raises is raised again in the parent.
         """
 
-    async def close(self) -> None:
-        """Leave nothing behind. Commands that still went on have been cancelled."""
+    async def close(self, *, hurry: bool) -> None:
+        """Leave nothing behind. With `hurry` commands still went on, and have been cancelled."""
 
 
 class ChildProcess:
@@ -118,7 +118,7 @@ class ChildProcess:
 def serve(fd: int, service: str) -> None:
     """Make the service (`module:class`) and carry out what comes over the connection, until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the parent gets them too, and lets go
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which targets would inherit
     collect_seldom()
     connection = Connection(fd)
     module, _, name = service.partition(":")
@@ -143,9 +143,10 @@ def serve(fd: int, service: str) -> None:
                 running.add(command)
                 command.add_done_callback(running.discard)
         finally:
-            for command in tuple(running):
+            interrupted = tuple(running)
+            for command in interrupted:
                 command.cancel()
-            engine.call(served.close())
+            engine.call(served.close(hurry=bool(interrupted)))
 
 
 def _portable(problem: Exception) -> ConformanceError:

@@ -102,5 +102,5 @@ class Trials:
         """Try it, and give the trial back."""
         self._say(await attempt(command, self._engine, full=self._full, keep=self._keep))
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool) -> None:
         """A trial that is cancelled stops its target itself."""

@@ -33,7 +33,7 @@ class LiveJudge:
         """Judge these exchanges."""
         self._say([self._judged(one) for one in command])
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool) -> None:
         """Transcripts are written as they come."""
 
     def _judged(self, gathered: Gathered) -> JudgedExchange:

@@ -18,6 +18,7 @@ from conformance.planning.plan import Plan, Skip, Work, make_plan
 from conformance.planning.results import (
     GENERATED_ID,
     GENERATED_SECTION,
+    HUNG_TOO_OFTEN,
     all_kept,
     not_done,
     of_episode,
@@ -165,7 +166,7 @@ class Expected:
         if planned.skip is not None:
             return skipped(planned.skip)
         if row.evidence is None:
-            stopped = self.report.stopped
+            stopped = row.reason if row.reason == HUNG_TOO_OFTEN else self.report.stopped
             return not_done(planned.work, "" if stopped == "interrupted" else stopped)
         command = versioned_command(self.basis.command, planned.version, self.report.environment.seed)
         reproduce = reproduce_command(command, planned.work)

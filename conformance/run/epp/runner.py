@@ -64,7 +64,12 @@ class EppRunner(TargetRunner):
 
     def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
-        self._patience = Patience(profile.timeouts.answer, self.recorder)
+        self._patience = Patience(
+            profile.timeouts.answer,
+            self.recorder,
+            lambda text: self.anomaly(Anomaly(code="silent", text=text)),
+            queues=profile.claims.queues,
+        )
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
@@ -119,6 +124,9 @@ class EppRunner(TargetRunner):
         for left in reversed(range(PORT_TRIES)):
             try:
                 await self.target.start()
+                if self.pool.eligible:  # without an endpoint it need not be ready
+                    self.status("waiting until it is ready")
+                    await self.target.serving()
                 self.status("waiting for an endpoint")
                 await self._gate()
                 break
@@ -137,19 +145,19 @@ class EppRunner(TargetRunner):
         async with self.pool.unloaded():
             await self.start_target()
 
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """See `TargetRunner`. The user's endpoints file is theirs again."""
         try:
             if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
                 self._watched.restore()
         finally:
-            await self._stop()
+            await self._stop(hurry=hurry)
 
-    async def _stop(self) -> None:
+    async def _stop(self, *, hurry: bool) -> None:
         if self._envoy is not None:
             await self._envoy.close()
         if hasattr(self, "target"):
-            await self.target.stop()
+            await self.target.stop(hurry=hurry)
         if self.emulator is not None:
             await self.emulator.stop()
         await self.fleet.stop()
@@ -206,8 +214,8 @@ class EppRunner(TargetRunner):
             self.pool.take_for_followed()
 
     async def _prove(self) -> None:
-        """Start the target again, if that may help."""
-        if not self.profile.started_by_us or not self._restarts_that_may_help:
+        """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
+        if not (self.profile.started_by_us and self.pool.eligible and self._restarts_that_may_help):
             self.unsettled("the target did not follow the pool of the next scenarios in time")
             return
         self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import Watched
+from conformance.run.watched import HURRY, Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
@@ -16,8 +16,10 @@ from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
 from conformance.targets.running import Running, port_was_taken
 from ext_proc.channel import Channel, dial
+from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 from ext_proc.http2.tls import ClientTls
+from ext_proc.messages import HealthCheckResponse
 from ext_proc.record import Event
 
 RETRY = 0.05
@@ -86,12 +88,12 @@ class Target:
             self._watched.adopt(process)
         self._channel = await self._connect()
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurry: bool = False) -> None:
         """Disconnect, and stop it if it is ours. Idempotent."""
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
-        await self._watched.stop(self.profile.timeouts.stop)
+        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
     async def fresh_channel(self) -> Channel:
         """A connection of its own, which the caller closes."""
@@ -103,6 +105,35 @@ class Target:
         if address is None:
             return await self._dial(connections=1)
         return await dial(self._reach(address), timeout=self.profile.timeouts.answer)
+
+    async def serving(self) -> None:
+        """Wait until its health service says so, if that is what makes it ready. Raises `TargetUnreachableError`."""
+        ready, timeouts = self.profile.ready, self.profile.timeouts
+        if ready.rule != "health":
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (timeouts.start if self.profile.started_by_us else timeouts.answer)
+        said = ""
+        while said != "SERVING":
+            if loop.time() > until:
+                text = f"its health service does not say that {ready.service or 'the server'!r} is serving: {said}"
+                raise TargetUnreachableError(text, hint="`ready` in its profile says that it must, and which service")
+            await self._watched.unless_it_ends(asyncio.sleep(RETRY))
+            said = await self._health(ready.service)
+
+    async def _health(self, service: str) -> str:
+        """What its health service says of a service, or why it says nothing."""
+        try:
+            channel = await self.health_channel()
+            try:
+                health = await health_check(channel, service, timeout=self.profile.timeouts.answer)
+            finally:
+                await channel.close()
+        except (ConnectFailed, TimeoutError) as problem:
+            return str(problem) or "no answer in time"
+        if health.status is None:
+            return f"gRPC status {health.grpc_status}"
+        return HealthCheckResponse.ServingStatus.Name(health.status)
 
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
