@@ -263,7 +263,7 @@ def test_an_unknown_placeholder_is_wrong_use(tmp_path):
 
 
 def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
-    target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=1, answer=1))
+    target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=4, answer=1))
     elsewhere = Start(command=(*(target.start.command or ())[:-3], "--endpoints-file=/no/such/file"))
     with pytest.raises(GateFailedError, match=r"got no endpoint, tried for [0-9.]+ s(.|\n)*can't be read"):
         conduct(target.model_copy(update={"start": elsewhere}))
