@@ -179,7 +179,13 @@ class RefusalWithDestination(Conversation):
     "closes-on-malformed-body",
     breaks="ENV-16",
     why="A request whose body is broken JSON has its stream closed without an answer, so that it goes on unsteered.",
-    also={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
+    also={
+        "EPP-DEST-07": "the request gets neither an endpoint nor an error",
+        "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
+        "EPP-ERR-04": "where an error is due, it gets none",
+        "EPP-SUB-02": "so it is where the subset leaves no endpoint",
+        "EPP-SUB-03": "so it is for an empty subset",
+    },
 )
 class ClosesOnMalformedBody(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
