@@ -31,6 +31,9 @@ ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
     *("malformed-message-is-fatal", "malformed-message-unanswered"),
 }
+OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
+"""Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
+ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER
 """Those of the service, which a conversation alone does not show; they have tests of their own."""
 
 
@@ -234,13 +237,13 @@ def test_the_correct_epp_is_deterministic(world: Any, data_plane: Any) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_shows_in_every_version_it_names(name: str, differs: Callable[..., bool]) -> None:
     fault = FAULTS[name]
-    assert re.fullmatch(r"(ENV|EPP-[A-Z]+)-\d\d", fault.breaks)
+    assert re.fullmatch(r"(ENV|EPP-[A-Z]+|RAR-[A-Z]+)-\d\d", fault.breaks)
     assert fault.breaks not in fault.also_breaks
     assert all(fault.also_breaks.values())
     assert fault.why.endswith(".")
     assert fault.versions
     assert set(fault.versions) <= set(ALL)
-    if name not in ON_THE_WIRE_ONLY:
+    if name not in ELSEWHERE:
         for version in {fault.versions[0], fault.versions[-1]}:
             assert any(differs(fault, version, mode) for mode in fault.modes[::-1]), (
                 f"{name} does not show in {version}"
@@ -273,7 +276,7 @@ def test_a_variant_differs_and_serves(name: str, world: Any, data_plane: Any, di
                 "prompt": "hi",
             }
             assert [piece.streamed_response.end_of_stream for piece in pieces].count(True) == 1
-    if name not in ON_THE_WIRE_ONLY:
+    if name not in ELSEWHERE:
         assert any(differs(variant, version, mode) for mode in [*variant.modes[::-1], "full-duplex", "streamed"])
 
 

@@ -7,14 +7,14 @@ import dataclasses
 from collections.abc import Mapping
 from random import Random
 
-from conformance.evidence.episode import Context, Episode, HealthProbe, Unmet
+from conformance.evidence.episode import Context, Episode, HealthProbe, StartAttempt, Unmet
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
 from conformance.run.execution import Action, Execution
 from conformance.scenario.pool import Load
-from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply
+from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply, StartWith
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
@@ -51,6 +51,7 @@ class EppExecution(Execution):
             "health": self._health,
             "kubernetes": self._trouble,
             "restart": self._restart,
+            "start_with": self._start_with,
         }
 
     @property
@@ -127,6 +128,15 @@ class EppExecution(Execution):
 
     async def _restart(self, _: str, __: Expect | None) -> None:
         await self._epp.restart_target()
+
+    async def _start_with(self, step: StartWith, expect: Expect | None) -> None:
+        name = self._capture.exchange()
+        if expect is not None:
+            self._expectations[name] = self.expectation(expect)
+        text, start = await self._epp.start_with(step.attributes)
+        self._epp.recorder.emit(
+            StartAttempt(exchange=name, configuration=text, started=start.started, output=start.output)
+        )
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
         name = self._capture.exchange()

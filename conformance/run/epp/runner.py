@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
+from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
 from conformance.run.capture import Capture
@@ -24,6 +25,7 @@ from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
+from conformance.run.epp.trial_start import Start, trial_start, written
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
@@ -72,6 +74,7 @@ class EppRunner(TargetRunner):
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
         self._unsettled = 0
+        self._launched_with: Mapping[str, str] = {}
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder)
         self._envoy: EnvoyDataPlane | None = None
@@ -96,6 +99,8 @@ class EppRunner(TargetRunner):
         await self.fleet.start()
         values = dict(self._values)
         channel = await self._discovery(values)
+        values["reporterConfig"] = written(values, configuration(self.profile.reporter_config))
+        self._launched_with = values
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
             self.pool.ipv6_host = self._bridge.ipv6
@@ -138,6 +143,13 @@ class EppRunner(TargetRunner):
         await self.target.stop()
         async with self.pool.unloaded():
             await self.start_target()
+
+    async def start_with(self, attributes: Sequence[Any]) -> tuple[str, Start]:
+        """Start a copy of the target whose one reporter has `attributes`: its configuration, and what became of it."""
+        text = configuration(self.profile.reporter_config, [attributes])
+        request = self.prepared(_plain(None), 0, self.profile.body_modes[0], Random(self.seed))
+        values = self._launched_with
+        return text, await trial_start(self.profile, self.version, values, request, text, bridge=self._bridge)
 
     async def close(self) -> None:
         """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
