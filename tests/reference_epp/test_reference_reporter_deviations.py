@@ -44,6 +44,7 @@ def responses(data_plane: Any) -> Iterator[list[Any]]:
     events = f"data: {json.dumps({'usage': USAGE})}\n\n".encode()
     piece, last, headers = data_plane.response_body, data_plane.response_body(b""), data_plane.response_headers
     yield [headers(), piece(body)]
+    yield [headers(), piece(body[:9], end=False), piece(body[9:])]
     yield [headers(), piece(json.dumps({"usage": USAGE, "x": "y" * 100_000}).encode())]
     yield [headers(status=b"500"), piece(body)]
     yield [headers(content_type=b"text/plain"), piece(b"words")]

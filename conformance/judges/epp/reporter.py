@@ -29,7 +29,7 @@ _EVALUATION = tuple(f"RAR-EVAL-0{number}" for number in range(1, 9))
 _OUTPUT = ("RAR-CFG-04", "RAR-OUT-01", "RAR-OUT-02", "RAR-OUT-03", "RAR-OUT-04", "RAR-OUT-06")
 
 
-class Found(NamedTuple):
+class ReportedValue(NamedTuple):
     """A value, and the answer that has it."""
 
     message: DecodedMessage
@@ -61,7 +61,9 @@ def _value(
 ) -> Iterator[Ruling]:
     response = view.stream.response
     ends = _ends(response)
-    found = [Found(one, value) for one in _answers(response) if (value := _at(one, *attribute.place)) is not None]
+    found = [
+        ReportedValue(one, value) for one in _answers(response) if (value := _at(one, *attribute.place)) is not None
+    ]
     last = next((one for one in reversed(found) if one.message in ends), None)
     shown = " / ".join(attribute.place)
     wanted = [f"{shown}: {_say(one)}" for one in accepted]
@@ -93,7 +95,7 @@ def _value(
 
 
 def _missing(
-    view: ExchangeView, requirement: str, attribute: Attribute, wanted: Sequence[str], early: Sequence[Found]
+    view: ExchangeView, requirement: str, attribute: Attribute, wanted: Sequence[str], early: Sequence[ReportedValue]
 ) -> Ruling:
     """The finding where the end of the response has no value: whose it is depends on where else the value is."""
     shown = " / ".join(attribute.place)

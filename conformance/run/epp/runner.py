@@ -25,7 +25,7 @@ from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
-from conformance.run.epp.trial_start import Start, trial_start, written
+from conformance.run.epp.trial_start import StartOutcome, trial_start, written
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
@@ -144,7 +144,7 @@ class EppRunner(TargetRunner):
         async with self.pool.unloaded():
             await self.start_target()
 
-    async def start_with(self, attributes: Sequence[Any]) -> tuple[str, Start]:
+    async def start_with(self, attributes: Sequence[Any]) -> tuple[str, StartOutcome]:
         """Start a copy of the target whose one reporter has `attributes`: its configuration, and what became of it."""
         text = configuration(self.profile.reporter_config, [attributes])
         request = self.prepared(_plain(None), 0, self.profile.body_modes[0], Random(self.seed))

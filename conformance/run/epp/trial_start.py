@@ -21,7 +21,7 @@ TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartOutcome:
     """What became of a start: `output` says why it did not come up."""
 
     started: bool
@@ -44,7 +44,7 @@ async def trial_start(
     configuration: str,
     *,
     bridge: Bridge | None = None,
-) -> Start:
+) -> StartOutcome:
     """Start a copy with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
@@ -61,7 +61,7 @@ async def trial_start(
             outcome = await plane.carry_out(request, "start", note={}, pace=pace, fresh_connection=False)
             await target.given_time_to_end() if outcome.stream is not None and outcome.stream.how == "lost" else None
             if not target.crashed:
-                return Start(started=True)
+                return StartOutcome(started=True)
             problem = (await target.explain_end()).message
         except TargetUnreachableError as unreachable:
             problem = unreachable.message
@@ -69,5 +69,5 @@ async def trial_start(
             taken = target.lost_its_port
             await target.stop()
         if not taken:
-            return Start(started=False, output=problem)
+            return StartOutcome(started=False, output=problem)
     raise TargetUnreachableError(f"a second copy found no free port: {problem}")
