@@ -6,11 +6,14 @@ from reference_epp.faults import (
     errors,
     headers,
     health,
+    kept_state,
+    paths,
     reporter,
     responses,
     sequence,
     streams,
     subset,
+    subset_items,
     transparency,
 )
 
@@ -20,10 +23,13 @@ __all__ = [
     "errors",
     "headers",
     "health",
+    "kept_state",
+    "paths",
     "reporter",
     "responses",
     "sequence",
     "streams",
     "subset",
+    "subset_items",
     "transparency",
 ]

@@ -21,6 +21,7 @@ from conformance.evidence.episode import (
     StartAttempt,
     Unmet,
 )
+from conformance.printable import printable
 from conformance.reading.decoded_message import decode
 from conformance.report.render.messages import (
     Described,
@@ -30,7 +31,6 @@ from conformance.report.render.messages import (
     hex_of,
     in_words,
     json_of,
-    printable,
 )
 from ext_proc.record import (
     ClientAborted,

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from random import Random
 
 from conformance.evidence.episode import Context, Episode, HealthProbe, StartAttempt, Unmet
+from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
+from conformance.run.epp.trial_start import trial_start
 from conformance.run.execution import Action, Execution
 from conformance.scenario.pool import Load
 from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply, StartWith
@@ -133,7 +135,10 @@ class EppExecution(Execution):
         name = self._capture.exchange()
         if expect is not None:
             self._expectations[name] = self.expectation(expect)
-        text, start = await self._epp.start_with(step.attributes)
+        profile = self._epp.profile
+        text = configuration(profile.reporter_config, [step.attributes])
+        request = self._epp.prepared(Exchange(ending="envoy"), 0, profile.body_modes[0], Random(self._epp.seed))
+        start = await trial_start(self._epp.target, request, text)
         self._epp.recorder.emit(
             StartAttempt(exchange=name, configuration=text, started=start.started, output=start.output)
         )

@@ -25,7 +25,7 @@ from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
-from conformance.run.epp.trial_start import StartOutcome, trial_start, written
+from conformance.run.epp.trial_start import written
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
@@ -74,7 +74,6 @@ class EppRunner(TargetRunner):
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
         self._unsettled = 0
-        self._launched_with: Mapping[str, str] = {}
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder)
         self._envoy: EnvoyDataPlane | None = None
@@ -100,7 +99,6 @@ class EppRunner(TargetRunner):
         values = dict(self._values)
         channel = await self._discovery(values)
         values["reporterConfig"] = written(values, configuration(self.profile.reporter_config))
-        self._launched_with = values
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
             self.pool.ipv6_host = self._bridge.ipv6
@@ -143,13 +141,6 @@ class EppRunner(TargetRunner):
         await self.target.stop()
         async with self.pool.unloaded():
             await self.start_target()
-
-    async def start_with(self, attributes: Sequence[Any]) -> tuple[str, StartOutcome]:
-        """Start a copy of the target whose one reporter has `attributes`: its configuration, and what became of it."""
-        text = configuration(self.profile.reporter_config, [attributes])
-        request = self.prepared(_plain(None), 0, self.profile.body_modes[0], Random(self.seed))
-        values = self._launched_with
-        return text, await trial_start(self.profile, self.version, values, request, text, bridge=self._bridge)
 
     async def close(self) -> None:
         """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
@@ -266,6 +257,8 @@ class EppRunner(TargetRunner):
                     Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer)
                 )
                 if gate.passes(last, heard, eligible=bool(self.pool.eligible)):
+                    if gate.headers_only(last, heard):
+                        await self._body_must_be_answered(heard)
                     return
                 if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
                     break
@@ -275,6 +268,15 @@ class EppRunner(TargetRunner):
         if self.target.crashed:
             raise await self.target.explain_end()
         raise self._gate_error(last, loop.time() - began)
+
+    async def _body_must_be_answered(self, heard: list[str]) -> None:
+        """Ask once more and wait as long as scenarios do: each would wait as long for an answer that never comes."""
+        heard.clear()
+        deadline = min(10.0, self.profile.timeouts.answer)
+        last = await self.ask(Exchange(ending="envoy"), SETTLING, deadline=deadline)
+        if gate.headers_only(last, heard):
+            what = "it answers the headers of the first plain request and not its body"
+            raise GateFailedError(f"{what}: nothing came for {deadline:g} s", hint=gate.HEADERS_ONLY)
 
     def _gate_error(self, last: ExchangeOutcome | None, seconds: float) -> GateFailedError:
         happened = gate.describe(last)

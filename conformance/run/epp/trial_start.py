@@ -11,8 +11,6 @@ from conformance.errors import TargetUnreachableError
 from conformance.run.data_plane.plane import FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
-from conformance.targets.bridge import Bridge
-from conformance.targets.profile import Profile
 from ext_proc.record import Recorder
 from fake_proxy.pace import Pace
 
@@ -36,28 +34,20 @@ def written(values: Mapping[str, str], configuration: str) -> str:
     return str(path)
 
 
-async def trial_start(
-    profile: Profile,
-    version: str,
-    values: Mapping[str, str],
-    request: Prepared,
-    configuration: str,
-    *,
-    bridge: Bridge | None = None,
-) -> StartOutcome:
-    """Start a copy with `configuration` in `{reporterConfig}`.
+async def trial_start(first: Target, request: Prepared, configuration: str) -> StartOutcome:
+    """Start a copy of `first` with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
     request is not judged.
     """
     for _ in range(TRIES):
         recorder = Recorder()
-        own = {**values, "reporterConfig": written(values, configuration)}
-        target = Target(profile, version, own, emit=recorder.emit, bridge=bridge)
+        path = written(first.values, configuration)
+        target = first.another({"reporterConfig": path}, recorder.emit)
         try:
             await target.start()
             plane = FakeDataPlane(lambda target=target: target, recorder)  # type: ignore[misc]
-            pace = Pace(deadline=profile.timeouts.answer)
+            pace = Pace(deadline=first.profile.timeouts.answer)
             outcome = await plane.carry_out(request, "start", note={}, pace=pace, fresh_connection=False)
             await target.given_time_to_end() if outcome.stream is not None and outcome.stream.how == "lost" else None
             if not target.crashed:
