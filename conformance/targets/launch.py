@@ -14,7 +14,18 @@ from conformance.targets.profile import Profile, Start
 
 _PLACEHOLDER = re.compile(r"\{([a-zA-Z]+[0-9]?)\}")
 PORTS = ("port", "healthPort", "metricsPort")
-NAMES = (*PORTS, "endpointsFile", "kubeconfig", "namespace", "pool", "binary", "version", "workdir", "python")
+NAMES = (
+    *PORTS,
+    "endpointsFile",
+    "reporterConfig",
+    "kubeconfig",
+    "namespace",
+    "pool",
+    "binary",
+    "version",
+    "workdir",
+    "python",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from conformance.evidence.episode import (
     PoolState,
     ProcessExited,
     ProcessStarted,
+    StartAttempt,
     Unmet,
 )
 from conformance.printable import printable
@@ -237,6 +238,10 @@ def _other(event: Event) -> Described | None:
         case HealthProbe():
             status = event.serving or f"gRPC status {event.grpc_status}"
             return SUITE, "health check", f"{event.service or '(whole server)'}: {status}", ()
+        case StartAttempt():
+            how = "it starts" if event.started else "it does not start"
+            details = (*event.configuration.splitlines(), *event.output.splitlines()[-6:])
+            return SUITE, "starts a copy", how, details
         case HarnessTrouble(what=what):
             return SUITE, "trouble of our own", what, ()
         case Unmet(what=what):

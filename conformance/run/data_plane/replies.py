@@ -135,7 +135,7 @@ def _content(reply: Reply) -> bytes:
         return base64.b64decode(reply.base64)
     if reply.size is not None:
         return (b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
-    content = reply.json_ if "json_" in reply.model_fields_set else _completion()
+    content = reply.json_ if "json_" in reply.model_fields_set else _completion(reply.filler)
     return _json(content)
 
 
@@ -144,13 +144,13 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _completion() -> dict[str, object]:
+def _completion(filler: int) -> dict[str, object]:
     return {
         "id": "cmpl-1",
         "object": "text_completion",
         "created": 1_700_000_000,
         "model": "llama-3",
-        "choices": [{"index": 0, "text": "well", "finish_reason": "stop", "logprobs": None}],
+        "choices": [{"index": 0, "text": "well" + "." * filler, "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8},
     }
 

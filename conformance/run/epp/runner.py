@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
+from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
 from conformance.run.capture import Capture
@@ -24,6 +25,7 @@ from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
+from conformance.run.epp.trial_start import written
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
@@ -99,6 +101,7 @@ class EppRunner(TargetRunner):
         await self.fleet.start()
         values = dict(self._values)
         channel = await self._discovery(values)
+        values["reporterConfig"] = written(values, configuration(self.profile.reporter_config))
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
             self.pool.ipv6_host = self._bridge.ipv6

@@ -44,7 +44,8 @@ class Target:
         self.starts = 0
         self.image: str | None = None
         """The digest of the image that it runs."""
-        self._values = values
+        self.values = values
+        """What fills the placeholders of the profile."""
         self._redact = redact
         self._bridge = bridge
         self._launch: Launch | None = None
@@ -80,7 +81,7 @@ class Target:
 
     async def start(self) -> None:
         """Start it if it is ours, and connect. Raises `TargetUnreachableError` or `UsageError`."""
-        self._launch = launch(self.profile, self.version, self._values)
+        self._launch = launch(self.profile, self.version, self.values)
         self.starts += 1
         if self.profile.started_by_us:
             process = await self._started(self._launch)
@@ -94,6 +95,11 @@ class Target:
             await self._channel.close()
             self._channel = None
         await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
+
+    def another(self, values: Mapping[str, str], emit: Callable[[Event], object]) -> Target:
+        """A second target, started as this one is, but for `values` of placeholders."""
+        values = {**self.values, **values}
+        return Target(self.profile, self.version, values, emit=emit, redact=self._redact, bridge=self._bridge)
 
     async def fresh_channel(self) -> Channel:
         """A connection of its own, which the caller closes."""
@@ -142,7 +148,7 @@ class Target:
     @property
     def lost_its_port(self) -> bool:
         """Whether it ended because somebody else took the port that we had chosen for it."""
-        chosen = "{port}" in self.profile.address and "port" not in self._values
+        chosen = "{port}" in self.profile.address and "port" not in self.values
         return chosen and self._watched.process is not None and port_was_taken(self._watched.process)
 
     async def explain_end(self) -> TargetUnreachableError:
@@ -156,9 +162,9 @@ class Target:
         if how.image is None:
             return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
         folders = {folder: "ro"} if folder else {}
-        if "endpointsFile" in self._values:
-            folders[Path(self._values["endpointsFile"]).parent] = "ro"
-        folders[Path(self._values["workdir"])] = "rw"
+        if "endpointsFile" in self.values:
+            folders[Path(self.values["endpointsFile"]).parent] = "ro"
+        folders[Path(self.values["workdir"])] = "rw"
         return await start_container(
             how.image,
             how.command,
