@@ -1,0 +1,10 @@
+"""Load: many exchanges at a time while the pool changes, and every one of them judged.
+
+    shape.py      a kind of request, made ready           rehearsal.py  one exchange in the real machine, without I/O
+    memory.py     the trie of exchanges seen before       judgement.py  verdicts of whole exchanges, and their memory
+    moments.py    what the pool was, and when             exchange.py   one exchange on a real stream
+
+An exchange walks the trie: an edge is what came from the EPP, with its own request id masked; a node is what the
+machine does next; a leaf holds the verdict. What was not seen before is done by the real machine and judged by the real
+judges, and becomes a path. So every exchange is judged, at the price of a look-up.
+"""
