@@ -8,7 +8,7 @@ verdicts, whatever else became of the pool.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.evidence.episode import Context, Episode, GaugesShown, HarnessTrouble, PoolState
@@ -22,8 +22,10 @@ from ext_proc.record import Author, Entry, Event, Message
 TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR, Verdict.INCONCLUSIVE)
 """Findings that are shown; of the others there is only a count."""
 
-_ENDPOINT = re.compile(rb"[0-9A-Fa-f.:\[\]]*[0-9A-Fa-f.\]]:[0-9]{1,5}(?![0-9])")
-"""What may be an endpoint, wherever it stands in a message."""
+_PORT = re.compile(rb":[0-9]{1,5}(?![0-9])")
+_ADDRESS = re.compile(rb"[0-9A-Fa-f.:\[\]]+\Z")
+_LONGEST = 48
+"""Characters of the longest address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,5 +85,13 @@ def mentioned(events: Iterable[Event], subset: Sequence[str]) -> tuple[str, ...]
     texts = {item for text in subset for item in text.split(",")}
     for event in events:
         if isinstance(event, Message) and event.author is Author.EPP:
-            texts |= {found.decode() for found in _ENDPOINT.findall(event.raw)}
+            texts |= set(_endpoints(event.raw))
     return tuple(sorted({parse(text).canonical or text.strip() for text in texts}))
+
+
+def _endpoints(raw: bytes) -> Iterator[str]:
+    """What may be an endpoint, wherever it stands in a message."""
+    for port in _PORT.finditer(raw):
+        address = _ADDRESS.search(raw[max(0, port.start() - _LONGEST) : port.start()])
+        if address is not None:
+            yield (address[0] + port[0]).decode()
