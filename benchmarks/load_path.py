@@ -72,7 +72,9 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
     loop = asyncio.get_running_loop()
     memory = Memory(Bench(Context(version="1.0.0", scenario="benchmark"), Catalogue.load()), RequestIds())
     moments = Moments(5)
-    moments.asked(State((PodFact(name="a", endpoints=(ENDPOINT,)), PodFact(name="b", endpoints=("10.9.9.9:1",))), {}), 0)
+    moments.asked(
+        State((PodFact(name="a", endpoints=(ENDPOINT,)), PodFact(name="b", endpoints=("10.9.9.9:1",))), {}), 0
+    )
     config = ProxyConfig(response_body_mode=BodyMode.NONE, send_response_headers=False, send_response_trailers=False)
     request = HttpRequest(body=BODY, http=2, headers=((b"content-type", b"application/json"),))
     shape = Shape(name="two-messages", request=request, config=config, reply=json_reply({"choices": []}))
@@ -88,7 +90,7 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
 
     channel = await dial(address, connections=2)
     traffic = Traffic(
-        channel, memory, moments, deadline=10, lag=lambda _: 0.0, finished=finished, corrected=lambda *_: None
+        lambda: channel, memory, moments, deadline=10, lag=lambda _: 0.0, finished=finished, corrected=lambda *_: None
     )
     async with traffic:
         for _ in range(concurrent):

@@ -47,6 +47,7 @@ class LiveExchange:
         "finished",
         "intended",
         "judgement",
+        "lost",
         "own",
         "progress",
         "responded",
@@ -71,6 +72,8 @@ class LiveExchange:
         """When the client had its first byte; 0: not yet."""
         self.finished = False
         self.judgement: Judgement | None = None
+        self.lost = False
+        """Whether its connection broke, or could not be made."""
         self.tries = 0
         self.window: Window | None = None
         self.trouble = ""
@@ -100,6 +103,7 @@ class LiveExchange:
         """There is no connection for the stream."""
         self.started = self.started or now
         self._node = self._traffic.memory.root(self.shape)
+        self.lost = True
         self.step(Ended("lost", message=why, opened=False))
 
     def on_headers(self, headers: Headers, end: bool) -> None:
@@ -114,8 +118,11 @@ class LiveExchange:
             self._remote_end(None if headers is self._head else headers)
 
     def on_data(self, data: bytes, end: bool) -> None:
-        if self._deframer is None and len(data) >= _PREFIX and data[0] == 0 and (
-            int.from_bytes(data[1:_PREFIX]) == len(data) - _PREFIX
+        if (
+            self._deframer is None
+            and len(data) >= _PREFIX
+            and data[0] == 0
+            and (int.from_bytes(data[1:_PREFIX]) == len(data) - _PREFIX)
         ):
             self.step(data[_PREFIX:])  # the common case: one whole message in one DATA frame
         else:
@@ -132,6 +139,7 @@ class LiveExchange:
             pause = 0.0 if self.tries < 2 else _FIRST_PAUSE * 2 ** (self.tries - 2)
             self._traffic.again(self, pause)
         elif kind == "lost":
+            self.lost = self.lost or not self.finished
             self.step(Ended("lost", message=reason))
         elif kind in ("refused", "reset"):
             self.step(Ended("refused" if kind == "refused" else "reset", code=code, message=reason))
@@ -185,7 +193,7 @@ class LiveExchange:
         elif turn.message_timeout and idle >= turn.message_timeout:
             self.step(Due("message-timeout"))
         elif idle >= deadline + self.shape.service_time:
-            self._traffic.expired(self, now)
+            self._traffic.expired(self)
             self.step(Due("deadline", deadline))
 
     def upstream(self, number: int) -> None:

@@ -63,9 +63,7 @@ class Bench:
         return Judgement.of(judge(episode(events, window, trouble=trouble), self.context, self._rules))
 
 
-def episode(
-    events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = ""
-) -> Episode:
+def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = "") -> Episode:
     """The episode of one exchange: what the pool may have been, then what happened."""
     before: list[Event] = []
     if window is not None:

@@ -1,4 +1,4 @@
-"""The memory of exchanges: a trie of what came from the EPP, what was done upon it, and what the judges said in the end.
+"""The memory of exchanges: a trie of what came from the EPP, what was done upon it, and what the judges said.
 
 A path is only kept where the exchange is the same under another id: whoever goes a new way does so twice, once with
 the exchange's own id and once with one that was never sent (`Memory.mask`), in two real machines. Where both do the
@@ -115,7 +115,6 @@ class Memory:
     def rehearsal(self, shape: Shape, own: bytes) -> Rehearsal:
         """A real machine for an exchange of `shape`."""
         return Rehearsal(shape, own, ending_timeout=self.ending_timeout)
-
 
     def add(self, node: Node, step: Step, turn: Turn) -> Node:
         """Remember that at `node` the masked `step` leads to `turn`. Returns the new node."""

@@ -1,4 +1,4 @@
-"""The file of a load: what is asked in which shares, of which pool, how fast, and what becomes of the pool meanwhile."""
+"""The file of a load: what is asked in which shares, of which pool, how fast, and how the pool changes meanwhile."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Arrivals(FileModel):
 
     seconds: Seconds = Field(description="how long")
     rate: float | tuple[float, float] | None = Field(
-        None, description="requests a second, whether or not earlier ones are answered; of two, from the first to the last"
+        None,
+        description="requests a second, whether or not earlier ones are answered; two: from the first to the last",
     )
     concurrent: int | None = Field(None, ge=1, le=50_000, description="so many at a time, the next when one is over")
     burst: int | None = Field(None, ge=1, le=50_000, description="so many at once")
@@ -73,7 +74,7 @@ class Churn(FileModel):
     """A change that happens to one pod again and again."""
 
     change: Literal["remove", "un-ready", "restart", "saturate"] = Field(
-        description="the pod goes and a new one comes; it is not ready for a while; it goes and comes back at its "
+        description="the pod goes and a new one comes; it is not ready for a while; another takes its place at its "
         "address; its queue is full for a while"
     )
     every: Seconds = Field(description="seconds between two such changes")
@@ -163,5 +164,3 @@ def shape_of(prepared: Prepared, request: Request) -> Shape:
         note=prepared.note,
         subset=tuple(one for one in items if isinstance(one, str)) if isinstance(items, list) else (),
     )
-
-

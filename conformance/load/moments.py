@@ -182,7 +182,7 @@ class Moments:
     """The history of a pool as it unfolds. `grace`: seconds within which a delivered change must be followed."""
 
     def __init__(self, grace: float) -> None:
-        self._grace = grace
+        self.grace = grace
         self._states: list[State] = []
         self._asked: list[float] = []
         self._binding: list[float] = []
@@ -213,7 +213,7 @@ class Moments:
         """The target was told of the latest state, and of all before it."""
         for index, when in enumerate(self._binding):
             if when == math.inf:
-                self._binding[index] = at + self._grace
+                self._binding[index] = at + self.grace
         self._windows.clear()
 
     def window(self, sent: float, decided: float) -> Window | None:

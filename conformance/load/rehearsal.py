@@ -98,9 +98,9 @@ class Turn(NamedTuple):
 
     `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
     this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
-    `responding`: the client has got its first byte. `message_timeout`: seconds until `Due("message-timeout")`; 0: it does not run. `upstream`: the number of the model
-    server's wait that runs, 0 if none, and `upstream_in` its seconds. `quiet`: seconds without anything from the EPP
-    until `Due("ending")`; 0: it does not run.
+    `responding`: the client has got its first byte. `message_timeout`: seconds until `Due("message-timeout")`; 0: it
+    does not run. `upstream`: the number of the model server's wait that runs, 0 if none, and `upstream_in` its seconds.
+    `quiet`: seconds without anything from the EPP until `Due("ending")`; 0: it does not run.
     """
 
     sends: tuple[bytes, ...]
@@ -196,9 +196,7 @@ class Rehearsal:
                 if not self._ended:
                     self._feed(self._machine.epp_message(step))
             case NotAMessage(raw, reason):
-                self._emit(
-                    Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=raw, reason=reason)
-                )
+                self._emit(Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=raw, reason=reason))
                 if not self._ended:
                     self._feed(self._machine.epp_closed(13, "malformed"))
             case Ended():
@@ -373,9 +371,7 @@ class Rehearsal:
         if not self._ended:
             self._ended = True
             self._closing.append("reset")
-            self._emit(
-                StreamEnded(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, how="reset", code=2)
-            )
+            self._emit(StreamEnded(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, how="reset", code=2))
 
     def _end(self, end: Ended) -> None:
         """The EPP, or the connection, ended the stream."""
@@ -490,9 +486,7 @@ class Rehearsal:
                 )
             )
 
-    def _record_response(
-        self, attempt: _Attempt, outcome: Literal["response", "connect-failed", "reset"]
-    ) -> None:
+    def _record_response(self, attempt: _Attempt, outcome: Literal["response", "connect-failed", "reset"]) -> None:
         self._attempt = None
         self._record_request(attempt)
         status = get(attempt.headers, b":status")

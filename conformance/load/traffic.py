@@ -27,13 +27,14 @@ _LATE = 1.0
 class Traffic:
     """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
 
-    `deadline`: seconds in which something must happen in an exchange. `lag(since)`: how late our own loop was. Use as
-    an async context manager.
+    `channel` gives the connections to the target that are there now. `deadline`: seconds in which something must happen
+    in an exchange. `lag(since)`: how late our own loop was. `corrected` gets exchanges of which something came after
+    they were over, with their earlier verdict. Use as an async context manager.
     """
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Callable[[], Channel],
         memory: Memory,
         moments: Moments,
         *,
@@ -44,7 +45,7 @@ class Traffic:
     ) -> None:
         self.memory = memory
         self.moments = moments
-        self.headers = channel.headers(grpc.PROCESS)
+        self.headers = channel().headers(grpc.PROCESS)
         self._channel = channel
         self._deadline = deadline
         self._lag = lag
@@ -82,7 +83,7 @@ class Traffic:
     async def drained(self, timeout: float) -> bool:
         """Wait until nothing is under way; False if that took longer than `timeout`."""
         until = self.now() + timeout
-        while self.open and self.now() < until:
+        while self.open and self.now() < until:  # noqa: ASYNC110 - nobody tells when the last is over
             await asyncio.sleep(_SWEEP)
         return not self.open
 
@@ -107,7 +108,7 @@ class Traffic:
         """Call `what` after `seconds`."""
         self._loop.call_later(seconds, what, *arguments)
 
-    def expired(self, exchange: LiveExchange, now: float) -> None:
+    def expired(self, exchange: LiveExchange) -> None:
         """A deadline ran out: was it the target, or we?"""
         late = self._lag(exchange.progress)
         if late > _LATE:
@@ -116,7 +117,7 @@ class Traffic:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _open(self, exchange: LiveExchange) -> None:
-        transport = self._channel.ready() if not self.waiting else None
+        transport = self._channel().ready() if not self.waiting else None
         if transport is not None:
             exchange.open(transport, self.now())
             return
@@ -128,7 +129,7 @@ class Traffic:
     async def _open_waiting(self) -> None:
         while self.waiting:
             try:
-                transport = await self._channel.transport()
+                transport = await self._channel().transport()
             except ConnectFailed as problem:
                 waiting, self.waiting = self.waiting, deque()
                 for exchange in waiting:

@@ -56,7 +56,7 @@ class Road:
 
     def later(self, seconds, what, *arguments) -> None: ...
 
-    def expired(self, exchange, now) -> None: ...
+    def expired(self, exchange) -> None: ...
 
     def again(self, exchange, pause) -> None: ...
 
@@ -77,8 +77,8 @@ class Road:
     def run(self, shape: Shape, *steps) -> LiveExchange:
         """An exchange in which `steps` happen; a message may be made of the exchange's id."""
         exchange, _ = self.start(shape)
-        for step in steps:
-            step = step(exchange.own) if callable(step) else step
+        for one in steps:
+            step = one(exchange.own) if callable(one) else one
             if isinstance(step, bytes):
                 exchange.on_data(grpc.frame(step), False)
             else:

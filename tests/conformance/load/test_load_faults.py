@@ -58,8 +58,8 @@ ASKED = {
 
 def shapes(mode: str):
     found = []
-    for name, exchange in ASKED.items():
-        exchange = exchange.model_copy(update={"prompt": f"{PLACEHOLDER.decode()} hello"})
+    for name, asked in ASKED.items():
+        exchange = asked.model_copy(update={"prompt": f"{PLACEHOLDER.decode()} hello"})
         prepared = prepare(
             exchange, index=0, mode=mode, profile=PROFILE, endpoints={"nobody": ("127.7.8.8:8000",)}, pool=PODS,
             rng=random.Random(1),
@@ -98,7 +98,7 @@ async def by_memory(channel, kinds, context, times: int) -> tuple[dict[str, list
     moments.asked(State(facts(), {}), loop.time())
     found: dict[str, list[set]] = {kind.name: [] for kind in kinds}
     traffic = Traffic(
-        channel, memory, moments, deadline=PATIENCE, lag=lambda since: 0.0,
+        lambda: channel, memory, moments, deadline=PATIENCE, lag=lambda since: 0.0,
         finished=lambda one: None, corrected=lambda one, earlier: None,
     )  # fmt: skip
     async with traffic:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from load_driver import Road, pod, real, written
@@ -61,7 +62,9 @@ CROSS_TALK = ("ENV-21", Verdict.FAIL)
 PODS = (pod("a", A), pod("b", B), pod("c", C), pod("d", D, C))
 pools = st.tuples(
     st.lists(
-        st.builds(replace, st.sampled_from(PODS), ready=st.booleans(), terminating=st.sampled_from([False] * 4 + [True])),
+        st.builds(
+            replace, st.sampled_from(PODS), ready=st.booleans(), terminating=st.sampled_from([False] * 4 + [True])
+        ),
         max_size=4,
         unique_by=lambda one: one.name,
     ),
@@ -77,7 +80,8 @@ shapes = st.builds(
             DUPLEX, request_body_mode=modes[0], response_body_mode=modes[1], ending=ending, failure_mode_allow=allow,
             send_body_without_waiting=early,
         ),
-        st.tuples(st.sampled_from(MODES), st.sampled_from(MODES)), st.sampled_from(Ending), st.booleans(), st.booleans(),
+        st.tuples(st.sampled_from(MODES), st.sampled_from(MODES)), st.sampled_from(Ending), st.booleans(),
+        st.booleans(),
     ) | st.just(ALONE),
     st.none() | st.lists(st.sampled_from([A, B, C, D, "10.0.0.1"]), max_size=2).map(tuple),
     request=st.sampled_from([
@@ -136,7 +140,7 @@ def _refilled(raw: bytes, own: bytes, other: bytes) -> bytes:
         return raw
     try:
         message = ProcessingResponse.FromString(raw)
-    except Exception:
+    except DecodeError:
         return raw.replace(b"?id?", own)
     _fill(message, own, other)
     return message.SerializeToString()
@@ -162,9 +166,7 @@ def _fill(message, own: bytes, other: bytes) -> None:
     kinds=st.lists(shapes, min_size=1, max_size=2),
     alphabet=st.lists(steps, min_size=1, max_size=4),
     ways=st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1, max_size=2),
-    walks=st.lists(
-        st.tuples(st.sampled_from([0, 0, 1]), st.integers(0, 1), st.none() | pools), min_size=2, max_size=7
-    ),
+    walks=st.lists(st.tuples(st.sampled_from([0, 0, 1]), st.integers(0, 1), st.none() | pools), min_size=2, max_size=7),
     limit=st.sampled_from([1 << 24, 1 << 24, 9_000]),
 )
 def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, alphabet, ways, walks, limit) -> None:
@@ -210,9 +212,13 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
 
 @settings(max_examples=150, deadline=None)
 @given(
-    asked=st.lists(st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,)]), st.booleans()), max_size=3, min_size=1),
+    asked=st.lists(
+        st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,)]), st.booleans()), max_size=3, min_size=1
+    ),
     answers=st.lists(
-        st.sampled_from([pick(A), pick(B), pick(C), pick(f"{A},{B}"), pick("10.9.9.9:1"), pick(D), immediate(503), immediate(429)]),
+        st.sampled_from(
+            [pick(A), pick(B), pick(C), pick(f"{A},{B}"), pick("10.9.9.9:1"), pick(D), immediate(503), immediate(429)]
+        ),
         min_size=1,
         max_size=3,
     ),
@@ -223,12 +229,12 @@ def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answer
     """Picks and errors while pods come, go, fall ill and fill up: the verdict from memory is the judges' own."""
     road = Road(grace=1.5, version=version)
     kinds = [shape(subset=subset, note={"sheddable": True} if sheddable else {}) for subset, sheddable in asked]
-    for kind, answer, change, body in walks:
+    for number, answer, change, body in walks:
         road.time += 1
         if change is not None:
             pods, loads, told = change
             road.pool(*pods, loads=loads, told=told)
-        kind = kinds[kind % len(kinds)]
+        kind = kinds[number % len(kinds)]
         said = answers[answer % len(answers)]
         exchange = road.run(kind, said, *([echo] if body else []), Due("deadline", 10.0))
         machine = real(road, kind, exchange.own)
