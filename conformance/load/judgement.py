@@ -17,7 +17,7 @@ from conformance.load.moments import Window
 from conformance.load.rehearsal import EXCHANGE
 from conformance.reading.endpoints import parse
 from conformance.verdict import Finding, Verdict
-from ext_proc.record import Author, Entry, Event, Message
+from ext_proc.record import Author, Entry, Event, Message, Wait
 
 TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR, Verdict.INCONCLUSIVE)
 """Findings that are shown; of the others there is only a count."""
@@ -75,7 +75,12 @@ def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHA
         before += [GaugesShown(pod=pod, values=values) for pod, values in window.gauges.items()]
     after = [HarnessTrouble(exchange=EXCHANGE, what=trouble)] if trouble else []
     log = (*before, *events, *after)
-    return Episode(id=name, entries=tuple(Entry(seq, 0, event) for seq, event in enumerate(log, 1)))
+    entries, passed = [], 0
+    for seq, event in enumerate(log, 1):
+        if isinstance(event, Wait) and event.outcome == "expired":
+            passed += round(event.seconds * 1e9)  # a record without a clock: no time passes but that of waits
+        entries.append(Entry(seq, passed, event))
+    return Episode(id=name, entries=tuple(entries))
 
 
 def mentioned(events: Iterable[Event], subset: Sequence[str]) -> tuple[str, ...]:

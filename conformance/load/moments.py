@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -51,81 +51,23 @@ class State:
         self.loads = loads
 
     @cached_property
-    def _owners(self) -> Mapping[str, tuple[PodFact, ...]]:
-        """The pods of each endpoint."""
-        found: dict[str, tuple[PodFact, ...]] = {}
-        for pod in self.pods:
-            for endpoint in pod.endpoints:
-                name = canonical(endpoint)
-                found[name] = (*found.get(name, ()), pod)
-        return found
-
-    @cached_property
-    def _addresses(self) -> tuple[Counter[str], Counter[str]]:
-        """How many endpoints each address has: eligible ones, and all."""
-        eligible, members = Counter[str](), Counter[str]()
-        for endpoint, pods in self._owners.items():
-            address = address_of(endpoint)
-            members[address] += 1
-            eligible[address] += any(pod.eligible for pod in pods)
-        return eligible, members
-
-    @cached_property
-    def _eligible_loads(self) -> tuple[int, Counter[Load]]:
-        """How many endpoints are eligible, and the loads of the pods that are."""
-        eligible = [pod for pod in self.pods if pod.eligible]
-        return sum(len(pod.endpoints) for pod in eligible), Counter(self.load(pod) for pod in eligible)
-
-    @cached_property
     def eligible(self) -> frozenset[str]:
         """The endpoints that may be picked."""
-        return frozenset(name for name, pods in self._owners.items() if any(pod.eligible for pod in pods))
+        return frozenset(canonical(one) for pod in self.pods if pod.eligible for one in pod.endpoints)
 
-    def load(self, pod: PodFact) -> Load:
-        """The load of a pod."""
-        return self.loads.get(pod.name, IDLE)
+    @cached_property
+    def eligible_pods(self) -> frozenset[str]:
+        """The names of pods that may be picked."""
+        return frozenset(pod.name for pod in self.pods if pod.eligible)
 
-    def signature(self, mentions: Sequence[str]) -> Signature:
-        """What of this state bears on an exchange that names `mentions`."""
-        eligible, members = self._addresses
-        owners = self._owners
-        places: list[object] = []
-        own_eligible: dict[str, None] = {}
-        for endpoint in mentions:
-            pods, address = owners.get(endpoint, ()), address_of(endpoint)
-            allowed = endpoint in self.eligible
-            if allowed:
-                own_eligible[endpoint] = None
-            places.append(
-                (
-                    allowed,
-                    bool(pods),
-                    tuple((pod.eligible, self.load(pod), len(pod.endpoints) > 1) for pod in pods),
-                    eligible[address] - allowed > 0,
-                    members[address] - bool(pods) > 0,
-                    self._loads_at(address) if eligible[address] - allowed > 0 else None,
-                )
-            )
-        count, loads = self._eligible_loads
-        others = Counter(loads)
-        for pod in {pod.name: pod for one in own_eligible for pod in owners[one] if pod.eligible}.values():
-            others[self.load(pod)] -= 1
-        return (
-            tuple(places),
-            min(count - len(own_eligible), 1),
-            tuple(sorted(load for load, number in others.items() if number > 0)),
-            min(len(members), 2),
-            any(number > 1 for number in members.values()),
-        )
-
-    def _loads_at(self, address: str) -> frozenset[Load]:
-        return frozenset(
-            self.load(pod)
-            for endpoint, pods in self._owners.items()
-            if address_of(endpoint) == address
-            for pod in pods
-            if pod.eligible
-        )
+    @cached_property
+    def owners(self) -> Mapping[str, frozenset[str]]:
+        """The names of each endpoint's pods."""
+        found: dict[str, frozenset[str]] = {}
+        for pod in self.pods:
+            for one in map(canonical, pod.endpoints):
+                found[one] = found.get(one, frozenset()) | {pod.name}
+        return found
 
 
 class Window:
@@ -139,43 +81,114 @@ class Window:
         self.states = tuple(states)
         self._once = once
 
+    # -- for the record ------------------------------------------------------------------------------------------------
+
     @cached_property
     def former(self) -> tuple[PodFact, ...]:
-        """Pods at the endpoints that were eligible before these states, for the record."""
-        gone = self._once - frozenset().union(*(state.eligible for state in self.states))
+        """Pods at the endpoints that were eligible before these states."""
+        gone = self._once - self._eligible
         return tuple(PodFact(name=f"former-{number}", endpoints=(one,)) for number, one in enumerate(sorted(gone)))
 
     @cached_property
     def gauges(self) -> Mapping[str, Mapping[str, Any]]:
         """What the metrics of pods show that were not idle throughout: what changed meanwhile is in between."""
-        found: dict[str, Mapping[str, Any]] = {}
-        names = {name for state in self.states for name in state.loads}
-        for name in sorted(names):
-            loads = list(self._loads_of(name))
-            if not loads:
-                continue
-            idle, saturated = all(one[0] for one in loads), all(one[1] for one in loads)
-            shown = _FAR[idle] if idle or saturated else _BETWEEN
-            found[name] = {**shown, "metrics": "down" if any(one[2] for one in loads) else "ok"}
-        return found
+        return {
+            name: {**(_FAR[idle] if idle or full else _BETWEEN), "metrics": "down" if unread else "ok"}
+            for name, (idle, full, unread) in sorted(self._loads.items())
+        }
 
-    def _loads_of(self, name: str) -> Iterator[Load]:
-        return (state.load(pod) for state in self.states for pod in state.pods if pod.name == name and pod.eligible)
+    # -- what bears on an exchange -------------------------------------------------------------------------------------
 
     def signature(self, mentions: Sequence[str]) -> Signature:
-        """What of the window bears on an exchange that names `mentions`: equal signatures, equal verdicts."""
+        """What of the window bears on an exchange that names the endpoints `mentions`: equal signatures and equal
+        exchanges, equal verdicts.
+
+        Of the endpoints that it names: in which states they were eligible, and whether they were members at all. Of all
+        others no more than whether there are any, elsewhere and at the same address, and whether they are all idle, all
+        saturated, all unreadable.
+        """
+        named = set(mentions)
+        eligible, members = self._addresses
+        near = named.union(*(eligible.get(address_of(one), ()) for one in mentions))
+        rows = frozenset(
+            (
+                tuple(one in state.eligible for one in mentions),
+                not state.eligible.isdisjoint(near - named),
+                not state.eligible <= near,
+            )
+            for state in self.states
+        )
+        own = frozenset().union(*(self._owners.get(one, frozenset()) for one in mentions))
+        places = tuple(
+            (
+                one in self._owners,
+                one in self._once,
+                tuple(sorted({self._loads.get(pod, IDLE) for pod in self._owners.get(one, ()) if pod in self._pods})),
+                not named.issuperset(eligible.get(address_of(one), ())),
+                not named.issuperset(members.get(address_of(one), ())),
+                self._all(self._pods_at(address_of(one)) - own),
+            )
+            for one in mentions
+        )
+        shared = any(len(endpoints) > 1 for endpoints in members.values())
+        return rows, places, self._all(self._pods - own), min(len(members), 2), shared
+
+    def _all(self, pods: frozenset[str]) -> Load | None:
+        """Whether all of these pods are idle, saturated, unreadable; None if there are none."""
+        if not pods:
+            return None
+        busy = [self._loads[name] for name in self._loads.keys() & pods]
+        everyone = len(busy) == len(pods)
         return (
-            *(state.signature(mentions) for state in self.states),
-            tuple(endpoint in self._once for endpoint in mentions),
-            tuple(self._changed()),
+            all(one[0] for one in busy),
+            everyone and all(one[1] for one in busy),
+            everyone and all(one[2] for one in busy),
         )
 
-    def _changed(self) -> Iterator[Load]:
-        """The merged loads of pods whose load changed within the window, each once."""
-        if len(self.states) > 1:
-            names = {name for state in self.states for name in state.loads}
-            merged = {tuple(sorted(set(self._loads_of(name)))) for name in names}
-            yield from sorted(load for loads in merged if len(loads) > 1 for load in loads)
+    def _pods_at(self, address: str) -> frozenset[str]:
+        """The pods that were eligible at an address."""
+        _, members = self._addresses
+        owners = (self._owners[endpoint] for endpoint in members.get(address, ()))
+        return frozenset().union(*owners) & self._pods
+
+    @cached_property
+    def _eligible(self) -> frozenset[str]:
+        return frozenset().union(*(state.eligible for state in self.states))
+
+    @cached_property
+    def _pods(self) -> frozenset[str]:
+        return frozenset().union(*(state.eligible_pods for state in self.states))
+
+    @cached_property
+    def _owners(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for state in self.states:
+            for endpoint, pods in state.owners.items():
+                found[endpoint] = found.get(endpoint, frozenset()) | pods
+        return found
+
+    @cached_property
+    def _addresses(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+        """The endpoints at each address: those that were eligible, and all."""
+        eligible: dict[str, set[str]] = defaultdict(set)
+        members: dict[str, set[str]] = defaultdict(set)
+        for endpoint in self._owners:
+            members[address_of(endpoint)].add(endpoint)
+            if endpoint in self._eligible:
+                eligible[address_of(endpoint)].add(endpoint)
+        return eligible, members
+
+    @cached_property
+    def _loads(self) -> Mapping[str, Load]:
+        """The loads of eligible pods that were not idle throughout, over all states."""
+        found: dict[str, Load] = {}
+        for name in {name for state in self.states for name in state.loads}:
+            loads = [state.loads.get(name, IDLE) for state in self.states if name in state.eligible_pods]
+            if loads and any(one != IDLE for one in loads):
+                found[name] = (
+                    all(one[0] for one in loads), all(one[1] for one in loads), any(one[2] for one in loads)
+                )  # fmt: skip
+        return found
 
 
 class Moments:

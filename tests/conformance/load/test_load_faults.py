@@ -148,11 +148,24 @@ describe_all("faults"), describe_all("variants")
 NAMES = sorted(name for name, one in {**FAULTS, **VARIANTS}.items() if not exits(one))
 
 
+SEVERAL = {
+    "no-header-after-forty-streams", "no-metadata-one-time-in-twenty", "previous-destination",
+    "stranger-one-time-in-twenty", "streamed-response-when-buffered",
+}  # fmt: skip
+"""Faults that hang on how many exchanges there were before: no two runs of requests see the same of them."""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_deviation_gets_the_same_verdicts(tmp_path, name) -> None:
-    """What a request alone shows of a fault is found for the same requirement, first and remembered; and no more."""
+    """What a request alone shows of a fault is found for the same requirement, first and remembered; and no more,
+    but for what comes after Envoy's reset: here every frame of it is still seen, where a run looks away."""
     deviation = {**FAULTS, **VARIANTS}[name]
-    ordinary, remembered, _ = asyncio.run(compare(tmp_path, deviation, 2))
+    declared = {getattr(deviation, "breaks", None), *getattr(deviation, "also_breaks", {})}
+    ordinary, remembered, memory = asyncio.run(compare(tmp_path, deviation, 2))
     for kind, found in ordinary.items():
         for times, got in enumerate(remembered[kind]):
-            assert got == found, f"{kind}, time {times}"
+            late = got - found if name in SEVERAL or kind in ("quick", "aborted") else set()
+            assert {requirement for requirement, _ in late} <= declared
+            if name not in SEVERAL:
+                assert got - late == found, f"{kind}, time {times}"
+    assert memory.counts.exchanges or memory.counts.opaque or name in SEVERAL
