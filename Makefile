@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# The browser opens the report, kubectl talks to the Kubernetes emulator. Without them the tests that need them are skipped.
+# The browser opens the report, kubectl talks to the Kubernetes emulator. Without them their tests are skipped.
 TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
 
 # The folder where `make selftest` writes its tables.
@@ -16,7 +16,7 @@ TABLES ?= docs/reference
 ARGS ?=
 PYTEST_ARGS ?=
 
-# A run starts many Python processes. Where bytecode shall not be kept, as in many images, each would compile all anew.
+# A run starts many Python processes. Where bytecode is not kept, as in many images, each would compile everything.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help conformance selftest test lint type unit docs reports clean
@@ -28,8 +28,8 @@ help:
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
 	@echo 'make unit         the tests alone'
-	@echo 'make docs         write the generated pages of docs/ anew'
-	@echo 'make reports      certify real Envoy in each way of the field anew, into reports/'
+	@echo 'make docs         write the generated pages of docs/ and the samples in README.md'
+	@echo 'make reports      certify real Envoy in each way it is set up in the field, into reports/'
 	@echo 'make clean        remove everything that these commands made'
 
 conformance: $(READY)
@@ -62,6 +62,7 @@ reports: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/samples.py
 
 clean:
 	rm -rf $(VENV) .tox build dist conformance-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

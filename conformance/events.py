@@ -30,13 +30,6 @@ class Status(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioStarted(RunEvent):
-    """A scenario instance begins."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioFinished(RunEvent):
     """A scenario instance is judged. `episode` is None if nothing was sent."""
 

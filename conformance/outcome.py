@@ -136,26 +136,26 @@ def requirement_results(
     catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
 ) -> tuple[RequirementResult, ...]:
     """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order."""
-    said: dict[str, list[tuple[Verdict, str]]] = {}
+    ruled: dict[str, list[tuple[Verdict, str]]] = {}
     for one in results:
         if one.provisional:
             continue
         spoken_of = {finding.requirement for finding in one.findings}
         for finding in one.findings:
-            said.setdefault(finding.requirement, []).append((finding.verdict, one.id))
+            ruled.setdefault(finding.requirement, []).append((finding.verdict, one.id))
         for requirement in one.requirements:
             if requirement not in spoken_of:
-                said.setdefault(requirement, []).append((one.verdict, one.id))
-    return tuple(_row(entry, said.get(entry.id, [])) for entry in catalogue.for_version(version, role))
+                ruled.setdefault(requirement, []).append((one.verdict, one.id))
+    return tuple(_row(entry, ruled.get(entry.id, [])) for entry in catalogue.for_version(version, role))
 
 
-def _row(entry: Requirement, said: Sequence[tuple[Verdict, str]]) -> RequirementResult:
-    scenarios = tuple(dict.fromkeys(name for _, name in said))
-    if not said:
+def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]]) -> RequirementResult:
+    scenarios = tuple(dict.fromkeys(name for _, name in ruled))
+    if not ruled:
         untested = Verdict.ATTESTED if entry.untestable else Verdict.UNTESTED
         return RequirementResult(requirement=entry, verdict=untested, note=entry.untestable or entry.pending or "")
-    verdict = worst(verdict for verdict, _ in said)
-    blamed = tuple(dict.fromkeys(name for one, name in said if one is verdict and verdict is not Verdict.PASS))
+    verdict = worst(verdict for verdict, _ in ruled)
+    blamed = tuple(dict.fromkeys(name for one, name in ruled if one is verdict and verdict is not Verdict.PASS))
     return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed)
 
 

@@ -1,8 +1,8 @@
 """YAML files of the project, read strictly: every problem with its file, line, column, and the nearest valid name.
 
-The types are those of YAML 1.2's core schema: `yes`, `no`, `on`, `off`, `10:30` and `2025-07-29` stay text. Refused,
-with a position: duplicate keys, anchors and aliases, tags, several documents, numbers with leading zeros (`022` is 18
-in YAML 1.1 and 22 in 1.2), deep nesting. Keys are always text.
+Types are those of YAML 1.2's core schema: `yes`, `no`, `on`, `off`, `10:30` and `2025-07-29` stay text. Refused, with
+a position: duplicate keys, anchors and aliases, tags, several documents, numbers with leading zeros (`022` is 18 in
+YAML 1.1 and 22 in 1.2), deep nesting, and files that are larger than any that people write. Keys are always text.
 
 A document is then JSON-shaped, and pydantic validates it in its strict JSON mode: text is never read as a number, nor 1
 as true, while a list may become a tuple and text an enum. All problems of a file are reported at once.
@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pydantic
@@ -28,9 +30,8 @@ from pydantic.alias_generators import to_camel
 from conformance.errors import UsageError
 from conformance.validation import Loc, explain
 
-MAX_DEPTH = 64
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml where it is built in: ten times faster
+MAX_BYTES, MAX_VALUES, MAX_DEPTH = 1_048_576, 50_000, 64
+"""Bounds of a file: its size, its keys and values, its levels. The largest file of the suite has 2 % of them."""
 
 
 class FileModel(pydantic.BaseModel):
@@ -75,21 +76,29 @@ class FileError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A parsed file: plain data, and the position (line, column from 1) of each value and key."""
+    """A parsed file, or a part of one: plain data, and the nodes of the text, which know where they are."""
 
     name: str
     data: Any
-    values: Mapping[Loc, tuple[int, int]] = field(repr=False)
-    keys: Mapping[Loc, tuple[int, int]] = field(repr=False)
+    node: yaml.Node | None = field(repr=False)
 
     def position(self, loc: Sequence[str | int], *, key: bool = False) -> tuple[int, int]:
-        """Where `loc` is: its value or, with `key`, its key. A place that does not exist gives its nearest ancestor."""
-        exact = tuple(loc)
-        if key and exact in self.keys:
-            return self.keys[exact]
-        while exact not in self.values and exact:
-            exact = exact[:-1]
-        return self.values.get(exact, (1, 1))
+        """Line and column of `loc`: of its value or, with `key`, of its key. A place that does not exist gives its
+        nearest ancestor."""
+        node = at = self.node
+        for number, part in enumerate(loc, start=1):
+            if (pair := _child(node, part)) is None:
+                break
+            node = pair[1]
+            at = pair[0] if key and number == len(loc) else node
+        return (1, 1) if at is None else (at.start_mark.line + 1, at.start_mark.column + 1)
+
+    def part(self, loc: Sequence[str | int], data: Any) -> Document:
+        """What is at `loc`, with `data` for its value, as a document with the same positions."""
+        node = self.node
+        for place in loc:
+            node = pair[1] if (pair := _child(node, place)) is not None else None
+        return Document(name=self.name, data=data, node=node)
 
     def problem(self, loc: Sequence[str | int], message: str, hint: str = "", *, key: bool = False) -> Problem:
         """A problem at `loc`, for checks made after validation."""
@@ -133,6 +142,29 @@ def parse(source: Traversable | str, *, name: str | None = None) -> Document:
     return document
 
 
+def examine(source: Traversable | str, *, name: str | None = None) -> tuple[Document, list[Problem]]:
+    """A file or text, and what is refused of its keys and values. Raises FileError if it can't be read at all."""
+    name = name or ("<text>" if isinstance(source, str) else str(source))
+    text = source if isinstance(source, str) else _read(source, name)
+    reader = _Reader(name)
+    try:
+        reader.look_through(text)
+        node: yaml.Node | None = None if reader.problems else yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(part for part in (error.context, error.problem) if part) or "not YAML"
+        tabbed = mark is not None and "\t" in "".join(text.splitlines()[mark.line : mark.line + 1])[: mark.column + 2]
+        reader.refuse(mark, (), what, "indent with spaces, not with tabs" if tabbed else "")
+    except (yaml.YAMLError, UnicodeEncodeError):
+        found = _UNPRINTABLE.search(text)
+        before = text[: found.start()] if found else ""
+        reader.problems.append(_after(before, name, "a character that YAML does not allow"))
+    if reader.problems:
+        raise FileError(reader.problems)
+    data = None if node is None else reader.data(node, ())
+    return Document(name=name, data=data, node=node), reader.problems
+
+
 def dump(data: Any) -> str:
     """Plain data (mappings with text keys, lists, text, numbers, booleans, None) as YAML that `parse` reads back."""
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
@@ -145,219 +177,158 @@ def path_text(loc: Sequence[str | int]) -> str:
 
 def beyond(problems: Sequence[Problem], later: Iterable[Problem]) -> list[Problem]:
     """Those of the `later` problems that do not just follow from `problems` with the same or an outer place."""
-    return [one for one in later if not any(_inside(one.path, known.path) for known in problems)]
+    known = {one.path for one in problems}
+    return [one for one in later if not any(f"{one.path}.".startswith((f"{path}.", f"{path}[")) for path in known)]
 
 
-def _inside(path: str, ancestor: str) -> bool:
-    return path == ancestor or path.startswith((f"{ancestor}.", f"{ancestor}["))
+# -- text to nodes, nodes to data --------------------------------------------------------------------------------------
 
 
-# -- text to document --------------------------------------------------------------------------------------------------
-
-_SCALARS: tuple[tuple[re.Pattern[str], Any], ...] = (
-    (re.compile(r"(?:null|Null|NULL|~|)\Z"), lambda _: None),
-    (re.compile(r"(?:true|True|TRUE)\Z"), lambda _: True),
-    (re.compile(r"(?:false|False|FALSE)\Z"), lambda _: False),
-    (re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"), int),
-    (re.compile(r"0o[0-7]+\Z"), lambda text: int(text, 0)),
-    (re.compile(r"0x[0-9a-fA-F]+\Z"), lambda text: int(text, 0)),
-    (re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"), float),
-    (re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z"), lambda text: float(text.replace(".", ""))),
-    (re.compile(r"\.(?:nan|NaN|NAN)\Z"), lambda _: float("nan")),
-)
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?\Z")
-_MAY_BE_TYPED = frozenset("-+.0123456789~nNtTfF")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Gives plain scalars the types of the core schema. libyaml where it is built in: ten times faster."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no aliases, and in quotes all text that would be a number or such, or has line ends of Unicode's."""
+    """Writes no aliases, and quotes all text that the loader, or a reader of YAML 1.1, would take for another type."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
         return True
 
 
+_LEADING_ZERO = "leading zero"
+_CORE: Mapping[str, tuple[str, str, Callable[[str], Any]]] = {
+    "null": (r"null|Null|NULL|~|", "~nN", lambda _: None),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF", lambda text: text[0] in "tT"),
+    "int": (r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789", lambda text: int(text, 0)),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+        lambda text: float(re.sub(r"\.(?=[in])", "", text.lower())),
+    ),
+    _LEADING_ZERO: (r"[-+]?0[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?", "-+0", str),
+}
+"""Types of plain scalars: how they look, what they begin with, and how they are read."""
+
+for _tag, (_form, _first, _) in _CORE.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(_tag, re.compile(f"(?:{_form})\\Z"), [*_first, *([""] if _tag == "null" else [])])
+
+
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    typed = _LEADING_ZERO.match(text) or any(pattern.match(text) for pattern, _ in _SCALARS)
-    odd = any(character in text for character in "\x85\u2028\u2029\ufeff")
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if typed or odd else None)
+    odd = any(character in text for character in "\x85\u2028\u2029\ufeff")  # line ends of Unicode's
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if odd else None)
 
 
 _Dumper.add_representer(str, _represent_text)
 
 
-class _Refused(Exception):  # noqa: N818 - control flow, never seen outside
-    """The document can't be read any further."""
+class _Reader:
+    """Turns text to nodes to plain data, and collects what is refused."""
 
-
-class _Composer:
-    """Turns the parser's events into plain data with positions, and collects what is refused."""
-
-    def __init__(self, name: str, events: Iterator[Any]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.events = events
-        self.values: dict[Loc, tuple[int, int]] = {}
-        self.keys: dict[Loc, tuple[int, int]] = {}
         self.problems: list[Problem] = []
 
     def refuse(self, mark: Any, loc: Loc, message: str, hint: str = "") -> None:
-        self.problems.append(
-            Problem(
-                file=self.name,
-                line=mark.line + 1,
-                column=mark.column + 1,
-                path=path_text(loc),
-                message=message,
-                hint=hint,
-            )
-        )
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        place = path_text(loc)
+        self.problems.append(Problem(file=self.name, line=line, column=column, path=place, message=message, hint=hint))
 
-    def document(self) -> Any:
-        data: Any = None
-        seen = False
-        for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                if seen:
-                    self.refuse(event.start_mark, (), "a second document begins here", "keep one document in a file")
-                    raise _Refused
-                seen = True
-            elif not isinstance(event, (yaml.StreamStartEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent)):
-                data = self.node(event, ())
-        return data
+    def look_through(self, text: str) -> None:
+        """Refuse what the nodes would not show any more, and what is too much, before anything is made of it."""
+        depth = documents = 0
+        for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
+            mark, anchor, tag = event.start_mark, getattr(event, "anchor", None), getattr(event, "tag", None)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            if isinstance(event, yaml.AliasEvent):
+                self.refuse(mark, (), f"alias *{anchor} is not allowed", "write the value out")
+            elif anchor is not None:
+                self.refuse(mark, (), f"anchor &{anchor} is not allowed", "write the value out where it is needed")
+            if tag is not None:
+                self.refuse(mark, (), f"tag {tag} is not allowed", "types are given by the value itself")
+            if documents > 1:
+                self.refuse(mark, (), "a second document begins here", "keep one document in a file")
+            elif depth > MAX_DEPTH:
+                self.refuse(mark, (), f"nested deeper than {MAX_DEPTH} levels")
+            elif number > MAX_VALUES:
+                self.refuse(mark, (), f"the file has more than {MAX_VALUES} keys and values", "split it")
+            else:
+                continue
+            return
 
-    def node(self, event: Any, loc: Loc) -> Any:
-        mark = event.start_mark
-        self.values[loc] = (mark.line + 1, mark.column + 1)
-        if isinstance(event, yaml.AliasEvent):
-            self.refuse(mark, loc, f"alias *{event.anchor} is not allowed", "write the value out")
-            return None
-        if event.anchor is not None:
-            self.refuse(mark, loc, f"anchor &{event.anchor} is not allowed", "write the value out where it is needed")
-        if event.tag is not None:
-            self.refuse(mark, loc, f"tag {event.tag} is not allowed", "types are given by the value itself")
-        if isinstance(event, yaml.ScalarEvent):
-            return self.scalar(event, loc)
-        if len(loc) >= MAX_DEPTH:
-            self.refuse(mark, loc, f"nested deeper than {MAX_DEPTH} levels")
-            raise _Refused
-        return self.mapping(loc) if isinstance(event, yaml.MappingStartEvent) else self.sequence(loc)
-
-    def sequence(self, loc: Loc) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            items.append(self.node(event, (*loc, len(items))))
-        return items
-
-    def mapping(self, loc: Loc) -> dict[str, Any]:
+    def data(self, node: yaml.Node, loc: Loc) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, loc)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.data(item, (*loc, at)) for at, item in enumerate(node.value)]
+        first: dict[str, Any] = {}
         pairs: dict[str, Any] = {}
-        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            mark = event.start_mark
-            if not isinstance(event, yaml.ScalarEvent):
+        for key, value in node.value:
+            name, mark = key.value, key.start_mark
+            if not isinstance(key, yaml.ScalarNode):
                 self.refuse(mark, loc, "a key must be text")
-                _Composer(self.name, self.events).node(event, loc)
-                _Composer(self.name, self.events).node(next(self.events), loc)
-                continue
-            key = event.value
-            place = (*loc, key)
-            if event.anchor is not None or event.tag is not None:
-                self.refuse(mark, place, "anchors and tags are not allowed on keys")
-            if key in pairs:
-                first = self.keys[place]
-                self.refuse(mark, place, f"key {key!r} is here twice", f"the first is at {first[0]}:{first[1]}")
-                _Composer(self.name, self.events).node(next(self.events), place)
-                continue
-            self.keys[place] = (mark.line + 1, mark.column + 1)
-            if _SURROGATE.search(key):
-                self.refuse(mark, loc, "key is not valid Unicode text")
-            pairs[key] = self.node(next(self.events), place)
+            elif name in first:
+                where = f"the first is at {first[name].line + 1}:{first[name].column + 1}"
+                self.refuse(mark, (*loc, name), f"key {name!r} is here twice", where)
+            else:
+                first[name] = mark
+                pairs[name] = self.data(value, (*loc, name))
         return pairs
 
-    def scalar(self, event: Any, loc: Loc) -> Any:
-        text: str = event.value
-        if _SURROGATE.search(text):
-            self.refuse(event.start_mark, loc, "text is not valid Unicode")
-            return None
-        if event.style or (text and text[0] not in _MAY_BE_TYPED):  # quoted or block text, or no literal begins so
+    def scalar(self, node: yaml.ScalarNode, loc: Loc) -> Any:
+        text: str = node.value
+        if node.tag not in _CORE:
             return text
-        if _LEADING_ZERO.match(text):
+        if node.tag == _LEADING_ZERO:
             number = text.lstrip("+-").lstrip("0") or "0"
-            self.refuse(
-                event.start_mark, loc, f"{text} has a leading zero", f'write {number} as a number or "{text}" as text'
-            )
+            hint = f'write {number} as a number or "{text}" as text'
+            self.refuse(node.start_mark, loc, f"{text} has a leading zero", hint)
             return None
-        for pattern, convert in _SCALARS:
-            if pattern.match(text):
-                try:
-                    return convert(text)
-                except ValueError:  # Python refuses integers of more than 4300 digits
-                    self.refuse(event.start_mark, loc, "the number is too long")
-                    return None
-        return text
+        try:
+            return _CORE[node.tag][2](text)
+        except ValueError:  # Python refuses integers of more than 4300 digits
+            self.refuse(node.start_mark, loc, "the number is too long")
+            return None
 
 
-def examine(source: Traversable | str, *, name: str | None = None) -> tuple[Document, list[Problem]]:
-    """A file or text as far as it can be read, and what is refused in it. Raises FileError if it is not YAML at all."""
-    name = name or ("<text>" if isinstance(source, str) else str(source))
-    text = source if isinstance(source, str) else _read(source, name)
-    composer = _Composer(name, iter(()))
-    data: Any = None
-    try:
-        composer.events = iter(yaml.parse(text, Loader=_Loader))
-        data = composer.document()
-    except _Refused:
-        raise FileError(composer.problems) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        what = " ".join(part for part in (error.context, error.problem) if part) or "not YAML"
-        lines = text.splitlines()
-        tabbed = line <= len(lines) and "\t" in lines[line - 1][: column + 1]
-        hint = "indent with spaces, not with tabs" if tabbed else ""
-        syntax = Problem(file=name, line=line, column=column, path="", message=what, hint=hint)
-        raise FileError([*composer.problems, syntax]) from None
-    except (yaml.YAMLError, UnicodeEncodeError):
-        line, column = _first_unprintable(text)
-        odd = Problem(file=name, line=line, column=column, path="", message="a character that YAML does not allow")
-        raise FileError([*composer.problems, odd]) from None
-    return Document(name=name, data=data, values=composer.values, keys=composer.keys), composer.problems
-
-
-def _read(source: Traversable, name: str) -> str:
-    try:
-        raw = source.read_bytes()
-    except OSError as error:
-        message = f"can't be read: {error.strerror or error}"
-        raise FileError([Problem(file=name, line=0, column=0, path="", message=message)]) from None
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = raw[: error.start].decode("utf-8-sig", errors="replace")
-        line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
-        message = f"byte 0x{raw[error.start]:02x} is not UTF-8"
-        hint = "save the file as UTF-8"
-        raise FileError([Problem(file=name, line=line, column=column, path="", message=message, hint=hint)]) from None
+def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Key and value at one part of a place; an item of a list is its own key."""
+    if isinstance(node, yaml.MappingNode):
+        return next((pair for pair in node.value if pair[0].value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    return None
 
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _first_unprintable(text: str) -> tuple[int, int]:
-    found = _UNPRINTABLE.search(text)
-    before = text[: found.start()] if found else ""
-    return before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+def _read(source: Traversable, name: str) -> str:
+    raw, message, hint = b"", "", ""
+    try:
+        if isinstance(source, Path) and not stat.S_ISREG(source.stat().st_mode):
+            message = "can't be read: it is a folder" if source.is_dir() else "can't be read: it is no regular file"
+        else:
+            with source.open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        message = f"can't be read: {error.strerror or error}"
+        hint = "" if Path(name).is_absolute() else f"the working folder is {Path.cwd()}"
+    if len(raw) > MAX_BYTES:
+        message, hint = f"the file is larger than {MAX_BYTES // 1024} KiB", "no file that people write is"
+    if message:
+        raise FileError([Problem(file=name, line=0, column=0, path="", message=message, hint=hint)])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8-sig", errors="replace")
+        what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise FileError([_after(before, name, what, "save the file as UTF-8")]) from None
 
 
-__all__ = [
-    "Document",
-    "FileError",
-    "FileModel",
-    "Loc",
-    "Problem",
-    "beyond",
-    "dump",
-    "examine",
-    "load",
-    "load_located",
-    "parse",
-    "path_text",
-]
+def _after(text: str, name: str, message: str, hint: str = "") -> Problem:
+    """A problem with what follows `text` in a file."""
+    line, column = text.count("\n") + 1, len(text.rpartition("\n")[2]) + 1
+    return Problem(file=name, line=line, column=column, path="", message=message, hint=hint)

@@ -1,10 +1,12 @@
-"""What pydantic finds wrong with data, in our words: the place, what was expected, the nearest valid name."""
+"""What pydantic finds wrong with data, in plain words: the place, what was expected, the nearest valid name."""
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import pydantic
@@ -13,6 +15,9 @@ from conformance.errors import did_you_mean, nearest
 
 Loc = tuple[str | int, ...]
 """A place in a document: keys and list indexes from the root."""
+
+MOST = 100
+"""Errors that are explained; more tell a reader nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +31,15 @@ class Complaint:
 
 
 _EXPECTED = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "none_required": "nothing",
+    "a list": ("list_type", "tuple_type", "set_type", "frozen_set_type"),
+    "a mapping": ("dict_type", "model_type", "model_attributes_type", "dataclass_type"),
+    "a whole number": ("int_type", "int_from_float"),
+    "a number": ("float_type",),
+    "text": ("string_type",),
+    "true or false": ("bool_type",),
+    "nothing": ("none_required",),
 }
+_WORDS = {kind: words for words, kinds in _EXPECTED.items() for kind in kinds}
 
 
 def explain(data: Any, model: type[pydantic.BaseModel], error: pydantic.ValidationError) -> list[Complaint]:
@@ -48,77 +47,70 @@ def explain(data: Any, model: type[pydantic.BaseModel], error: pydantic.Validati
 
     Branches of a union that all fail at one place become one complaint.
     """
-    schema = _Schema(model)
     by_place: dict[tuple[Loc, bool], Complaint] = {}
-    for item in error.errors(include_url=False):
+    for item in islice(error.errors(include_url=False), MOST):
         if item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]:
             continue  # pydantic counts the valid items only; what is wrong with the others is said of them
-        new = _complaint(data, schema, item)
+        new = _complaint(data, model, item)
         old = by_place.setdefault((new.loc, new.on_key), new)
         if new.message not in old.message:
-            message = f"{old.message}; or {new.message}"
-            new = Complaint(loc=new.loc, message=message, hint=old.hint or new.hint, on_key=new.on_key)
-            by_place[new.loc, new.on_key] = new
+            both = replace(new, message=f"{old.message}; or {new.message}", hint=old.hint or new.hint)
+            by_place[new.loc, new.on_key] = both
     return list(by_place.values())
 
 
-def _complaint(data: Any, schema: _Schema, item: Any) -> Complaint:
-    kind, given, raw = item["type"], item["input"], item["loc"]
-    on_key = bool(raw) and raw[-1] == "[key]"
-    loc: Loc = raw[:-1] if on_key else raw
-    parent, place = _real(data, loc[:-1]), _real(data, loc)
-    match kind:
-        case "missing":
-            return Complaint(loc=(*parent, loc[-1]), message=f"required key {loc[-1]!r} is missing")
-        case "extra_forbidden" | "unexpected_keyword_argument":  # of models, and of dataclasses
-            key = str(loc[-1])
-            hint = did_you_mean(key, schema.keys(loc[:-1], data))
-            return Complaint(loc=(*parent, key), message=f"unknown key {key!r}", hint=hint, on_key=True)
-        case "enum" | "literal_error":
-            choices = schema.key_choices(loc[:-1], data) if on_key else schema.choices(loc, data)
-            return _not_allowed(place, given, choices, on_key=on_key)
-        case "union_tag_invalid":
-            tags = re.findall(r"'([^']*)'", item["ctx"]["expected_tags"])
-            return _not_allowed((*place, item["ctx"]["discriminator"].strip("'")), item["ctx"]["tag"], tags)
-        case "union_tag_not_found":
-            return Complaint(loc=place, message=f"required key {item['ctx']['discriminator']} is missing")
-        case "too_short" | "too_long":
-            least = kind == "too_short"
-            wanted = item["ctx"]["min_length" if least else "max_length"]
-            text = f"at {'least' if least else 'most'} {wanted} item{'s' * (wanted != 1)}"
-            return Complaint(loc=place, message=f"expected {text}, got {len(given)}", on_key=on_key)
-    if kind in _EXPECTED:
-        if given is None and not place and data is None:
-            return Complaint(loc=place, message="the file is empty")
-        hint = f'in quotes it is text: "{given}"' if kind == "string_type" and isinstance(given, (int, float)) else ""
-        return Complaint(
-            loc=place, message=f"expected {_EXPECTED[kind]}, got {_shown(given)}", hint=hint, on_key=on_key
-        )
+def _complaint(data: Any, model: type[pydantic.BaseModel], item: Any) -> Complaint:
+    kind, given, context = item["type"], item["input"], item.get("ctx", {})
+    on_key = item["loc"][-1:] == ("[key]",)
+    loc: Loc = item["loc"][:-1] if on_key else item["loc"]
+    place, hint = _place(data, loc), ""
     message = str(item["msg"]).removeprefix("Value error, ").replace("Input should", "the value should")
-    return Complaint(loc=place, message=message, on_key=on_key)
+    if kind == "missing":
+        place, message = (*_place(data, loc[:-1]), loc[-1]), f"required key {loc[-1]!r} is missing"
+    elif kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of models, and of dataclasses
+        message, on_key = f"unknown key {str(loc[-1])!r}", True
+        hint = did_you_mean(str(loc[-1]), _keys(model, loc[:-1], data))
+    elif kind in ("enum", "literal_error"):
+        message, hint = _not_allowed(given, context["expected"])
+    elif kind == "union_tag_invalid":
+        place = (*place, context["discriminator"].strip("'"))
+        message, hint = _not_allowed(context["tag"], context["expected_tags"])
+    elif kind == "union_tag_not_found":
+        message = f"required key {context['discriminator']} is missing"
+    elif kind in ("too_short", "too_long"):
+        least = kind == "too_short"
+        wanted = context["min_length" if least else "max_length"]
+        items = f"{wanted} item{'s' * (wanted != 1)}"
+        message = f"expected at {'least' if least else 'most'} {items}, got {len(given)}"
+    elif given is None and not place and data is None:
+        message = "the file is empty"
+    elif kind in _WORDS:
+        message = f"expected {_WORDS[kind]}, got {_shown(given)}"
+        if kind == "string_type" and isinstance(given, int | float):
+            hint = f'in quotes it is text: "{given}"'
+    return Complaint(loc=place, message=message, hint=hint, on_key=on_key)
 
 
-def _not_allowed(loc: Loc, given: Any, choices: Sequence[str], *, on_key: bool = False) -> Complaint:
+def _not_allowed(given: Any, expected: str) -> tuple[str, str]:
+    """Message and hint for a value that is none of those that pydantic lists in quotes."""
+    choices = re.findall(r"'([^']*)'", expected)
+    listed = f"one of: {', '.join(choices)}"
     best = nearest(given, choices) if isinstance(given, str) else None
-    listed = f"one of: {', '.join(choices)}" if choices else ""
     hint = f"did you mean {best!r}? {listed}" if best else listed
-    return Complaint(
-        loc=loc, message=f"{_shown(given)} is not one of the values allowed here", hint=hint, on_key=on_key
-    )
+    return f"{_shown(given)} is not one of the values allowed here", hint
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, dict)):
-        return "a list" if isinstance(value, list) else "a mapping"
-    text = repr(value)
+    if value is None or isinstance(value, list | dict):
+        return "nothing" if value is None else "a list" if isinstance(value, list) else "a mapping"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _real(data: Any, loc: Loc) -> Loc:
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _place(data: Any, loc: Loc) -> Loc:
     """`loc` without the labels that pydantic puts in for branches of a union."""
     return tuple(part for part, is_place in _walk(data, loc) if is_place)
 
@@ -126,57 +118,42 @@ def _real(data: Any, loc: Loc) -> Loc:
 def _walk(data: Any, loc: Loc) -> Iterator[tuple[str | int, bool]]:
     """Each part of `loc`, and whether it is a place in the data (else it labels a branch of a union)."""
     for part in loc:
-        is_place = (isinstance(data, dict) and part in data) or (
-            isinstance(data, list) and isinstance(part, int) and part < len(data)
-        )
+        is_key = isinstance(data, dict) and part in data
+        is_place = is_key or (isinstance(data, list) and isinstance(part, int) and part < len(data))
         if is_place:
             data = data[part]
         yield part, is_place
 
 
-class _Schema:
-    """The JSON Schema of a model, made when the first problem asks for it: which keys and values are valid where."""
+def _keys(model: type[pydantic.BaseModel], loc: Loc, data: Any) -> Sequence[str]:
+    """The keys that are valid at `loc`, from the JSON Schema of the model."""
+    root = _schema(model)
+    found = [root]
+    for part, is_place in _walk(data, loc):
+        found = [one for schema in found for one in _branches(root, schema, None if is_place else str(part))]
+        if is_place:
+            found = [child for schema in found if (child := _child(schema, part))]
+    found = [one for schema in found for one in _branches(root, schema, None)]
+    return sorted({key for schema in found for key in schema.get("properties", ())})
 
-    def __init__(self, model: type[pydantic.BaseModel]) -> None:
-        self.root: dict[str, Any] = model.model_json_schema(by_alias=True)
 
-    def keys(self, loc: Loc, data: Any) -> list[str]:
-        return sorted({key for schema in self.at(loc, data) for key in schema.get("properties", ())})
+@functools.cache
+def _schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
 
-    def choices(self, loc: Loc, data: Any) -> list[str]:
-        found = [value for schema in self.at(loc, data) for value in _enumerated(schema)]
-        return [str(value) for value in dict.fromkeys(found) if value is not None]
 
-    def key_choices(self, loc: Loc, data: Any) -> list[str]:
-        names = [schema["propertyNames"] for schema in self.at(loc, data) if "propertyNames" in schema]
-        return [str(value) for schema in self.expand(names, None) for value in _enumerated(schema)]
-
-    def at(self, loc: Loc, data: Any) -> list[dict[str, Any]]:
-        """The schemas that may apply at `loc`."""
-        schemas = [self.root]
-        for part, is_place in _walk(data, loc):
-            if not is_place:
-                schemas = list(self.expand(schemas, str(part)))
-                continue
-            schemas = [child for schema in self.expand(schemas, None) if (child := _child(schema, part))]
-        return list(self.expand(schemas, None))
-
-    def expand(self, schemas: Iterable[dict[str, Any]], label: str | None) -> Iterator[dict[str, Any]]:
-        """The schemas with references and unions resolved; `label` chooses the branch of a tagged union."""
-        for schema in schemas:
-            if "$ref" in schema:
-                target = self.root.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-                yield from self.expand([target], label)
-                continue
-            tagged = schema.get("discriminator", {}).get("mapping", {})
-            if label in tagged:
-                yield from self.expand([{"$ref": tagged[label]}], None)
-                continue
-            branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
-            if branches:
-                yield from self.expand(branches, label)
-            else:
-                yield schema
+def _branches(root: dict[str, Any], schema: dict[str, Any], label: str | None) -> Iterator[dict[str, Any]]:
+    """A schema with its reference and unions resolved; `label` chooses the branch of a tagged union."""
+    tagged = schema.get("discriminator", {}).get("mapping", {})
+    reference = tagged.get(label) or schema.get("$ref")
+    if reference:
+        target = root.get("$defs", {}).get(reference.rpartition("/")[2], {})
+        yield from _branches(root, target, None if label in tagged else label)
+    elif inner := [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]:
+        for one in inner:
+            yield from _branches(root, one, label)
+    else:
+        yield schema
 
 
 def _child(schema: dict[str, Any], part: str | int) -> dict[str, Any] | None:
@@ -186,7 +163,3 @@ def _child(schema: dict[str, Any], part: str | int) -> dict[str, Any] | None:
     else:
         found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
     return found if isinstance(found, dict) else None
-
-
-def _enumerated(schema: dict[str, Any]) -> list[Any]:
-    return list(schema.get("enum", ())) or ([schema["const"]] if "const" in schema else [])

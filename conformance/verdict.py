@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Verdict(StrEnum):
-    """What is said of a requirement or a scenario (design: words and verdicts)."""
+    """The answer for a requirement or a scenario."""
 
     PASS = "pass"
     FAIL = "fail"

@@ -72,7 +72,7 @@ def pages() -> Mapping[str, str]:
         ),
         "waivers.md": described(
             "Waiver files",
-            "Known failures that shall not fail a build. They change the exit code, never a verdict or a result.",
+            "Failures that are known until a date. They change the exit code, never a verdict or a result.",
             WaiverFile,
         ),
         "report.md": described(
@@ -98,7 +98,7 @@ def command_line() -> str:
             ("0", "conformant"),
             ("1", "not conformant"),
             ("2", "wrong use: a flag, a name or a file"),
-            ("3", "trouble of the suite or of the machine"),
+            ("3", "harness error: the suite or the machine could not do its part"),
             ("4", "incomplete: something that must be known could not be, or the target was not reached"),
         ],
     )

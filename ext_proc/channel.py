@@ -126,7 +126,7 @@ class Channel:
                     wait.cancel()
 
     async def connect(self, slot: int) -> Transport:
-        """The connection in `slot`, made anew unless it is usable. Raises a `ConnectFailed`."""
+        """The connection in `slot`, connected again unless it is usable. Raises a `ConnectFailed`."""
         async with self._dialling:
             found = self._slots[slot]
             if found is None or found.retired:

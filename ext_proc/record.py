@@ -1,6 +1,6 @@
 """The record of what happened: immutable events, totally ordered, on one monotonic clock.
 
-Every event is a frozen dataclass with a `kind`. Whoever observes something (the fake proxy, the tap, the scripted EPP)
+Every event is a frozen dataclass with a `kind`. What observes something (the fake proxy, the tap, the scripted EPP)
 hands events to a `Recorder`, which gives each its place `seq` and its time `t`. Order comes from the log,
 never from comparing times. Events carry bytes as they were on the wire; what they mean is derived when they are read.
 

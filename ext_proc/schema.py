@@ -1,4 +1,4 @@
-"""The message schema, derived once from envoy-data-plane: `python -m ext_proc.schema` writes it anew.
+"""The message schema, derived once from envoy-data-plane: `python -m ext_proc.schema` writes it again.
 
 envoy-data-plane carries Envoy's current API as annotated dataclasses. Its own codec is slow, accepts truncated bytes
 and rejects legal ones, so only its annotations are read here: field numbers, types, oneofs, maps. They become two files

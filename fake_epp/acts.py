@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from ext_proc.messages import HeaderValueOption
+from ext_proc.protocol import DESTINATION, DESTINATION_NAMESPACE
 from ext_proc.record import Headers
-
-DESTINATION = "x-gateway-destination-endpoint"
-NAMESPACE = "envoy.lb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +22,7 @@ class Pick:
     header: bool | str = True
     metadata: bool | str = True
     header_name: str = DESTINATION
-    namespace: str = NAMESPACE
+    namespace: str = DESTINATION_NAMESPACE
     key: str = DESTINATION
 
     @property

@@ -107,11 +107,11 @@ class Emulator:
         return tuple(watch.record for watch in self._watches.open)
 
     async def delivered(self, resource_version: int, timeout: float, kinds: Collection[Kind] | None = None) -> bool:
-        """Wait until a change has reached whoever follows its kind; return False if `timeout` seconds pass first.
+        """Wait until a change has reached every watcher of its kind; return False if `timeout` seconds pass first.
 
         True means: for each of `kinds` (default: the kind of the change) every open watch has been sent all that it
         should see up to `resource_version`, and the kernel has taken it; where no watch is open, a list at least that
-        new was answered since the last watch opened. With nobody following a kind it is never delivered.
+        new was answered since the last watch opened. With no watcher of a kind it is never delivered.
         """
         return await self._watches.delivered(resource_version, timeout, kinds)
 

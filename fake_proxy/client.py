@@ -1,7 +1,7 @@
 """The HTTP client of an exchange: what it asks, how its bytes arrive at the filter, and when it goes away.
 
 Envoy's codecs leave marks on the messages to an EPP. HTTP/1.1: a body is read in pieces of up to 1 MiB and its end is
-an empty piece of its own. HTTP/2: pieces are DATA frames of 16 KiB, and the last one carries the end.
+a separate empty piece. HTTP/2: pieces are DATA frames of 16 KiB, and the last one carries the end.
 """
 
 from __future__ import annotations

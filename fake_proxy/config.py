@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 from typing import Literal
 
 from ext_proc.messages import ProcessingMode
+from ext_proc.protocol import DESTINATION, DESTINATION_NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE
 
 
 class BodyMode(IntEnum):
@@ -61,17 +62,17 @@ class ProxyConfig:
     """Per awaited answer; never runs in FULL_DUPLEX_STREAMED."""
     status_on_error: int = 500
 
-    forwarding_namespaces: tuple[str, ...] = ("envoy.lb", "envoy.lb.subset_hint")
-    receiving_namespaces: tuple[str, ...] = ("envoy.lb",)
-    destination_namespace: str = "envoy.lb"
-    destination_key: str = "x-gateway-destination-endpoint"
-    destination_header: str = "x-gateway-destination-endpoint"
+    forwarding_namespaces: tuple[str, ...] = (DESTINATION_NAMESPACE, SUBSET_NAMESPACE)
+    receiving_namespaces: tuple[str, ...] = (DESTINATION_NAMESPACE,)
+    destination_namespace: str = DESTINATION_NAMESPACE
+    destination_key: str = DESTINATION
+    destination_header: str = DESTINATION
     destination_sources: tuple[Literal["metadata", "header"], ...] = ("metadata", "header")
     """Where the router looks for the destination; the lists found are walked one after the other."""
     report_served: bool = True
-    served_key: str = "x-gateway-destination-endpoint-served"
-    subset_namespace: str = "envoy.lb.subset_hint"
-    subset_key: str = "x-gateway-destination-endpoint-subset"
+    served_key: str = SERVED
+    subset_namespace: str = SUBSET_NAMESPACE
+    subset_key: str = SUBSET
 
     pool: tuple[str, ...] = ()
     """Endpoints the cluster knows. Unknown picks go round-robin over it. Empty: every well-formed pick is dialled, and

@@ -33,9 +33,9 @@ class Echo:
         self._sent += data
         self._since = 0
 
-    def came(self, data: bytes, *, anew: bool = False) -> None:
-        """The EPP let bytes through; `anew`: from the beginning again, as on a retry."""
-        if anew:
+    def came(self, data: bytes, *, again: bool = False) -> None:
+        """The EPP let bytes through; `again`: from the beginning, as on a retry."""
+        if again:
             self._came, self._same = 0, True
         at, self._came = self._came, self._came + len(data)
         self._same = self._same and self._sent[at : self._came] == data

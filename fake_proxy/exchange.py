@@ -211,7 +211,7 @@ class ExchangeDriver:
         self._abort_at("request")
 
     async def _held(self, hold: Callable[[], Awaitable[None]]) -> None:
-        """Wait for others, which is nobody's delay."""
+        """Wait for others, which counts as no delay of the EPP."""
         self._deadline.cancel()
         await hold()
         self._progress = self._loop.time()
@@ -253,7 +253,7 @@ class ExchangeDriver:
         self._guarded(lambda: self._machine.epp_closed(status, message))
 
     def _guarded(self, step: Callable[[], list[Action]]) -> None:
-        """A step in a callback of the connection: a defect of ours ends this exchange, not the connection."""
+        """A step in a callback of the connection: a defect of the harness ends this exchange, not the connection."""
         try:
             self._feed(step())
         except Exception as problem:  # noqa: BLE001 - raised again where the exchange is awaited
@@ -313,7 +313,7 @@ class ExchangeDriver:
             case CloseStream(closing):
                 self._stream.close(closing)
             case OpenUpstream():
-                self._echoes.request.came(action.body, anew=True)
+                self._echoes.request.came(action.body, again=True)
                 self._attempts.open(action)
                 self._abort_at_due("destination", 1)
             case UpstreamData(data, end):

@@ -1,7 +1,7 @@
 """Envoy's header map: names in lower case, pseudo-headers first, and well-known headers with one entry each.
 
 What is added to a well-known header joins the entry that is there, with a comma. Which headers those are was read off
-Envoy 1.40 with every header sent twice; a list of its own for each kind of map.
+Envoy 1.40 with every header sent twice; a separate list for each kind of map.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def put(headers: HeaderList, name: bytes, value: bytes) -> None:
 
 
 def add(headers: HeaderList, name: bytes, value: bytes, known: frozenset[bytes]) -> None:
-    """Add a value of `name`: to its entry if it is one of the well-known headers `known`, in an entry of its own if
+    """Add a value of `name`: to its entry if it is one of the well-known headers `known`, in a new entry if
     not."""
     if name in known:
         for index, (key, before) in enumerate(headers):

@@ -71,8 +71,8 @@ async def send_request(
     """
     if request.abort is not None and request.abort.at == "destination":
         raise ValueError("abort at 'destination': a client of a real gateway does not see the choice of an endpoint")
-    response = _Response(request.abort, gone)
-    exchange = _Http1(address, request, response) if request.http == 1 else _Http2(address, request, response)
+    response = ResponseParts(request.abort, gone)
+    exchange = Http1Exchange(address, request, response) if request.http == 1 else _Http2(address, request, response)
     await exchange.connect()
     sending = asyncio.ensure_future(_send(exchange, request, response, echo, leaving))
     try:
@@ -89,7 +89,7 @@ async def send_request(
 
 
 @dataclass(slots=True)
-class _Response:
+class ResponseParts:
     """The response as it comes in, and the end of waiting for it."""
 
     abort: Abort | None
@@ -147,9 +147,9 @@ class _Response:
 
 
 async def _send(
-    exchange: _Http1 | _Http2,
+    exchange: Http1Exchange | _Http2,
     request: HttpRequest,
-    response: _Response,
+    response: ResponseParts,
     echo: EchoReached | None,
     leaving: Leaving | None,
 ) -> None:
@@ -161,7 +161,7 @@ async def _send(
     chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
     chunked = request.chunked or (bool(trailers) and request.http == 1)
     bodyless = not chunks and not chunked and not trailers
-    exchange.head(_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
+    exchange.head(request_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
     if await reached("request-headers"):
         return
     sent = 0
@@ -178,7 +178,7 @@ async def _send(
     await reached("request")
 
 
-def _headers(request: HttpRequest, *, chunked: bool) -> Headers:
+def request_headers(request: HttpRequest, *, chunked: bool) -> Headers:
     """The headers of `request`, with its length where that is announced."""
     body = bool(request.chunks) or request.method in ("POST", "PUT", "PATCH")
     announced = any(name.lower() == b"content-length" for name, _ in request.headers)
@@ -187,10 +187,10 @@ def _headers(request: HttpRequest, *, chunked: bool) -> Headers:
     return (*request.headers, (b"content-length", b"%d" % sum(len(chunk.data) for chunk in request.chunks)))
 
 
-class _Http1:
+class Http1Exchange:
     """The request written by hand, so that every flush is one write; the response read by h11."""
 
-    def __init__(self, address: str, request: HttpRequest, response: _Response) -> None:
+    def __init__(self, address: str, request: HttpRequest, response: ResponseParts) -> None:
         self._address = address
         self._request = request
         self._response = response
@@ -206,7 +206,7 @@ class _Http1:
         """Whether another request may follow the one that is complete."""
         return self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
 
-    def again(self, request: HttpRequest, response: _Response) -> None:
+    def again(self, request: HttpRequest, response: ResponseParts) -> None:
         """Take another request on the connection."""
         self._request, self._response = request, response
         self._h11.start_next_cycle()
@@ -271,7 +271,7 @@ def _connection() -> Http2Connection:
 class _Http2:
     """One stream on a connection with prior knowledge; the end rides on the last DATA frame."""
 
-    def __init__(self, address: str, request: HttpRequest, response: _Response) -> None:
+    def __init__(self, address: str, request: HttpRequest, response: ResponseParts) -> None:
         self._address = address
         self._request = request
         self._response = response

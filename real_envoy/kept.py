@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from fake_proxy.client import HttpRequest
-from real_envoy.http_client import HttpResponse, _headers, _Http1, _Response
+from real_envoy.http_client import Http1Exchange, HttpResponse, ResponseParts, request_headers
 
 
 class KeptConnection:
-    """Opened for its first request, and anew after a response with which the gateway closed it."""
+    """Opened for its first request, and again after a response with which the gateway closed it."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._http: _Http1 | None = None
+        self._http: Http1Exchange | None = None
 
     async def __aenter__(self) -> KeptConnection:
         return self
@@ -23,9 +23,9 @@ class KeptConnection:
 
     async def send(self, request: HttpRequest, *, timeout: float = 10.0) -> HttpResponse:
         """Send the whole of `request` and read its response. Raises `OSError`, as `send_request` does."""
-        response = _Response(None)
+        response = ResponseParts(None)
         if self._http is None:
-            http = _Http1(self._address, request, response)
+            http = Http1Exchange(self._address, request, response)
             await http.connect()
             self._http = http
         else:
@@ -47,9 +47,9 @@ class KeptConnection:
             await http.close()
 
 
-async def _send(http: _Http1, request: HttpRequest) -> None:
+async def _send(http: Http1Exchange, request: HttpRequest) -> None:
     chunked = request.chunked or bool(request.trailers)
-    http.head(_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
+    http.head(request_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
     for chunk in request.chunks:
         await http.data(chunk.data, end=False)
     http.end(request.trailers)

@@ -1,4 +1,4 @@
-"""A real Envoy as a process of ours: started, watched, read out and ended; it never outlives us.
+"""A real Envoy as a child process: started, watched, read out and ended; it never outlives us.
 
 The traps are Envoy's own. With hot restart it would end with the thread that spawned it and two of them would fight
 for one shared-memory id; with SO_REUSEPORT two of them share a port silently. So: no hot restart, and free ports only,

@@ -66,7 +66,7 @@ class EnvoySettings:
     epp_metadata: Headers = ()
     """gRPC metadata of the ext_proc streams."""
     fresh_connections: bool = False
-    """Every ext_proc stream on a connection of its own, in place of one connection for all."""
+    """Every ext_proc stream on a separate connection, in place of one connection for all."""
     changing_pool: bool = False
     """The pool is empty at first and set with `Envoy.set_pool`, in place of `config.pool`."""
     listen: str = "127.0.0.1"

@@ -83,7 +83,7 @@ def _strip(manager: Message, config: ProxyConfig) -> None:
 
 
 def _unasked_for_get(manager: Message, _config: ProxyConfig) -> None:
-    """A route of its own for GET requests, on which ext_proc is switched off."""
+    """A separate route for GET requests, on which ext_proc is switched off."""
     routes = manager["routeConfig"]["virtualHosts"][0]["routes"]
     unasked = {
         "match": {"prefix": "/", "headers": [{"name": ":method", "stringMatch": {"exact": "GET"}}]},
@@ -100,7 +100,7 @@ def _no_mutations(manager: Message, _config: ProxyConfig) -> None:
 
 
 def _local_replies(**change: Any) -> Amend:
-    """Every local reply of 400 and above is written anew, those of the EPP as well."""
+    """Every local reply of 400 and above is rewritten, those of the EPP as well."""
     errors = {"comparison": {"op": "GE", "value": {"defaultValue": 400, "runtimeKey": "none"}}}
     mapper = {"filter": {"statusCodeFilter": errors}, **change}
 

@@ -27,7 +27,7 @@ from ext_proc.messages import (
 )
 from ext_proc.record import Headers, header
 from ext_proc.stream import ProcessStream
-from reference_gateway.http import ClientRequest, GatewayResponse
+from reference_gateway.http import GatewayRequest, GatewayResponse
 
 NAMESPACE, SUBSET_NAMESPACE = "envoy.lb", "envoy.lb.subset_hint"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -38,7 +38,7 @@ PATIENCE = 4.0
 """Seconds that the EPP has for each answer."""
 
 
-class EppUnavailable(Exception):  # noqa: N818 - a condition, not a mistake of ours
+class EppUnavailable(Exception):  # noqa: N818 - a condition, not a defect
     """The EPP can't be reached, fails, or does not answer."""
 
 
@@ -100,7 +100,7 @@ class Talk:
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, request: ClientRequest) -> Decision:
+    async def ask(self, request: GatewayRequest) -> Decision:
         """Tell the EPP of the request, and hear what it wants.
 
         Raises `Answered` or `EppUnavailable`. An EPP that just leaves wants nothing.
@@ -233,7 +233,7 @@ class Talk:
 
 
 def _pieces(body: bytes, mode: str, *, http: int, trailers: bool) -> list[tuple[bytes, bool]]:
-    """Pieces of a body with their end of stream: after HTTP/1.1 an empty one of its own, after HTTP/2 on the last."""
+    """Pieces of a body with their end of stream: after HTTP/1.1 a separate empty one, after HTTP/2 on the last."""
     if mode == "BUFFERED":
         return [(body, not trailers)]
     pieces = [(body[at : at + CHUNK], False) for at in range(0, len(body), CHUNK)]

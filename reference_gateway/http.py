@@ -23,7 +23,7 @@ _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"u
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientRequest:
+class GatewayRequest:
     """A request. Names of headers are in lower case; `connection` numbers the client's connection."""
 
     method: str
@@ -43,7 +43,7 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayResponse:
-    """A response; without `headers` of its own for framing."""
+    """A response; without headers for framing."""
 
     status: int
     headers: Headers = ()
@@ -51,7 +51,7 @@ class GatewayResponse:
     trailers: Headers = field(default=())
 
 
-Handler = Callable[[ClientRequest], Awaitable[GatewayResponse]]
+Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
 async def listen(host: str, port: int, handler: Handler) -> asyncio.Server:
@@ -115,7 +115,7 @@ class _Http1:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _request(self, reader: asyncio.StreamReader) -> ClientRequest | None:
+    async def _request(self, reader: asyncio.StreamReader) -> GatewayRequest | None:
         head: h11.Request | None = None
         body = bytearray()
         while True:
@@ -131,10 +131,10 @@ class _Http1:
                 case _:
                     return None
 
-    def _whole(self, head: h11.Request, body: bytes, trailers: Headers) -> ClientRequest:
+    def _whole(self, head: h11.Request, body: bytes, trailers: Headers) -> GatewayRequest:
         headers = tuple((name.lower(), value) for name, value in head.headers)
         host = next((value for name, value in headers if name == b"host"), b"")
-        return ClientRequest(
+        return GatewayRequest(
             method=head.method.decode("ascii"),
             path=head.target.decode("latin-1"),
             authority=host.decode("latin-1"),
@@ -144,7 +144,7 @@ class _Http1:
             connection=self._number,
         )
 
-    def _framed(self, request: ClientRequest, response: GatewayResponse) -> bytes:
+    def _framed(self, request: GatewayRequest, response: GatewayResponse) -> bytes:
         headers = [pair for pair in response.headers if pair[0] not in _HOP_BY_HOP and pair[0] != b"content-length"]
         bodyless = request.method == "HEAD" or response.status in (204, 304)
         if response.trailers and not bodyless:
@@ -191,7 +191,7 @@ class _Http2:
 
     def _complete(self) -> None:
         pseudo = {name: value.decode("latin-1") for name, value in self._head if name.startswith(b":")}
-        request = ClientRequest(
+        request = GatewayRequest(
             method=pseudo.get(b":method", ""),
             path=pseudo.get(b":path", ""),
             authority=pseudo.get(b":authority", ""),
@@ -203,7 +203,7 @@ class _Http2:
         )
         self._answering = asyncio.get_running_loop().create_task(self._answer(request))
 
-    async def _answer(self, request: ClientRequest) -> None:
+    async def _answer(self, request: GatewayRequest) -> None:
         try:
             response = await self._handler(request)
         except Exception:

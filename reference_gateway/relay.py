@@ -15,7 +15,7 @@ from ext_proc.record import Headers, header
 from fake_proxy.client import HttpRequest
 from real_envoy.http_client import HttpResponse, send_request
 from reference_gateway.epp_client import DESTINATION, Answered, Decision, EppUnavailable, Talk
-from reference_gateway.http import ClientRequest, GatewayResponse
+from reference_gateway.http import GatewayRequest, GatewayResponse
 
 BUSY = 503
 UPSTREAM_TIMEOUT = 10.0
@@ -71,7 +71,7 @@ class Gateway:
         for channel in self.channels.values():
             await channel.close()
 
-    async def handle(self, request: ClientRequest) -> GatewayResponse:
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
         """Answer a request."""
         request, subset = self.admit(request)
         if not self.asks(request):
@@ -95,7 +95,7 @@ class Gateway:
 
     # -- steps, of which faults do one wrongly -------------------------------------------------------------------------
 
-    def admit(self, request: ClientRequest) -> tuple[ClientRequest, list[str] | None]:
+    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
         """The request without what a client has no say in, and the subset hint that it is for."""
         name = self.settings.subset_header.encode()
         subset = header(request.headers, name)
@@ -106,7 +106,7 @@ class Gateway:
             self.settings.pools[0].endpoints
         ) if hint is None else hint
 
-    def asks(self, request: ClientRequest) -> bool:
+    def asks(self, request: GatewayRequest) -> bool:
         """Whether the EPP is asked about the request."""
         return bool(request.method)
 
@@ -117,7 +117,7 @@ class Gateway:
         return self.talk_type(self.channels[pool.epp], self.settings.mode, subset=subset)
 
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         """The request by way of one pool: its EPP, then the endpoints that it gave."""
         assert before is None or before.failed
@@ -145,7 +145,7 @@ class Gateway:
         for number in range(len(pool.endpoints)):
             yield pool.endpoints[(start + number) % len(pool.endpoints)]
 
-    async def forward(self, request: ClientRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
         """Try one endpoint after the other, as often as retries allow."""
         busy: PoolOutcome | None = None
         for endpoint in itertools.islice(endpoints, self.settings.retries + 1):
@@ -163,7 +163,7 @@ class Gateway:
             GatewayResponse(status=BUSY, headers=((b"content-type", b"text/plain"),), body=text), None, tried
         )
 
-    async def attempt(self, endpoint: str, request: ClientRequest) -> HttpResponse | None:
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
         """The request at an endpoint; None if there is no whole response."""
         sent = HttpRequest(
             method=request.method,
@@ -180,7 +180,7 @@ class Gateway:
             return None
         return got if got.complete and got.status is not None else None
 
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         """What the client gets when the EPP answered itself."""
         assert pool.epp
         assert request.method
@@ -191,7 +191,7 @@ class Gateway:
                 pairs.append(pair)
         return GatewayResponse(status=answer.status.code or 200, headers=tuple(pairs), body=answer.body)
 
-    async def without_epp(self, pool: BackendPool, request: ClientRequest, problem: str) -> GatewayResponse:
+    async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
         """What becomes of a request whose EPP can't be asked."""
         if self.settings.fails_open:
             return (await self.forward(request, self.unsteered(pool), [])).response

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from conformance.cli import options
-from conformance.cli.target_flags import Named
+from conformance.targets.flags import SelectionFlags, TargetFlags
 
 
+@options.spelt_out
 def certify(
-    epp: options.Epp = None,
-    profile: options.ProfileName = None,
-    binary: options.Binary = None,
-    role: options.Role = None,
-    gateway: options.Gateway = None,
-    epp_listen: options.EppListen = None,
-    endpoints: options.Endpoints = None,
-    endpoints_file: options.EndpointsFile = None,
-    body_mode: options.BodyModes = None,
-    tls: options.TlsMode = None,
-    ca: options.Ca = None,
-    protocol_version: options.ProtocolVersions = None,
+    target: Annotated[TargetFlags, options.Taken(without=("data_plane",))],
+    what: Annotated[SelectionFlags, options.Taken(only=("protocol_version", "seed"))],
     from_report: Annotated[
         Path | None, typer.Option("--from", metavar="DIR", help="Certify this report instead of running again.")
     ] = None,
@@ -35,7 +26,6 @@ def certify(
         str, typer.Option("--mode", help="Name of the way it was run, part of the file's name.")
     ] = "default",
     jobs: options.Jobs = None,
-    seed: options.Seed = None,
     property_examples: options.PropertyExamples = 50,
     output: options.Output = options.DEFAULT_OUTPUT,
     quiet: options.Quiet = False,
@@ -55,39 +45,22 @@ def certify(
 
         _write(read(from_report)[0], submission, mode)
         return
-    named = Named(
-        role=role,
-        epp=epp,
-        gateway=gateway,
-        profile=profile,
-        binary=binary,
-        epp_listen=epp_listen,
-        endpoints=endpoints,
-        endpoints_file=endpoints_file,
-        body_mode=body_mode,
-        tls=tls,
-        ca=ca,
-    )
-    resolved = named.resolve()
-    _has_owner(resolved.profile.implementation)
-
-    from conformance.cli.run_and_report import conduct
+    from conformance.cli.run_and_report import run_and_report
     from conformance.cli.show import show
-    from conformance.run.session import RunSettings
+    from conformance.run.request import run_settings
     from conformance.targets.resolve import protocol_versions
 
-    settings = RunSettings(
-        profile=resolved.profile,
-        versions=protocol_versions(resolved.profile, protocol_version or resolved.profile.protocol_versions),
-        selection=options.selection(slow=True),
-        seed=random.randrange(2**32) if seed is None else seed,
+    settings = run_settings(target, dataclasses.replace(what, slow=True))
+    profile = settings.profile
+    _has_owner(profile.implementation)
+    settings = dataclasses.replace(
+        settings,
+        versions=protocol_versions(profile, what.protocol_version or profile.protocol_versions),
         jobs=jobs,
-        values=resolved.values,
-        command=named.command_line(),
-        property_examples=property_examples if resolved.profile.role == "epp" else 0,
+        property_examples=property_examples if profile.role == "epp" else 0,
     )
-    title = f"certifying {named.title}, seed {settings.seed}"
-    done = conduct(settings, output, title=title, quiet=quiet)
+    title = f"certifying {target.title}, seed {settings.seed}"
+    done = run_and_report(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):
         _write(done.report, submission, mode)

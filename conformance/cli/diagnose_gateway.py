@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from conformance.cli.diagnose import Diagnosis
+from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
 
 if TYPE_CHECKING:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import TargetFlags
 
 
+@options.spelt_out
 def doctor(
-    epp: options.Epp = None,
-    profile: options.ProfileName = None,
-    binary: options.Binary = None,
-    endpoints: options.Endpoints = None,
-    endpoints_file: options.EndpointsFile = None,
-    body_mode: options.BodyModes = None,
-    tls: options.TlsMode = None,
-    ca: options.Ca = None,
+    target: Annotated[TargetFlags, options.Taken(without=("data_plane",))],
 ) -> None:
     """Check the machine, and the target if one is named; say what to fix."""
-    from conformance.cli import diagnose
-    from conformance.cli.target_flags import Named
-    from conformance.run.engine import EngineThread
+    from conformance.cli.diagnose import target as diagnose
+    from conformance.cli.diagnose_machine import machine
+    from conformance.cli.diagnosis import show_answers
     from conformance.targets.resolve import protocol_versions
 
-    well = diagnose.show(diagnose.machine())
-    if epp is None and profile is None:
+    well = show_answers(machine())
+    if target == TargetFlags():
         raise typer.Exit(0 if well else 3)
-    resolved = Named(
-        epp=epp,
-        profile=profile,
-        binary=binary,
-        endpoints=endpoints,
-        endpoints_file=endpoints_file,
-        body_mode=body_mode,
-        tls=tls,
-        ca=ca,
-    ).resolve()
-    with EngineThread() as engine:
-        answers = diagnose.target(resolved, protocol_versions(resolved.profile)[-1], engine)
-    ready = diagnose.show(answers)
+    resolved = target.resolve()
+    ready = show_answers(diagnose(resolved, protocol_versions(resolved.profile)[-1]))
     raise typer.Exit(4 if not ready else 0 if well else 3)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import SelectionFlags
 
 if TYPE_CHECKING:
     from conformance.requirements.catalogue import Catalogue, Requirement
@@ -18,9 +19,10 @@ _TARGET = {"epp": "", "data-plane": "--profile envoy-override-host "}
 """Flags that name a target to run a scenario against: none for the EPP that comes with the suite."""
 
 
+@options.spelt_out
 def explain(
     name: Annotated[str, typer.Argument(metavar="ID", help="A requirement (EPP-SUB-01) or a scenario.")],
-    scenarios: options.ScenarioPaths = None,
+    files: Annotated[SelectionFlags, options.Taken(only=("scenarios",))],
 ) -> None:
     """Explain a requirement or a scenario: what is asked, how it is observed, what is sent."""
     from conformance.errors import UnknownNameError
@@ -28,7 +30,7 @@ def explain(
     from conformance.scenario.loader import load
 
     catalogue = Catalogue.load()
-    instances = load(catalogue, scenarios or ())
+    instances = load(catalogue, files.scenarios or ())
     name = name.removeprefix("invariant::")
     if name in catalogue:
         typer.echo(requirement_text(catalogue.get(name), instances))

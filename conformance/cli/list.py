@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
     from conformance.requirements.catalogue import Catalogue, Requirement
@@ -26,24 +27,21 @@ Wanted = Annotated[Format, typer.Option("--format", "-f", help="For people, for 
 Version = Annotated[str | None, typer.Option("--protocol-version", metavar="VERSION", help="Only what this one has.")]
 
 
+@options.spelt_out
 def list_(
     requirements: Annotated[bool, typer.Option("--requirements", help="The requirements of the catalogue.")] = False,
     coverage: Annotated[bool, typer.Option("--coverage", help="How much of each document is tested.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="The JSON Schema of scenario files.")] = False,
     format: Wanted = Format.TABLE,  # noqa: A002 - the flag's name
     protocol_version: Version = None,
-    role: options.Role = None,
-    scenario: options.Scenarios = None,
-    exclude: options.Exclude = None,
-    requirement: options.Requirements = None,
-    level: options.Levels = None,
-    section: options.Sections = None,
-    smoke: options.Smoke = False,
-    scenarios: options.ScenarioPaths = None,
+    *,
+    whose: Annotated[TargetFlags, options.Taken(only=("role",))],
+    what: Annotated[SelectionFlags, options.Taken(without=("protocol_version", "slow", "seed"))],
 ) -> None:
     """List scenarios (default), requirements, or the coverage of the protocol's documents."""
     from conformance.cli.console import print_json
     from conformance.requirements.catalogue import Catalogue
+    from conformance.run.request import selection
     from conformance.scenario.loader import load
 
     if schema:
@@ -52,29 +50,29 @@ def list_(
     catalogue = Catalogue.load()
     if protocol_version is not None:
         catalogue.for_version(protocol_version)
-    instances = load(catalogue, scenarios or ())
+    instances = load(catalogue, what.scenarios or ())
     if coverage:
         _coverage(catalogue, instances, format)
         return
-    selection = options.selection(scenario, exclude, requirement, level, section, smoke=smoke)
-    selection.check(instances, catalogue)
-    instances = tuple(one for one in instances if role in (None, one.role))
+    selected = selection(what)
+    selected.check(instances, catalogue)
+    instances = tuple(one for one in instances if whose.role in (None, one.role))
     if requirements:
         wanted = catalogue.for_version(protocol_version, None) if protocol_version else tuple(catalogue)
         picked = [
             one
             for one in wanted
-            if role in (None, one.role)
-            and (not selection.requirements or one.id in selection.requirements)
-            and (not selection.levels or one.level in selection.levels)
-            and (not selection.sections or one.section in selection.sections)
+            if whose.role in (None, one.role)
+            and (not selected.requirements or one.id in selected.requirements)
+            and (not selected.levels or one.level in selected.levels)
+            and (not selected.sections or one.section in selected.sections)
         ]
         _requirements(picked, instances, format)
         return
     chosen = [
         one
         for one in instances
-        if selection.admits(one, catalogue)
+        if selected.admits(one, catalogue)
         and (protocol_version is None or protocol_version in versions(one, catalogue))
     ]
     _scenarios(chosen, catalogue, format)

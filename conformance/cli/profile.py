@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
     import pydantic
@@ -36,6 +38,7 @@ class TlsKind(StrEnum):
 
 
 @profile.command()
+@options.spelt_out
 def init(
     output: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("epp-profile.yaml"),
     name: Annotated[str | None, typer.Option("--name", help="What the target is called.")] = None,
@@ -54,9 +57,8 @@ def init(
     ] = None,
     tls: Annotated[TlsKind | None, typer.Option("--tls", help="How it is spoken to.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="A model that it serves.")] = None,
-    role: options.Role = None,
-    gateway: options.Gateway = None,
-    epp_listen: options.EppListen = None,
+    *,
+    whose: Annotated[TargetFlags, options.Taken(only=("role", "gateway", "epp_listen"))],
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a commented profile. Asks for what no flag says, if there is a terminal."""
@@ -67,8 +69,8 @@ def init(
     if output.exists() and not force:
         raise UsageError(f"{output} is there already", hint="--force writes over it")
     name = name or _ask("Name of the target", "--name", default=Path.cwd().name)
-    if role is options.RoleName.DATA_PLANE or gateway:
-        text = _of_a_gateway(name, command, gateway, epp_listen or [], endpoint or [], model or "llama-3")
+    if whose.role is RoleName.DATA_PLANE or whose.gateway:
+        text = _of_a_gateway(name, command, whose.gateway, whose.epp_listen or [], endpoint or [], model or "llama-3")
         _write(output, text, GatewayProfile)
         return
     if command is None and address is None:
@@ -128,44 +130,24 @@ def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
 
 
 @profile.command()
+@options.spelt_out
 def check(
     name: Annotated[
         str | None, typer.Argument(metavar="FILE|NAME", help="The profile; or flags name a target.")
     ] = None,
-    epp: options.Epp = None,
-    binary: options.Binary = None,
-    endpoints: options.Endpoints = None,
-    endpoints_file: options.EndpointsFile = None,
-    body_mode: options.BodyModes = None,
-    tls: options.TlsMode = None,
-    ca: options.Ca = None,
-    gateway: options.Gateway = None,
-    epp_listen: options.EppListen = None,
+    *,
+    target: Annotated[TargetFlags, options.Taken(without=("profile", "data_plane"))],
     protocol_version: Annotated[str | None, typer.Option("--protocol-version", metavar="VERSION")] = None,
 ) -> None:
     """Start the target, wait until it is ready, send one request, and explain what failed (exit 4)."""
-    from conformance.cli import diagnose
-    from conformance.cli.target_flags import Named
-    from conformance.run.engine import EngineThread
+    from conformance.cli.diagnose import target as diagnose
+    from conformance.cli.diagnosis import show_answers
     from conformance.targets.resolve import protocol_versions
 
-    resolved = Named(
-        epp=epp,
-        gateway=gateway,
-        profile=name,
-        binary=binary,
-        epp_listen=epp_listen,
-        endpoints=endpoints,
-        endpoints_file=endpoints_file,
-        body_mode=body_mode,
-        tls=tls,
-        ca=ca,
-    ).resolve()
+    resolved = dataclasses.replace(target, profile=name).resolve()
     versions = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())
     typer.echo(f"the profile {name or resolved.profile.name} is well-formed; starting the target", err=True)
-    with EngineThread() as engine:
-        answers = diagnose.target(resolved, versions[-1], engine)
-    raise typer.Exit(0 if diagnose.show(answers) else 4)
+    raise typer.Exit(0 if show_answers(diagnose(resolved, versions[-1])) else 4)
 
 
 @profile.command("list")
@@ -197,9 +179,7 @@ def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped pro
 
 @profile.command()
 def schema(
-    role: Annotated[options.RoleName, typer.Option("--role", help="Of endpoint pickers, or of gateways.")] = (
-        options.RoleName.EPP
-    ),
+    role: Annotated[RoleName, typer.Option("--role", help="Of endpoint pickers, or of gateways.")] = (RoleName.EPP),
 ) -> None:
     """Print the JSON Schema of profiles, for editors."""
     from conformance.cli.console import print_json

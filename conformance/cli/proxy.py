@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import TargetFlags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fake_proxy.stimulus import Stimulus
 
 
+@options.spelt_out
 def proxy(
     epp: Annotated[str, typer.Option("--epp", metavar="HOST:PORT", help="The endpoint picker.")],
     listen: Annotated[str, typer.Option("--listen", metavar="[HOST]:PORT", help="Where clients connect.")] = (
@@ -41,7 +43,8 @@ def proxy(
     tls: Annotated[
         str | None, typer.Option("--tls", metavar="MODE", help="plaintext, unverified (any certificate) or verified.")
     ] = None,
-    ca: options.Ca = None,
+    *,
+    trust: Annotated[TargetFlags, options.Taken(only=("ca",))],
     protocol_version: Annotated[
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="Judge by this version.")
     ] = None,
@@ -86,7 +89,7 @@ def proxy(
     recorder = Recorder()
     recorder.listen(narrator)
     serving = Serving(
-        channel=Channel(epp, tls=spoken(tls, ca, None)),
+        channel=Channel(epp, tls=spoken(tls, trust.ca, None)),
         recorder=recorder,
         config=config,
         stimulus=stimulus,

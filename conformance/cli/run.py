@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import dataclasses
 from typing import Annotated
 
 import typer
 
 from conformance.cli import options
-from conformance.cli.target_flags import Named
+from conformance.targets.flags import SelectionFlags, TargetFlags
 
 
+@options.spelt_out
 def run(
-    epp: options.Epp = None,
-    profile: options.ProfileName = None,
-    binary: options.Binary = None,
-    role: options.Role = None,
-    gateway: options.Gateway = None,
-    epp_listen: options.EppListen = None,
-    endpoints: options.Endpoints = None,
-    endpoints_file: options.EndpointsFile = None,
-    body_mode: options.BodyModes = None,
-    tls: options.TlsMode = None,
-    ca: options.Ca = None,
-    data_plane: options.DataPlane = "fake",
-    protocol_version: options.ProtocolVersions = None,
-    scenario: options.Scenarios = None,
-    exclude: options.Exclude = None,
-    requirement: options.Requirements = None,
-    level: options.Levels = None,
-    section: options.Sections = None,
-    smoke: options.Smoke = False,
-    slow: options.Slow = False,
-    scenarios: options.ScenarioPaths = None,
+    target: TargetFlags,
+    what: SelectionFlags,
     jobs: options.Jobs = None,
-    seed: options.Seed = None,
     property_examples: options.PropertyExamples = 0,
     waivers: options.Waivers = None,
     output: options.Output = options.DEFAULT_OUTPUT,
@@ -58,45 +39,12 @@ def run(
 
     if no_color:
         without_colour()
-    seed = random.randrange(2**32) if seed is None else seed
-    named = Named(
-        role=role,
-        epp=epp,
-        gateway=gateway,
-        profile=profile,
-        binary=binary,
-        epp_listen=epp_listen,
-        endpoints=endpoints,
-        endpoints_file=endpoints_file,
-        body_mode=body_mode,
-        tls=tls,
-        ca=ca,
-        data_plane=data_plane,
-        scenarios=scenarios,
-    )
-    resolved = named.resolve()
-
-    from conformance.cli.run_and_report import conduct
+    from conformance.cli.run_and_report import run_and_report
     from conformance.cli.show import show
-    from conformance.run.data_plane.plane import chosen
-    from conformance.run.session import RunSettings
-    from conformance.targets.profile import Profile
-    from conformance.targets.resolve import protocol_versions
+    from conformance.run.request import run_settings
 
-    plane = chosen(data_plane)
-    settings = RunSettings(
-        profile=plane.driven(resolved.profile) if isinstance(resolved.profile, Profile) else resolved.profile,
-        data_plane=plane,
-        versions=protocol_versions(resolved.profile, protocol_version or ()),
-        selection=options.selection(scenario, exclude, requirement, level, section, smoke=smoke, slow=slow),
-        seed=seed,
-        scenario_paths=tuple(scenarios or ()),
-        jobs=jobs,
-        values=resolved.values,
-        command=named.command_line(),
-        property_examples=property_examples,
-    )
-    title = f"target {named.title}, seed {seed}"
-    done = conduct(settings, output, title=title, waivers=waivers, quiet=quiet)
+    settings = dataclasses.replace(run_settings(target, what), jobs=jobs, property_examples=property_examples)
+    title = f"target {target.title}, seed {settings.seed}"
+    done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
     show(done)
     raise typer.Exit(0 if exit_zero else done.code)

@@ -19,14 +19,14 @@ from conformance.report.document.waivers import Applied, KnownFailure, apply, ex
 from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import collect_seldom
-from conformance.run.epp.fixed import check_bindable
+from conformance.run.epp.binding import check_bindable
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Conducted:
+class ReportedRun:
     """A finished run: its report, the files written, the exit code, and why it stopped early, if it did."""
 
     report: Report
@@ -41,9 +41,9 @@ class Conducted:
         return self.paths[0].with_name(EVIDENCE)
 
 
-def conduct(
+def run_and_report(
     settings: RunSettings, output: Path, *, title: str, waivers: Path | None = None, quiet: bool = False
-) -> Conducted:
+) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
     `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
@@ -55,12 +55,12 @@ def conduct(
     settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
     check_bindable(_known_endpoints(settings.profile))
     with reserved(output):
-        return _conduct(settings, output, catalogue, known, title=title, quiet=quiet)
+        return _run_and_report(settings, output, catalogue, known, title=title, quiet=quiet)
 
 
-def _conduct(
+def _run_and_report(
     settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, title: str, quiet: bool
-) -> Conducted:
+) -> ReportedRun:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
@@ -92,7 +92,7 @@ def _conduct(
     )
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
-    return Conducted(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
+    return ReportedRun(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
 
 
 def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +20,13 @@ SHOWN = 10
 """Findings behind an inexact trial that are shown."""
 
 
+@options.spelt_out
 def selftest(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these faults or variants.")] = None,
     faults: Annotated[bool, typer.Option("--faults", help="Only the faults.")] = False,
     variants: Annotated[bool, typer.Option("--variants", help="Only the variants.")] = False,
-    role: options.Role = None,
+    *,
+    of: Annotated[TargetFlags, options.Taken(only=("role",))],
     full: Annotated[
         bool, typer.Option("--full", help="Every scenario for every fault: the whole cross product.")
     ] = False,
@@ -51,7 +54,7 @@ def selftest(
     from conformance.selftest import deviations, run_trials, select
     from conformance.selftest import table as as_table
 
-    whose: Role = "data-plane" if role is options.RoleName.DATA_PLANE else "epp"
+    whose: Role = "data-plane" if of.role is RoleName.DATA_PLANE else "epp"
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)

@@ -10,7 +10,7 @@ from conformance.cli.console import WIDTH, out, width_of
 from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
-    from conformance.cli.run_and_report import Conducted
+    from conformance.cli.run_and_report import ReportedRun
     from conformance.evidence.episode import Episode
     from conformance.report.document.failures import Concern
     from conformance.report.document.model import Report
@@ -21,7 +21,7 @@ BLOCKS = 3
 LINES = 20
 
 
-def show(done: Conducted) -> None:
+def show(done: ReportedRun) -> None:
     """Print a run that is over: its failures, or why it stopped; the summary is last. Its verdict survives a reader
     who goes away."""
     from conformance.cli.console import reader_is_gone, show_error

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from conformance.strict_yaml import FileModel
 from ext_proc import record
+from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 from ext_proc.record import Entry, Event
 
 # -- events of the whole episode ---------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class EppConduct(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What a scenario says must come back, beyond the rules that hold for every exchange.
+    """What a scenario says must come back, beyond the rules that apply to every exchange.
 
     `answer`: acceptable kinds, any of: `endpoint`, an HTTP status (`503`), a class (`4xx`), `grpc-error`, `any`.
     `within`: endpoints (`ip:port`) that the pick must lie in. `absent`: endpoints that it must not name. `status`: what
@@ -178,7 +179,7 @@ class Claims:
     queues: bool = False
     """It may keep a request waiting, up to a time to live."""
     fallback_lists: bool | None = None
-    """It gives several endpoints, in the order in which they shall be tried."""
+    """It gives several endpoints, in the order in which to try them."""
     body_rewrites: tuple[str, ...] = ()
     """JSON paths (`model`, `stream_options.include_usage`) that the target may change in a request body."""
     response_rewrites: tuple[str, ...] = ()
@@ -240,8 +241,8 @@ class Context:
     requirements: tuple[str, ...] = ()
     stimulus: Literal["contract", "off-contract"] = "contract"
     provisional: bool = False
-    destination_namespace: str = "envoy.lb"
-    subset_namespace: str = "envoy.lb.subset_hint"
+    destination_namespace: str = DESTINATION_NAMESPACE
+    subset_namespace: str = SUBSET_NAMESPACE
     deadline: float = 10.0
     """Seconds within which the target must answer."""
     claims: Claims = dataclasses.field(default_factory=Claims)
@@ -296,7 +297,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class PoolHistory:
-    """The states of the pool in order of being asked for; empty when nobody observed the pool (the tap)."""
+    """The states of the pool in order of being asked for; empty when the pool was not observed (the tap)."""
 
     states: tuple[tuple[Entry, PoolState], ...]
 

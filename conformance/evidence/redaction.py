@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from google.protobuf.message import DecodeError
-from google.protobuf.message import Message as Protobuf
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import Episode
+from conformance.evidence.rewrite import Place, rewrite
 from conformance.report.document.blocks import Redaction
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile
-from ext_proc.messages import HeaderValue, ProcessingRequest, ProcessingResponse
+from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Malformed, Message
 
 SHORT = 6
@@ -209,50 +209,15 @@ class Redactor:
             message = kind.FromString(event.raw)
         except DecodeError:
             return self._masked(event.raw)
-        if not self._protobuf(message) and not found:
+        if not rewrite(message, self._in_message) and not found:
             return event.raw
         return self._masked(message.SerializeToString(deterministic=True))
 
-    def _protobuf(self, message: Protobuf) -> bool:
-        """Replace in every string and bytes field; True if anything was. Unknown fields are left for `_masked`."""
-        changed = False
-        if isinstance(message, HeaderValue):
-            name = message.key.encode()
-            for value in ("value", "raw_value"):
-                held = getattr(message, value)
-                raw = held.encode() if isinstance(held, str) else held
-                if (redacted := self.header(name, raw)) != raw:
-                    setattr(message, value, redacted.decode() if isinstance(held, str) else redacted)
-                    changed = True
-        for field, value in message.ListFields():
-            if field.message_type is not None and field.message_type.GetOptions().map_entry:
-                changed |= self._map(value)
-            elif field.message_type is not None:
-                for item in value if _repeated(field) else (value,):
-                    changed |= self._protobuf(item)
-            elif isinstance(value, str | bytes):
-                redacted = self._value(value)
-                if redacted != value:
-                    setattr(message, field.name, redacted)
-                    changed = True
-            elif _repeated(field) and value and isinstance(value[0], str | bytes):
-                redacted_items = [self._value(item) for item in value]
-                if redacted_items != list(value):
-                    value[:] = redacted_items
-                    changed = True
-        return changed
-
-    def _map(self, entries: Any) -> bool:
-        """A map to messages, as all of ext_proc are. Its keys too: `Struct` is a map, and a name may hold a secret."""
-        changed = False
-        for name in list(entries):
-            changed |= self._protobuf(entries[name])
-            redacted = self._value(name)
-            if redacted != name:
-                entries[redacted].CopyFrom(entries[name])
-                del entries[name]
-                changed = True
-        return changed
+    def _in_message(self, place: Place, value: bytes) -> bytes:
+        """The policy for `rewrite`: the secrets of the profile, wherever they are."""
+        if place.type == "HeaderValue" and place.field != "key":
+            return self.header(place.name.encode(), value)
+        return self.data(value)
 
     def _masked(self, raw: bytes) -> bytes:
         """Bytes whose framing must stay: a secret becomes asterisks of the same length."""
@@ -293,7 +258,3 @@ def _forms(value: str) -> set[bytes]:
         )
     }
     return {form for form in forms if len(form) >= SHORT}
-
-
-def _repeated(field: Any) -> bool:
-    return bool(field.is_repeated)

@@ -1,4 +1,4 @@
-"""The judges: pure functions from an episode in its context to findings (design: observe, episode, judge, report).
+"""The judges: pure functions from an episode in its context to findings.
 
     findings = judge(episode, context, catalogue)
 
@@ -6,7 +6,7 @@ One module per section of the protocol says what its rules are; `attribution` pu
 deviation gives one finding; `registry` knows every judge; here rulings become findings: weighed by what the catalogue
 says a violation counts for in the version, and reduced to survival where the stimulus itself was off-contract.
 
-No input or output, no clock, no randomness: the same episode gives the same findings for ever.
+No input or output, no clock, no randomness: the same episode always gives the same findings.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import chain
 
 from conformance.evidence.episode import Context, Episode, HarnessTrouble, Unmet
 from conformance.judges import attribution
+from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import (
     destination,
     errors,
@@ -36,14 +37,14 @@ from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
 from conformance.judges.gateway import subset as gateway_subset
+from conformance.judges.places import places
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
-from conformance.judges.views import EpisodeView
 from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
 
-__all__ = ["JUDGES", "Role", "Rules", "judge", "rulings"]
+__all__ = ["JUDGES", "Role", "Rules", "judge", "places", "rulings"]
 
 _SECTIONS = (
     ordering,
@@ -95,7 +96,7 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
 
 
 def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[Ruling]:
-    """What all judges of `roles` (default: that of the scene) say about `scene`, before it is weighed."""
+    """What all judges of `roles` (default: that of the context) rule on the episode, before it is weighed."""
     roles = roles or (episode_view.context.role,)
     explained: set[str | None] = set()
     blamed: set[str | None] = set()
@@ -161,7 +162,7 @@ def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Findi
         if ruling.verdict is PASS:
             yield _passed(ruling)
         elif not (ruling.negative and (None in trouble or ruling.exchange in trouble)):
-            yield _finding(ruling, _verdict(ruling, effect))
+            yield ruling.weighed(_verdict(ruling, effect))
 
 
 def _verdict(ruling: Ruling, effect: str) -> Verdict:
@@ -182,24 +183,12 @@ def _kept(context: Context, ruling: Ruling) -> bool:
 
 
 @functools.cache
-def _held(requirement: str) -> Finding:
+def _bare_pass(requirement: str) -> Finding:
     return Finding(requirement=requirement, verdict=PASS)
 
 
 def _passed(ruling: Ruling) -> Finding:
-    return _held(ruling.requirement) if ruling is passed(ruling.requirement) else _finding(ruling, PASS)
-
-
-def _finding(ruling: Ruling, verdict: Verdict) -> Finding:
-    return Finding(
-        requirement=ruling.requirement,
-        verdict=verdict,
-        expected=ruling.expected,
-        actual=ruling.actual,
-        exchange=ruling.exchange,
-        seq=ruling.seq,
-        hint=ruling.hint,
-    )
+    return _bare_pass(ruling.requirement) if ruling is passed(ruling.requirement) else ruling.weighed(PASS)
 
 
 def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> Iterator[Finding]:
@@ -223,11 +212,11 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
 
 
 def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Finding]:
-    """What is to be said of requirements that the scenario names and no judge spoke of.
+    """Findings on requirements that the scenario names and no judge ruled on.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
     its condition did not arise, or the EPP closed the stream, as it may, once the request was answered; otherwise
-    nothing is said, and the scenario stays inconclusive.
+    there is no finding, and the scenario stays inconclusive.
     """
     context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
@@ -258,17 +247,19 @@ _TELLING = (*NEGATIVE, Verdict.SKIPPED)
 
 
 def _collect(weighed: Iterable[Finding]) -> Iterator[Finding]:
-    """Telling findings as they are; of the rest one per requirement, and only where nothing telling was found."""
+    """Telling findings as they are; of the rest, and only where nothing telling was found, one per requirement, and the
+    first that shows something in an exchange beside it."""
     telling: list[Finding] = []
-    neutral: dict[str, Finding] = {}
+    neutral: dict[tuple[str, bool], Finding] = {}
     for finding in weighed:
         if finding.verdict in _TELLING:
             if finding not in telling:
                 telling.append(finding)
         else:
-            earlier = neutral.get(finding.requirement)
+            key = finding.requirement, finding.exchange is not None
+            earlier = neutral.get(key)
             if earlier is None or (finding.verdict is PASS and earlier.verdict is not PASS):
-                neutral[finding.requirement] = finding
+                neutral[key] = finding
     told = {finding.requirement for finding in telling}
     yield from telling
-    yield from (finding for name, finding in neutral.items() if name not in told)
+    yield from (finding for (name, _), finding in neutral.items() if name not in told)

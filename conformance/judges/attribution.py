@@ -4,7 +4,7 @@ Each section has functions that say what is wrong with an answer as far as its o
 they are asked in the order below; the first that finds fault has the finding. So one deviation is one finding, on the
 requirement that says most about it.
 
-What is not here is a deviation of its own: answers out of order (`ext_proc.ordering`), streams that stop with something
+What is not here is a separate deviation: answers out of order (`ext_proc.ordering`), streams that stop with something
 unanswered (`ext_proc.answering`), and what is wrong with mutations, bodies and contents of answers.
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from conformance.judges.epp import destination, errors, isolation, model, subset
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.verdict import Verdict
 
 Section = Callable[[ExchangeView], Ruling | None]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import EpisodeView, ExchangeView
 
 F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
 
@@ -28,6 +30,13 @@ class Judge:
     of_episode: Callable[[EpisodeView], Iterable[Ruling]] | None = None
     hygiene: bool = False
     """Whether it also judges the polls made while the pool settles."""
+
+    @property
+    def place(self) -> str:
+        """Where it is written, as `path:line` from the root of the tree."""
+        function = self.of_exchange or self.of_gateway_exchange or self.of_episode
+        assert function is not None
+        return f"{function.__module__.replace('.', '/')}.py:{inspect.unwrap(function).__code__.co_firstlineno}"
 
 
 JUDGES: dict[str, Judge] = {}

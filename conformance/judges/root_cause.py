@@ -1,7 +1,7 @@
-"""What was peculiar about an exchange, and the requirement that is about it.
+"""What was particular about an exchange, and the requirement that is about it.
 
-A stream that is left without an answer, or a process that dies, is put down to what was peculiar about the stimulus: a
-hang on a subset of the wrong type is EPP-SUB-10, one on an ordinary request ENV-16. Each row is a requirement and a
+A stream that is left without an answer, or a process that dies, is put down to what was particular about the stimulus:
+a hang on a subset of the wrong type is EPP-SUB-10, one on an ordinary request ENV-16. Each row is a requirement and a
 question; the first that answers yes decides. Requirements that are not part of the version are passed over.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.judges.views import ExchangeView, Shape
+from conformance.judges.exchange_view import ExchangeView, Shape
 from conformance.reading.decoded_message import DecodedMessage, has_unknown
 from conformance.reading.endpoints import canonical, parse
 
@@ -91,12 +91,12 @@ def aborted(view: ExchangeView) -> bool:
 
 def after_an_abort(view: ExchangeView) -> bool:
     """An exchange before it was aborted."""
-    return view.episode_view.follows_an_abort(view)
+    return view.follows_an_abort
 
 
 def crowded(view: ExchangeView) -> bool:
     """Other streams of the scenario were open at the same time."""
-    return len(view.episode_view.overlapping(view)) >= MANY_STREAMS
+    return len(view.overlapping) >= MANY_STREAMS
 
 
 def without_length(view: ExchangeView) -> bool:
@@ -125,7 +125,7 @@ STIMULI: tuple[Row, ...] = (
     ("ENV-19", odd_protocol_config),
     ("ENV-26", unknown_input),
 )
-"""What is peculiar about the request as a whole: it decides before what the answer lacks."""
+"""What is particular about the request as a whole: it decides before what the answer lacks."""
 
 RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_response))
 """The same for the response."""
@@ -145,4 +145,4 @@ def first(view: ExchangeView, rows: tuple[Row, ...]) -> str | None:
 
 def _asked(view: ExchangeView, requirement: str) -> bool:
     """Before `next`, streaming is an option: what only informs explains nothing."""
-    return view.episode_view.effect(requirement) in ("fail", "warn")
+    return view.facts.effect(requirement) in ("fail", "warn")

@@ -1,17 +1,17 @@
 """What a judge says before it is weighed: a finding, and of what nature the deviation is.
 
-Weighing (`judges.weigh`) knows the catalogue: what a violation counts for in a version, and what remains of it when the
-stimulus itself was off-contract.
+Weighing (in `conformance.judges`) knows the catalogue: what a violation counts for in a version, and what remains of it
+when the stimulus itself was off-contract.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from conformance.verdict import Verdict
+from conformance.verdict import Finding, Verdict
 
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
 NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
@@ -20,7 +20,7 @@ NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
 
 class Nature(StrEnum):
     """Of what kind a deviation is. All but CONDUCT are judged even where the suite itself broke the contract; crash
-    and hang fail whatever the requirement's effect is."""
+    and hang fail under any effect of the requirement."""
 
     CONDUCT = "conduct"
     MEMBERSHIP = "membership"
@@ -30,22 +30,22 @@ class Nature(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
-    """One judgement on one requirement. `exchange` and `seq` point into the episode; None where it is not about one."""
+class Ruling(Finding):
+    """A finding before it is weighed. `exchange` and `seq` are None where it is not about one exchange or entry."""
 
-    requirement: str
-    verdict: Verdict
-    expected: tuple[str, ...] = ()
-    actual: str = ""
-    hint: str = ""
-    exchange: str | None = None
-    seq: int | None = None
     nature: Nature = Nature.CONDUCT
 
     @property
     def negative(self) -> bool:
         """Whether it says that something is wrong, or could not be told."""
         return self.verdict is not PASS and self.verdict in NEGATIVE
+
+    def weighed(self, verdict: Verdict) -> Finding:
+        """The finding, with the verdict that it comes to."""
+        return Finding(**{name: getattr(self, name) for name in _OF_FINDING} | {"verdict": verdict})
+
+
+_OF_FINDING = tuple(one.name for one in fields(Finding))
 
 
 def violation(

@@ -12,18 +12,19 @@ import pytest
 from conformance.errors import ConformanceError, UsageError
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
-from conformance.pytest_plugin.suite import PluginSuite
+from conformance.planning.fixed import fixed_pool
+from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.reading.conversation import Conversation, conversations
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
-from conformance.run.epp.fixed import fixed_pool
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange, PoolStep
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
+from ext_proc.protocol import DESTINATION_NAMESPACE
 from fake_proxy.client import HttpRequest
 from fake_proxy.exchange import ExchangeOutcome
 
@@ -191,7 +192,7 @@ class Sent:
     conversation: Conversation
     episode: Episode
     findings: tuple[Finding, ...]
-    destination_namespace: str = "envoy.lb"
+    destination_namespace: str = DESTINATION_NAMESPACE
 
     @property
     def status(self) -> int | None:
@@ -264,16 +265,19 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+STAGE = pytest.StashKey[Stage]()
+
+
 # -- the fixtures ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def epp_stage(request: pytest.FixtureRequest) -> Stage:
     """The lane behind the fixtures; tests use `epp`, `pool` and `proxy`."""
-    from conformance.pytest_plugin.plugin import SUITE
-
     suite = request.config.stash[SUITE]
-    return suite.stage(lambda: Stage(suite))
+    stage = request.config.stash.setdefault(STAGE, Stage(suite))
+    suite.use(stage)
+    return stage
 
 
 @pytest.fixture

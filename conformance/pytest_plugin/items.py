@@ -18,8 +18,8 @@ from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
     from conformance.evidence.episode import Episode
+    from conformance.planning.plan import Plan, Work
     from conformance.pytest_plugin.suite import PluginSuite
-    from conformance.run.plan import Plan, Work
 
 NAME = "epp-conformance"
 _SKIPPED = (Verdict.NOT_APPLICABLE, Verdict.SKIPPED, Verdict.ATTESTED, Verdict.UNTESTED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import tempfile
 from collections.abc import Generator
@@ -14,15 +13,10 @@ import pytest
 
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin import fixtures
-from conformance.pytest_plugin.items import (
-    ConformanceCollector,
-    InvariantItem,
-    ScenarioItem,
-    batches_by_item,
-    invariant_reports,
-)
-from conformance.pytest_plugin.settings import run_settings
-from conformance.pytest_plugin.suite import PluginSuite
+from conformance.pytest_plugin.hooks import Hooks, usage_error
+from conformance.pytest_plugin.items import batches_by_item, invariant_reports
+from conformance.pytest_plugin.settings import settings_of
+from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
 from conformance.targets.resolve import only_one_at_a_time
 
@@ -30,14 +24,13 @@ if TYPE_CHECKING:
     from conformance.report.document.model import Report
 
 PLUGIN = "epp-conformance-active"
-SUITE = pytest.StashKey[PluginSuite]()
 
 
 def install(config: pytest.Config) -> None:
     """Read the options and register what does the work. Raises `pytest.UsageError`."""
     try:
         worker = getattr(config, "workerinput", None)
-        settings = run_settings(config, seed=worker["epp_seed"] if worker else None)
+        settings = settings_of(config, seed=worker["epp_seed"] if worker else None)
         if (folder := config.getoption("epp_report")) and worker is None:
             stack = contextlib.ExitStack()
             stack.enter_context(reserved(Path(folder)))
@@ -47,66 +40,17 @@ def install(config: pytest.Config) -> None:
             for version in settings.versions:
                 suite.session(version)  # what is wrong with the selection is said here, and not by each worker
     except ConformanceError as problem:
-        raise _usage_error(problem, config) from None
+        raise usage_error(problem, config) from None
     config.stash[SUITE] = suite
     config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
     config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)
     config.pluginmanager.register(fixtures, f"{PLUGIN}-fixtures")
 
 
-def _usage_error(problem: ConformanceError, config: pytest.Config) -> pytest.UsageError:
-    """The error, with the flags that it names as they are called here."""
-
-    def as_here(flag: re.Match[str]) -> str:
-        name = "report" if flag[1] == "output" else flag[1]
-        return f"--epp-{name}" if hasattr(config.option, f"epp_{name.replace('-', '_')}") else flag[0]
-
-    return pytest.UsageError(re.sub(r"(?<![\w-])--([a-z][a-z-]*)", as_here, str(problem)))
-
-
 def _worker(config: pytest.Config, suite: PluginSuite) -> Hooks:
-    from conformance.pytest_plugin.workers import Worker
+    from conformance.pytest_plugin.workers import XdistWorker
 
-    return Worker(config, suite)
-
-
-class Hooks:
-    """What a single process and a worker have in common: collecting, and the end."""
-
-    def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
-        self.config = config
-        self.suite = suite
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
-        """Add the suite's items behind the vendor's own tests."""
-        if self.config.getoption("epp_fixtures_only"):
-            return
-        collector = ConformanceCollector.of(session, self.suite, with_invariants=not self.is_worker)
-        try:
-            found = collector.collect()
-        except ConformanceError as problem:
-            raise _usage_error(problem, session.config) from None
-        report = pytest.CollectReport(collector.nodeid, "passed", None, list(found))
-        session.ihook.pytest_collectreport(report=report)  # the terminal counts what it is told of
-        items.extend(found)
-
-    @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
-    def keep_the_order(self, items: list[pytest.Item]) -> None:
-        """The plan's order, whatever other plugins did: scenarios that share a pool follow each other."""
-        ours = [item for item in items if isinstance(item, ScenarioItem | InvariantItem)]
-        ours.sort(key=lambda item: item.position)
-        items[:] = [*(item for item in items if not isinstance(item, ScenarioItem | InvariantItem)), *ours]
-        self.suite.selected = tuple((item.version, item.work_id) for item in ours if isinstance(item, ScenarioItem))
-
-    @property
-    def is_worker(self) -> bool:
-        """Whether this is a worker of pytest-xdist."""
-        return hasattr(self.config, "workerinput")
-
-    def pytest_unconfigure(self) -> None:
-        """Stop everything, whatever happened."""
-        self.suite.close()
+    return XdistWorker(config, suite)
 
 
 class Plugin(Hooks):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
 
 from conformance.errors import IncompleteError
 from conformance.events import AnomalySeen, Handler, RunEvent, ScenarioFinished
@@ -28,10 +30,19 @@ from conformance.verdict import Verdict
 
 if TYPE_CHECKING:
     from conformance.evidence.store import EvidenceWriter
-    from conformance.pytest_plugin.fixtures import Stage
     from conformance.report.document.model import Report
 
+SUITE = pytest.StashKey["PluginSuite"]()
+"""Where the configuration of pytest holds the suite."""
+
 _LOUD = (Verdict.FAIL, Verdict.ERROR)
+
+
+class User(Protocol):
+    """Has a target: the session of the scenarios, or the stage of the fixtures."""
+
+    def close(self) -> None:
+        """Stop the target."""
 
 
 class PluginSuite:
@@ -50,8 +61,7 @@ class PluginSuite:
         self._handlers: list[Handler] = []
         self._engine: EngineThread | None = None
         self._sessions: dict[str, Session] = {}
-        self._in_use: Session | Stage | None = None
-        self._stage: Stage | None = None
+        self._in_use: User | None = None
         self._began, self._started_at = time.monotonic(), _now()
 
     # -- plan and results ----------------------------------------------------------------------------------------------
@@ -70,7 +80,7 @@ class PluginSuite:
         if self.stopped is not None:
             raise self.stopped
         session = self.session(version)
-        self._use(session)
+        self.use(session)
         try:
             return session.ensure(work_id)
         except IncompleteError as problem:
@@ -156,15 +166,8 @@ class PluginSuite:
             self._engine.__enter__()
         return self._engine
 
-    def stage(self, make: Callable[[], Stage]) -> Stage:
-        """The stage of the fixtures, with its target running."""
-        if self._stage is None:
-            self._stage = make()
-        self._use(self._stage)
-        return self._stage
-
-    def _use(self, user: Session | Stage) -> None:
-        """Stop the target of whoever had one before: both would change the same pool."""
+    def use(self, user: User) -> None:
+        """Make `user` the one that has a target; the one before is stopped, as both would change the same pool."""
         if self._in_use is not user:
             if self._in_use is not None:
                 self._in_use.close()

@@ -11,7 +11,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from conformance.events import AnomalySeen, RunEvent, ScenarioFinished
-from conformance.pytest_plugin.plugin import Hooks
+from conformance.pytest_plugin.hooks import Hooks
 from conformance.pytest_plugin.suite import PluginSuite
 
 
@@ -27,7 +27,7 @@ class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
         return self._batches.get(nodeid, nodeid)
 
 
-class Worker(Hooks):
+class XdistWorker(Hooks):
     """Writes its events to a file of its own, which the controller reads in the end."""
 
     def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:

@@ -1,8 +1,8 @@
-"""What an episode says, read for the judges: pure functions, no rule of the protocol is weighed here.
+"""What an episode contains, read for the judges: pure functions; no rule of the protocol is weighed here.
 
 decoded_message    one ext_proc message, decoded, and how sure that is
 conversation       the messages of one exchange in order, and how its stream and waits ended
-stream_direction   request or response: what the data plane said in it, and which answers belong to that
+stream_direction   request or response: the data plane's messages, and which answers belong to them
 stream_state       which answer belongs to which message, the first out of order, how the stream stopped
 ordering           whether an answer is acceptable where it stands
 destination        the destination as a data plane finds it in header and metadata

@@ -73,7 +73,7 @@ def _compare_json(sent: bytes, got: bytes, claims: Sequence[str]) -> Comparison:
     except RecursionError:
         return Comparison(sameness=Sameness.LOST, difference=first_difference(sent, got))
     if not differences:
-        return Comparison(sameness=Sameness.VALUE, difference="written anew, equal as a value")
+        return Comparison(sameness=Sameness.VALUE, difference="serialized differently, equal as a value")
     unclaimed = [one for one in differences if not _claimed(one.path, claims)]
     shown = "; ".join(str(one) for one in (unclaimed or differences)[:5])
     if not unclaimed:

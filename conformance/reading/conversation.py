@@ -1,4 +1,4 @@
-"""What was said in one exchange: its stream's messages decoded in order, and how the stream and its waits ended.
+"""One exchange as it was carried: its stream's messages decoded in order, and how the stream and its waits ended.
 
     for conversation in conversations(episode): ...
 
@@ -26,7 +26,6 @@ from ext_proc.record import (
     Message,
     StreamEnded,
     StreamOpened,
-    UpstreamRequest,
     UpstreamResponse,
     Wait,
 )
@@ -104,7 +103,7 @@ class Conversation:
 
     @property
     def expired(self) -> tuple[tuple[Entry, Wait], ...]:
-        """The waits that nobody ended."""
+        """The waits that ran out."""
         return tuple((entry, wait) for entry, wait in self.waits if wait.outcome == "expired")
 
     @property
@@ -112,11 +111,6 @@ class Conversation:
         """Where the client went away on purpose, if it did."""
         found = self._of(ClientAborted)
         return found[0] if found else None
-
-    @property
-    def upstream_requests(self) -> tuple[UpstreamRequest, ...]:
-        """What model servers were sent, attempt by attempt."""
-        return tuple(event for _, event in self._of(UpstreamRequest))
 
     @property
     def upstream_responses(self) -> tuple[UpstreamResponse, ...]:
@@ -136,12 +130,12 @@ class Conversation:
 
     @cached_property
     def request_mode(self) -> str | None:
-        """The request body mode by name; None if nobody says."""
+        """The request body mode by name; None if it is not known."""
         return self._mode("request_body_mode")
 
     @cached_property
     def response_mode(self) -> str | None:
-        """The response body mode by name; None if nobody says."""
+        """The response body mode by name; None if it is not known."""
         return self._mode("response_body_mode")
 
     def _mode(self, field: str) -> str | None:

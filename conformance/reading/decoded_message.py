@@ -1,4 +1,4 @@
-"""One message of an ext_proc stream, decoded: what was said, and how sure we are of it.
+"""One message of an ext_proc stream, decoded: what it says, and how sure that is.
 
 Nothing is inferred from what could not be read. A message in which some member of the oneof is set that this schema
 does not know is `opaque`, never "empty"; one of which the record kept only a part has no `message`.
@@ -15,6 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ext_proc.headers import value_of
 from ext_proc.messages import CommonResponse, HeaderMap, HeaderMutation, ProcessingRequest, ProcessingResponse
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import Author, Entry, Message
 
 REQUEST, RESPONSE = "request", "response"
@@ -29,10 +30,6 @@ _PLACES: dict[str | None, tuple[str | None, str | None]] = {
     f"{side}_{part}": (side, part) for side in (REQUEST, RESPONSE) for part in ("headers", "body", "trailers")
 }
 _NOWHERE: tuple[str | None, str | None] = (None, None)
-
-DESTINATION = "x-gateway-destination-endpoint"
-FALLBACK = "x-gateway-destination-endpoint-fallback"
-"""The header, and the metadata's key, that names the destination; in 0.3.0, and the one that names a second."""
 
 HeaderList = list[tuple[str, bytes]]
 """Names in lower case, in order. Never changed in place."""
@@ -52,9 +49,9 @@ class DecodedMessage(NamedTuple):
     size: int
     what: str | None = None
     side: str | None = None
-    """`request` or `response`, whichever direction of HTTP it is about; None for everything else."""
+    """`request` or `response`, the direction of HTTP that it is about; None where it is about neither."""
     part: str | None = None
-    """`headers`, `body` or `trailers`; None for everything else."""
+    """`headers`, `body` or `trailers`; None where it is none of them."""
     request: ProcessingRequest | None = None
     response: ProcessingResponse | None = None
     problem: str = ""

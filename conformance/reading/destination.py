@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from conformance.reading.conversation import BUFFERED_MODES, Conversation
-from conformance.reading.decoded_message import DESTINATION, FALLBACK, REQUEST, DecodedMessage, HeaderList
+from conformance.reading.decoded_message import REQUEST, DecodedMessage, HeaderList
 from conformance.reading.stream_direction import StreamDirection
 from conformance.reading.stream_state import StreamState
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderMutation, HeaderValueOption, Value
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 _PROTECTED = frozenset({":method", ":scheme", ":authority", "host"})
 

@@ -27,7 +27,7 @@ class Offence:
 
 
 def objection(direction: StreamDirection, message: DecodedMessage) -> Offence | None:
-    """What is wrong with `said`, an answer to headers, a body or trailers, as the next in `lane`."""
+    """What is wrong with `message`, an answer to headers, a body or trailers, as the next in `direction`."""
     match message.part:
         case "headers":
             return _headers(direction, message)

@@ -16,9 +16,7 @@ from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessag
 from conformance.reading.endpoints import address_of, canonical, is_ipv6, parse
 from ext_proc.headers import plain
 from ext_proc.messages import Value
-
-SUBSET = "x-gateway-destination-endpoint-subset"
-SERVED = "x-gateway-destination-endpoint-served"
+from ext_proc.protocol import SERVED, SUBSET
 
 Where = Literal["every", "headers", "body", "mixed"]
 
@@ -75,7 +73,7 @@ class SubsetHint:
         return any(_may_mean(part, wanted) for item in self.items for part in item.split(","))
 
     def has_address(self, endpoint: str) -> bool:
-        """Whether an item has the address of this endpoint, on whatever port."""
+        """Whether an item has the address of this endpoint, on any port."""
         return address_of(endpoint) in {address_of(item) for item in self.items}
 
     def __str__(self) -> str:
@@ -141,7 +139,7 @@ def _near(message: DecodedMessage, namespace: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedReport:
-    """What the first message of the response said about the endpoint that served. `value` is plain data."""
+    """What the first message of the response told about the endpoint that served. `value` is plain data."""
 
     message: DecodedMessage
     present: bool

@@ -1,4 +1,4 @@
-"""One direction of an exchange: what the data plane said in it, and which of the EPP's answers belong to that."""
+"""One direction of an exchange: the data plane's messages in it, and which of the EPP's answers belong to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ext_proc.messages import CommonResponse
 
 @dataclass(slots=True, kw_only=True)
 class StreamDirection:
-    """One direction of the exchange: what the data plane said, and the EPP's acceptable answers."""
+    """One direction of the exchange: the data plane's messages, and the EPP's acceptable answers."""
 
     side: str
     mode: str | None
@@ -46,7 +46,7 @@ class StreamDirection:
 
     @property
     def missing(self) -> str | None:
-        """The first part that was said and is not answered: `headers`, `body`, `trailers`, or None.
+        """The first part that was sent and is not answered: `headers`, `body`, `trailers`, or None.
 
         A data plane that is not ours may leave out the headers.
         """
@@ -69,12 +69,12 @@ class StreamDirection:
 
     @property
     def unclear(self) -> bool:
-        """Whether nobody says which answer lets the message go: it has a body, and its mode is not known."""
+        """Whether it is unknown which answer releases the message: it has a body in a mode that is not known."""
         return self.mode not in MODES and not self.header_only
 
     @property
     def complete(self) -> bool:
-        """Whether the data plane said all of it, and all of it is answered."""
+        """Whether the data plane sent all of it, and all of it is answered."""
         return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
 
     @property

@@ -2,7 +2,7 @@
 
 `follow(conversation)` walks the log once. The first answer that Envoy would not accept is the `Offence`: it names the
 rule (ENV-01 to ENV-05, ENV-15), and nothing after it is looked at, so that one deviation is one finding. Likewise the
-walk ends where a wait for an answer expired, and where something opaque was said, of which nothing can be told.
+walk ends where a wait for an answer expired, and at an opaque message, of which nothing can be told.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class StreamState:
     foreign: bool = False
     """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
     garbled: bool = False
-    """The data plane itself said what is no message: then the EPP may end the stream in any way."""
+    """The data plane itself sent bytes that are no message: then the EPP may end the stream in any way."""
     unknown: bool = False
-    """It said a message of a kind that the schema does not know: likewise."""
+    """It sent a message of a kind that the schema does not know: likewise."""
 
     def direction(self, side: str) -> StreamDirection:
-        """The lane of `request` or `response`."""
+        """The direction of `request` or `response`."""
         return self.request if side == REQUEST else self.response
 
     @property
@@ -78,7 +78,7 @@ class StreamState:
 
     @property
     def missing(self) -> tuple[str, str] | None:
-        """The first (side, part) that was said and not answered; None if all was, or an ImmediateResponse ended it."""
+        """The first (side, part) that was sent and not answered; None if all was, or an ImmediateResponse ended it."""
         if self.immediate is not None:
             return None
         for direction in (self.request, self.response):
@@ -188,10 +188,10 @@ def _take(stream: StreamState, message: DecodedMessage) -> None:
 
 
 def _overridden(stream: StreamState) -> None:
-    """The modes of what is to come are not known any more, unless one is full duplex: then nobody heeds an override."""
-    lanes = (stream.request, stream.response)
-    if not any(direction.duplex for direction in lanes):
-        for direction in lanes:
+    """The modes of what is to come are not known any more, unless one is full duplex: then an override is ignored."""
+    directions = (stream.request, stream.response)
+    if not any(direction.duplex for direction in directions):
+        for direction in directions:
             direction.mode = direction.mode if direction.bodies else None
 
 

@@ -32,7 +32,8 @@ from conformance.requirements.schema import (
     Role,
     SentenceFile,
 )
-from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, load_located
+from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
+from conformance.validation import Loc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

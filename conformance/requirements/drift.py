@@ -2,7 +2,7 @@
 
 The catalogue keeps no text of a document, only the SHA-256 and a similarity fingerprint of each normative
 sentence. `compare` extracts the sentences of a document and names what is new, changed or gone; `coverage` says which
-requirements stand for the sentences of a document; `render` makes `sentences.yaml`, for whoever maintains it.
+requirements stand for the sentences of a document; `render` makes `sentences.yaml`, for its maintainers.
 
 A sentence is normative if it has a requirement word, or is an item under a sentence that announces a list and has one,
 or is a row of a table in a section that has one. Words that only may be normative are included, so that nothing slips

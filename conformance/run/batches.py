@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult, decisive, scenario_verdict
+from conformance.planning.plan import Batch, Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.epp.execute import execute
 from conformance.run.epp.runner import EppRunner
-from conformance.run.plan import Batch, Work
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import StreamEnded, Wait
 

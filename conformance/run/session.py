@@ -26,14 +26,15 @@ from conformance.events import (
 )
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.planning.epp import EppTraits
+from conformance.planning.gateway import GatewayTraits
+from conformance.planning.plan import Plan, Selection, Skip, Traits, Work, make_plan
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, JudgedResult, reproducing
 from conformance.run.conversations import Exploration, check_hypothesis, explore
-from conformance.run.data_plane.plane import Choice
 from conformance.run.engine import EngineThread
 from conformance.run.epp.runner import EppRunner
-from conformance.run.gateway.plan import make_gateway_plan
-from conformance.run.plan import Plan, Selection, Skip, Work, make_plan
 from conformance.run.workers import Workers, shares
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
@@ -56,7 +57,7 @@ class RunSettings:
     redactor: Redactor = field(default_factory=Redactor)
     command: str = "epp-conformance run"
     """What runs this target again: the beginning of the commands that reproduce a result."""
-    data_plane: Choice = field(default_factory=Choice)
+    data_plane: DataPlaneChoice = field(default_factory=DataPlaneChoice)
     """What carries the scenarios to the target; `Choice.driven` must have been applied to the profile."""
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
@@ -100,20 +101,13 @@ class Session:
         if settings.property_examples:
             check_hypothesis()
         ipv6 = has_ipv6_loopback()
-        self.plans: Mapping[str, Plan] = {
-            version: make_gateway_plan(
-                self.instances, self.catalogue, version, settings.profile, settings.selection, ipv6=ipv6
-            )
+        traits: Traits = (
+            GatewayTraits.of(settings.profile, ipv6=ipv6)
             if isinstance(settings.profile, GatewayProfile)
-            else make_plan(
-                self.instances,
-                self.catalogue,
-                version,
-                settings.profile,
-                settings.selection,
-                ipv6=ipv6,
-                data_plane=settings.data_plane,
-            )
+            else EppTraits.of(settings.profile, ipv6=ipv6, data_plane=settings.data_plane)
+        )
+        self.plans: Mapping[str, Plan] = {
+            version: make_plan(self.instances, self.catalogue, version, traits, settings.selection)
             for version in settings.versions
         }
         if settings.property_examples and role != "epp":

@@ -31,12 +31,12 @@ from conformance.errors import (
 from conformance.events import Status
 from conformance.evidence.redaction import Redactor, Secret
 from conformance.outcome import Anomaly
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.planning.plan import Batch
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, JudgedResult, reproducing
-from conformance.run.data_plane.plane import Choice
 from conformance.run.engine import CLEAN_UP, EngineThread, collect_seldom
 from conformance.run.epp.runner import EppRunner
-from conformance.run.plan import Batch
 from conformance.targets.profile import Profile
 
 MAIN = "import sys; sys.path[:] = {path!r}; from conformance.run.worker_process import serve; serve({fd})"
@@ -52,7 +52,7 @@ class StartTarget:
     seed: int
     number: int
     redactor: Redactor
-    data_plane: Choice
+    data_plane: DataPlaneChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from conformance.errors import ConformanceError
 from conformance.events import RunEvent, Status
 from conformance.outcome import Anomaly
+from conformance.planning.plan import Batch, Plan
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, JudgedResult, reproducing
 from conformance.run.engine import LagMeter, cores
 from conformance.run.epp.runner import EppRunner
 from conformance.run.gateway.runner import GatewayRunner
-from conformance.run.plan import Batch, Plan
 from conformance.run.worker_process import StartTarget, WorkerProcess
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile

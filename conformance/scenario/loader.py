@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,15 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
+from conformance.scenario.covering import pairwise
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
-from conformance.strict_yaml import Document, FileError, FileModel, Loc, Problem, beyond, examine
+from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
+
+MOST_INSTANCES = 500
+"""Instances of one scenario, at most."""
+MOST_COMBINATIONS = 20_000
+"""Combinations of a matrix of which `combine: pairs` takes some, at most."""
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -110,7 +117,7 @@ def _read(document: Document, catalogue: Catalogue, seen: dict[str, str]) -> tup
             message = "a scenario is a mapping with `id`, `title`, `requirements`, `steps`"
             problems.append(document.problem(loc, message))
             continue
-        part = _part(document, loc, data)
+        part = document.part(loc, data)
         found, wrong = _expand(document, part, index)
         instances += found
         problems += [*wrong, *beyond(wrong, _semantic(part, _role(document), catalogue, seen))]
@@ -131,18 +138,10 @@ def _role(document: Document) -> Role:
     return role if isinstance(role, str) and role in ACTIONS_OF else "epp"  # type: ignore[return-value]
 
 
-def _part(document: Document, loc: Loc, data: Mapping[str, Any]) -> Document:
-    """A scenario of a file as a document of its own that still knows its lines."""
-    length = len(loc)
-    values = {place[length:]: at for place, at in document.values.items() if place[:length] == loc}
-    keys = {place[length:]: at for place, at in document.keys.items() if place[:length] == loc}
-    return dataclasses.replace(document, data=data, values=values, keys=keys)
-
-
 def _expand(document: Document, part: Document, index: int) -> tuple[list[Instance], list[Problem]]:
     """The instances of one scenario, or what the schema has against it."""
     found: list[Instance] = []
-    for variables in _combinations(part.data.get("matrix")):
+    for variables in _combinations(part.data):
         bound = dataclasses.replace(part, data=_bind(part.data, variables))
         try:
             scenario = bound.validate(Scenario)
@@ -162,10 +161,34 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
     return found, []
 
 
-def _combinations(matrix: Any) -> Iterable[dict[str, Any]]:
+def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    matrix = raw.get("matrix")
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
         return [{}]  # no matrix, or a malformed one, which the schema will refuse
-    return [dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values())]
+    if _too_many(raw):
+        return []
+    without = raw.get("without", [])
+    if not isinstance(without, list) or not all(_is_combination(one) for one in without):
+        return [{}]
+
+    def allowed(row: Mapping[str, Any]) -> bool:
+        return not any(all(row.get(name) in values for name, values in one.items()) for one in without)
+
+    if raw.get("combine") == "pairs":
+        return pairwise(matrix, allowed)
+    rows = (dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values()))
+    return [row for row in rows if allowed(row)]
+
+
+def _is_combination(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(one, list) for one in value.values())
+
+
+def _too_many(raw: Mapping[str, Any]) -> str:
+    """Why the matrix is too large; empty if it is not."""
+    count = math.prod(len(values) for values in raw["matrix"].values() if isinstance(values, list))
+    most = MOST_COMBINATIONS if raw.get("combine") == "pairs" else MOST_INSTANCES
+    return f"the matrix has {count} combinations, and at most {most} are taken" if count > most else ""
 
 
 def _bind(raw: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +201,8 @@ def _bind(raw: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any
         value = variables[match["name"]]
         return match[0].replace(match["name"], value, 1) if isinstance(value, str) and value in pods else value
 
-    return {key: item if key == "matrix" else references.substitute(item, value_of) for key, item in raw.items()}
+    kept = ("matrix", "without")
+    return {key: item if key in kept else references.substitute(item, value_of) for key, item in raw.items()}
 
 
 def _label(value: Any) -> str:
@@ -244,7 +268,9 @@ def _matrix(part: Document) -> Iterator[Problem]:
         return
     if not matrix:
         yield part.problem(("matrix",), "a matrix has at least one variable", "leave it out", key=True)
-    rest = {key: one for key, one in part.data.items() if key != "matrix"}
+    if message := _too_many(part.data):
+        yield part.problem(("matrix",), message, "split the scenario, or leave values out", key=True)
+    rest = {key: one for key, one in part.data.items() if key not in ("matrix", "without")}
     used, pods = {name for _, name in references.names(rest)}, _pod_names(rest)
     for name, values in matrix.items():
         wrong, hint = "", ""
@@ -260,6 +286,23 @@ def _matrix(part: Document) -> Iterator[Problem]:
             wrong, hint = f"a value of {name} is there twice", "the ids of both instances would be the same"
         if wrong:
             yield part.problem(("matrix", name), wrong, hint, key=True)
+    yield from _without(part, matrix)
+
+
+def _without(part: Document, matrix: Mapping[str, Any]) -> Iterator[Problem]:
+    """Combinations left out that the matrix does not have: they would leave nothing out, unnoticed."""
+    left_out = part.data.get("without")
+    for number, one in enumerate(left_out if isinstance(left_out, list) else ()):
+        for name, values in one.items() if isinstance(one, Mapping) else ():
+            if name not in matrix:
+                message, hint = f"the matrix has no variable {name}", did_you_mean(name, set(matrix))
+                yield part.problem(("without", number, name), message, hint, key=True)
+            for place, value in enumerate(values if isinstance(values, list) else ()):
+                if isinstance(matrix.get(name), list) and value not in matrix[name]:
+                    message = f"the variable {name} has no value {_label(value)}"
+                    yield part.problem(("without", number, name, place), message, "it would leave nothing out")
+    if not _too_many(part.data) and not list(_combinations(part.data)):
+        yield part.problem(("without",), "it leaves no combination of the matrix", "", key=True)
 
 
 def _steps(part: Document, role: Role) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""References to endpoints in the strings of a scenario: `{a}`, `{a/1}`, `{a.ip}`, `{a.wrong-port}`, `{nobody}`.
+"""References to endpoints in the strings of a scenario: `{a}`, `{a/1}`, `{a.ip}`, `{a.cut-port}`, `{nobody}`, ….
 
 Other text in braces (JSON, say) is not a reference and stays as it is.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 NOBODY = "nobody"
-REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port))?\}")
+REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port))?\}")
 
 
 def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -51,6 +51,8 @@ def _endpoint(match: re.Match[str], endpoints: Mapping[str, tuple[str, ...]]) ->
         case _, "wrong-port":
             taken = {int(one.rpartition(":")[2]) for every in endpoints.values() for one in every}
             return f"{address}:{next(other for other in range(int(port) + 1, 65_000) if other not in taken)}"
+        case _, "cut-port":
+            return own[0][:-1]
         case None, _:
             return own[0]
         case index, _:

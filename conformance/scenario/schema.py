@@ -5,7 +5,8 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 * `{name}`: a variable of the matrix; if its value names a pod, that pod's endpoint,
 * `{a}`: the first endpoint of pod `a` as `ip:port`; `{a/1}`: the one on its second port; `{a.ip}`: its address alone;
-  `{a.wrong-port}`: its address with a port that the pool does not have; `{nobody}`: an endpoint in no pool.
+  `{a.wrong-port}`: its address with a port that the pool does not have; `{a.cut-port}`: with the port's last digit cut
+  off; `{nobody}`: an endpoint in no pool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from conformance.strict_yaml import FileModel
 Role = Literal["epp", "data-plane"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
 
+MOST_BYTES = 64 * 1024 * 1024
+"""Size of a body, at most: what a fake model server takes."""
+
 
 # -- steps -------------------------------------------------------------------------------------------------------------
 
@@ -33,7 +37,9 @@ class BodySpec(FileModel):
     fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
     text: str | None = Field(None, description="these characters, UTF-8")
     base64: str | None = Field(None, description="these bytes")
-    size: int | None = Field(None, gt=0, description="the ordinary JSON body, its prompt filled up to so many bytes")
+    size: int | None = Field(
+        None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
+    )
 
 
 class Reply(FileModel):
@@ -50,8 +56,8 @@ class Reply(FileModel):
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
     base64: str | None = Field(None, description="these bytes as the body")
-    size: int | None = Field(None, gt=0, description="a generated body of so many bytes")
-    events: int = Field(5, ge=0, description="how many SSE events")
+    size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
+    events: int = Field(5, ge=0, le=10_000, description="how many SSE events")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
@@ -330,7 +336,14 @@ class Scenario(FileModel):
     matrix: dict[str, tuple[Any, ...]] = Field(
         {}, description="variables and their values: one instance for each combination"
     )
-    steps: tuple[Step, ...] = Field(min_length=1, description="what is done, in order")
+    combine: Literal["all", "pairs"] = Field(
+        "all",
+        description="pairs: not every combination, only so many that every two values of two variables meet in one",
+    )
+    without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
+        (), description="combinations left out: those whose variables all have one of the values listed"
+    )
+    steps: tuple[Step, ...] = Field(min_length=1, max_length=200, description="what is done, in order")
 
 
 class ScenarioFile(FileModel):

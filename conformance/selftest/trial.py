@@ -15,9 +15,9 @@ from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Claims
 from conformance.evidence.store import EvidenceWriter
 from conformance.outcome import ScenarioResult
+from conformance.planning.plan import Selection
 from conformance.report.render.folder import make_folder
 from conformance.run.engine import EngineThread
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.gateway import gateway_profile

@@ -15,6 +15,7 @@ from conformance.evidence.episode import Claims
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
+from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
@@ -168,8 +169,8 @@ class Requests(FileModel):
 class Metadata(FileModel):
     """Namespaces, where they are not the protocol's defaults."""
 
-    destination: str = Field("envoy.lb", description="where the target puts the destination")
-    subset: str = Field("envoy.lb.subset_hint", description="where it looks for the subset hint")
+    destination: str = Field(DESTINATION_NAMESPACE, description="where the target puts the destination")
+    subset: str = Field(SUBSET_NAMESPACE, description="where it looks for the subset hint")
 
 
 class Limits(FileModel):

@@ -13,7 +13,7 @@ from ext_proc.http2 import frames as f
 from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder
 from ext_proc.http2.frames import ErrorCode, ProtocolError, Setting
 from ext_proc.http2.sender import Sender
-from ext_proc.http2.streams import NOBODY, CloseKind, Http2Stream, Sink
+from ext_proc.http2.streams import UNWANTED, CloseKind, Http2Stream, Sink
 from ext_proc.record import Headers
 
 ENVOY_SETTINGS: f.Settings = (
@@ -285,7 +285,7 @@ class Http2Connection:
         self._last_seen = stream_id
         full = len(self._streams) >= self._grants_streams
         # The sink may answer at once, so the stream must be there before its sink is.
-        stream = Http2Stream(stream_id, NOBODY, self._sender.stream_window)
+        stream = Http2Stream(stream_id, UNWANTED, self._sender.stream_window)
         stream.remote_end = end
         if stream_id > self._accept_up_to:
             self._late[stream_id] = stream

@@ -2,7 +2,7 @@
 
 ConnectFailed
 ├── BadAddress            not `host:port`, or a name that does not resolve
-├── ConnectionRefused     nobody listens there, or the network says no
+├── ConnectionRefused     nothing listens there, or the network refuses
 ├── ConnectTimedOut       no answer in time (TCP, TLS or HTTP/2, `what` says which)
 ├── TlsFailed             the handshake failed
 │   ├── CertificateRejected   the peer's certificate does not verify
@@ -29,7 +29,7 @@ class BadAddress(ConnectFailed):
 
 
 class ConnectionRefused(ConnectFailed):
-    """Nobody listens, or the network is unreachable."""
+    """Nothing listens, or the network is unreachable."""
 
 
 class ConnectTimedOut(ConnectFailed):

@@ -21,7 +21,7 @@ class Sender:
         self.stream_window = f.DEFAULT_WINDOW
         """The window with which the peer's streams start."""
         self.sent_data = False
-        """True once DATA was sent; whoever watches for it sets it back."""
+        """True once DATA was sent; its reader sets it back."""
         self._ended = ended
         self._encoder = FieldEncoder()
         self._out: list[bytes] = []
@@ -94,7 +94,7 @@ class Sender:
         return sum(map(len, self._out))
 
     def clear(self) -> None:
-        """Nobody will have turns any more: the connection is lost."""
+        """No stream gets a turn any more: the connection is lost."""
         self._turns.clear()
 
     def output(self, budget: int) -> bytes:

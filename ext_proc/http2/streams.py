@@ -23,7 +23,7 @@ class Sink(Protocol):
         """The stream is over, said at most once, and never for a reset of our own.
 
         `end`: both sides ended; `reset`: the peer sent RST_STREAM with `code`; `refused`: the peer did not process it;
-        `lost`: the connection broke, `reason` says how. After a reset of ours, late frames still come to the sink.
+        `lost`: the connection broke, `reason` says how. After our own reset, late frames still come to the sink.
         """
 
 
@@ -43,8 +43,8 @@ class Http2Stream:
         self.remote_end = False
 
 
-class _Nobody:
-    """The sink of a stream that nobody wanted."""
+class _Unwanted:
+    """The sink of a stream that has no reader."""
 
     def on_headers(self, headers: Headers, end: bool, /) -> None: ...
 
@@ -53,4 +53,4 @@ class _Nobody:
     def on_closed(self, kind: CloseKind, code: int, reason: str, /) -> None: ...
 
 
-NOBODY = _Nobody()
+UNWANTED = _Unwanted()

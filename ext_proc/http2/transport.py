@@ -181,7 +181,7 @@ class Transport(asyncio.Protocol):
             self._linger.cancel()
         try:
             self.connection.lost(f"the connection broke: {exc}" if exc else "the peer closed the connection")
-        finally:  # whatever a stream's owner does with the news, nobody waits for ever
+        finally:  # whatever a stream's owner does with the news, no other waits without end
             for waiter in (self._ready, self._lost):
                 if not waiter.done():
                     waiter.set_result(None)

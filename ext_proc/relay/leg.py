@@ -2,7 +2,7 @@
 
 `Http2Connection` gives its peer new credit when data arrives, as an endpoint that consumes everything does. A relay has
 consumed data only when it has passed them on, so a leg gives credit when it is told to. What it holds is bounded by the
-windows, whoever is slow.
+windows, whichever side is slow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams passed on between a data plane's connection and one of its own to the EPP, frame by frame as they come.
+"""Streams passed on between a data plane's connection and one made for it to the EPP, frame by frame as they come.
 
 One connection to the EPP for each of the data plane's keeps what belongs to connections intact: the order of streams,
 their limit, GOAWAY, a connection that breaks. Nothing is waited for and nothing is changed: header lists, bytes of

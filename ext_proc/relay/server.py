@@ -36,7 +36,7 @@ async def open_tap(
 ) -> Tap:
     """Listen on `host:port` (0: any free port) and relay to the EPP at `upstream` (`host:port`), until `Tap.close`.
 
-    The EPP is connected to anew for each connection of a data plane, within `connect_timeout` seconds. Without
+    Each connection of a data plane gets a new connection to the EPP, within `connect_timeout` seconds. Without
     `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log. Raises
     `OSError` if the address can't be bound, `BadAddress` for an upstream that is no address, `ssl.SSLError` for TLS
     files that can't be used.

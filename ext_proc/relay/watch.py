@@ -61,7 +61,7 @@ class Recording:
     """What becomes of the record.
 
     `capture` is applied to every event before it is kept anywhere: the place for redaction and size limits. Every
-    `every`th stream is recorded, if `admit()` says so: whoever reads the record declines while it is behind.
+    `every`th stream is recorded, if `admit()` says so: the reader of the record declines while it is behind.
     """
 
     recorder: Recorder

@@ -15,13 +15,13 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="envoy-notes-no-endpoint",
-        why="the load balancer has no selected_host_key, so nobody knows who served",
+        why="the load balancer has no selected_host_key, so the EPP is not told who served",
         breaks="DP-SRVD-01",
         envoy="notes-no-endpoint",
     ),
     Fault(
         name="envoy-notes-endpoint-elsewhere",
-        why="selected_host_key names a key of its own",
+        why="selected_host_key names another key",
         breaks="DP-SRVD-01",
         envoy="notes-endpoint-elsewhere",
     ),

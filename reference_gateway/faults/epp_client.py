@@ -8,7 +8,7 @@ from typing import Any
 from ext_proc.messages import HttpHeaders, ProcessingRequest
 from reference_gateway.epp_client import NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE, Talk
 from reference_gateway.fault import Fault
-from reference_gateway.http import ClientRequest
+from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 
@@ -59,7 +59,7 @@ class _RefusalComesBack(Gateway):
     """The local reply of an ImmediateResponse goes through the filter again."""
 
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         try:
             return await super().through(pool, talk, request, before=before)
@@ -74,7 +74,7 @@ class _RefusalComesBack(Gateway):
 
 
 class _AskedOncePerConnection(Gateway):
-    def asks(self, request: ClientRequest) -> bool:
+    def asks(self, request: GatewayRequest) -> bool:
         seen = self.__dict__.setdefault("seen", set())
         known = request.connection in seen
         seen.add(request.connection)
@@ -82,7 +82,7 @@ class _AskedOncePerConnection(Gateway):
 
 
 class _GetUnasked(Gateway):
-    def asks(self, request: ClientRequest) -> bool:
+    def asks(self, request: GatewayRequest) -> bool:
         return request.method != "GET"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ext_proc.messages import HttpHeaders
 from reference_gateway.epp_client import NAMESPACE, SERVED, Decision, Talk
 from reference_gateway.fault import Fault
-from reference_gateway.http import ClientRequest
+from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 
@@ -26,7 +26,7 @@ class _OutOfOrder(Gateway):
 
 class _SecondUnasked(Gateway):
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         if before is None:
             return await super().through(pool, talk, request, before=before)
@@ -35,7 +35,7 @@ class _SecondUnasked(Gateway):
 
 class _OldEndpointsAgain(Gateway):
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         if before is None:
             return await super().through(pool, talk, request, before=before)
@@ -88,7 +88,7 @@ class _FirstIsTold(Gateway):
         return talk
 
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         outcome = await super().through(pool, talk, request, before=before)
         assert isinstance(talk, _Told)

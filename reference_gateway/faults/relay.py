@@ -10,7 +10,7 @@ from ext_proc.messages import ImmediateResponse
 from ext_proc.record import values
 from reference_gateway.epp_client import DESTINATION, Decision, Talk
 from reference_gateway.fault import Fault
-from reference_gateway.http import ClientRequest, GatewayResponse
+from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 
@@ -55,7 +55,7 @@ class _NoFallback(Gateway):
 class _ClientKept(Gateway):
     """The client's header stays on the request; what the EPP sets replaces it."""
 
-    def admit(self, request: ClientRequest) -> tuple[ClientRequest, list[str] | None]:
+    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
         admitted, subset = super().admit(request)
         own = tuple(pair for pair in request.headers if pair[0] == DESTINATION.encode())
         return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
@@ -65,7 +65,7 @@ class _ClientFirst(Gateway):
     """The client's header is looked at before the EPP's answer is."""
 
     async def through(
-        self, pool: BackendPool, talk: Talk, request: ClientRequest, *, before: PoolOutcome | None
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
     ) -> PoolOutcome:
         named = [value.decode("latin-1") for name, value in request.headers if name == b"x-named-by-the-client"]
         if not named:
@@ -73,7 +73,7 @@ class _ClientFirst(Gateway):
         await talk.ask(request)
         return await self.forward(request, iter(named), [])
 
-    def admit(self, request: ClientRequest) -> tuple[ClientRequest, list[str] | None]:
+    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
         admitted, subset = super().admit(request)
         named = tuple(values(request.headers, DESTINATION.encode()))[:1]
         own = tuple((b"x-named-by-the-client", value) for value in named)
@@ -81,22 +81,22 @@ class _ClientFirst(Gateway):
 
 
 class _ErrorAs500(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         return dataclasses.replace(await super().answered(answer, pool, request), status=500)
 
 
 class _ErrorWithoutBody(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         return dataclasses.replace(await super().answered(answer, pool, request), body=b"error")
 
 
 class _ErrorWithoutHeaders(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         return dataclasses.replace(await super().answered(answer, pool, request), headers=())
 
 
 class _ErrorIgnored(Gateway):
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         assert answer.status.code
         return (await self.forward(request, self.unsteered(pool), [])).response
 
@@ -104,7 +104,7 @@ class _ErrorIgnored(Gateway):
 class _SentTwice(Gateway):
     """The request is mirrored to a model server before the EPP is heard."""
 
-    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: ClientRequest) -> GatewayResponse:
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         await self.forward(request, self.unsteered(pool), [])
         return await super().answered(answer, pool, request)
 

@@ -22,7 +22,5 @@ VARIANTS: tuple[Fault, ...] = (
         claims={"retries": 0},
     ),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
-    Fault(
-        name="two-pools", why="a second pool with an EPP of its own, for when the first fails", version="next", pools=2
-    ),
+    Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),
 )

@@ -12,8 +12,8 @@ import pytest
 
 import conformance.cli as command_line
 from conformance.cli import call
-from conformance.cli.target_flags import Named
 from conformance.report.render.folder import reserved
+from conformance.targets.flags import TargetFlags
 
 REST = "title: T, requirements: [EPP-SUB-01]"
 
@@ -161,7 +161,7 @@ def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from conformance.cli import call; call(['run', '--help']);"
         "heavy = {'grpc', 'google.protobuf', 'yaml', 'uvloop', 'rich', 'jinja2', 'asyncio', 'envoy_data_plane'};"
-        "heavy |= {'conformance.run', 'conformance.report', 'conformance.targets'};"
+        "heavy |= {'conformance.run', 'conformance.report', 'conformance.targets.resolve'};"
         "sys.exit(f'loaded: {heavy & set(sys.modules)}' if heavy & set(sys.modules) else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
@@ -251,7 +251,7 @@ def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
 
 
 def test_the_command_that_runs_a_target_again() -> None:
-    named = Named(epp="cmd:./e --port {port}", endpoints=["127.0.0.1:1"], body_mode=["buffered"])
+    named = TargetFlags(epp="cmd:./e --port {port}", endpoints=["127.0.0.1:1"], body_mode=["buffered"])
     flags = "--epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
     assert named.command_line() == f"epp-conformance run {flags}"
-    assert Named().command_line() == "epp-conformance run"
+    assert TargetFlags().command_line() == "epp-conformance run"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from conformance.planning.epp import EppTraits
+from conformance.planning.plan import Plan, Selection, make_plan, selected
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.plan import Plan, Selection, make_plan, selected
 from conformance.scenario.loader import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
@@ -35,7 +36,7 @@ def test_what_names_a_requirement_is_taken_whole() -> None:
 def plan(version: str, **profile: object) -> Plan:
     catalogue = Catalogue.load()
     target = Profile.model_validate({"discovery": {"file": {}}, **profile})
-    return make_plan(load(catalogue), catalogue, version, target, Selection(), ipv6=True)
+    return make_plan(load(catalogue), catalogue, version, EppTraits.of(target), Selection())
 
 
 def test_a_model_that_is_unknown_must_be_known_to_be() -> None:

@@ -100,3 +100,18 @@ def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None)
     found = problems_of(tmp_path, f"steps: [{{exchange: {{headers: [{header}]}}}}]")
     assert len(found) == bool(message)
     assert all(message in text and line == 8 and column > 30 for line, column, text in found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            ["matrix: {" + ", ".join(f"v{n}: {list(range(60))}" for n in range(6)) + "}", STEP.replace("{x}", "{v0}")],
+            "the matrix has 46656000000 combinations, and at most 500 are taken",
+        ),
+        (["steps: [" + "{exchange: {}}," * 201 + "]"], "expected at most 200 items, got 201"),
+        (["steps: [{exchange: {body: {size: 99999999999}}}]"], "the value should be less than or equal to 67108864"),
+    ],
+)
+def test_what_is_too_much_is_refused_with_what_is_allowed(tmp_path: Path, lines: list[str], message: str) -> None:
+    assert message in [text for _, _, text in problems_of(tmp_path, *lines)]

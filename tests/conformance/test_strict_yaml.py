@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import io
 import json
 import math
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -97,7 +99,7 @@ def test_keys_are_text() -> None:
         ("a: 022", "1:4", '022 has a leading zero (write 22 as a number or "022" as text)'),
         ("a: -007.5", "1:4", "leading zero"),
         ("? [1, 2]\n: 3\n", "1:3", "a key must be text"),
-        ("!x a: 1", "1:1", "not allowed on keys"),
+        ("!x a: 1", "1:1", "tag !x is not allowed"),
         ("--- 1\n--- 2\n", "2:1", "a second document begins here"),
         ("a: [1\nb: 2\n", "2:", "expected ',' or ']'"),
         ("a:\n\tb: 1\n", "2:", "spaces, not with tabs"),
@@ -213,6 +215,40 @@ def test_files_are_read_as_utf8(tmp_path: Path) -> None:
         load(tmp_path, File)
 
 
+def test_a_relative_path_that_leads_nowhere_is_told_with_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError) as caught:
+        load(Path("no/such.yaml"), File)
+    message = f"no/such.yaml: can't be read: No such file or directory (the working folder is {tmp_path})"
+    assert str(caught.value) == message
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(FileError, match="no regular file"):
+            load(path, File)
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as file:
+        file.truncate(300 * 1024 * 1024)
+    with pytest.raises(FileError, match="larger than 1024 KiB"):
+        load(path, File)
+
+
+def test_a_file_with_too_many_values_is_refused_where_they_begin_to_be_too_many() -> None:
+    with pytest.raises(FileError, match=r"<text>:1:\d+: the file has more than 50000 keys and values"):
+        load("items: [" + "1," * 200_000 + "]", File)
+
+
+def test_of_many_mistakes_the_first_are_told() -> None:
+    assert len(problems("title: x\nitems: [" + "1," * 20_000 + "]")) == 100
+
+
 def test_the_error_is_a_usage_error_with_a_code() -> None:
     with pytest.raises(errors.UsageError) as caught:
         load("title: [", File)
@@ -274,8 +310,9 @@ def test_any_text_gives_data_or_a_file_error(text: str) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_give_a_model_or_a_file_error(raw: bytes) -> None:
     class Raw:
-        def read_bytes(self) -> bytes:
-            return raw
+        def open(self, mode: str) -> io.BytesIO:
+            assert mode == "rb"
+            return io.BytesIO(raw)
 
     assert all(p.line >= 1 and p.column >= 1 for p in problems_or_data(Raw(), File))
 

@@ -23,7 +23,7 @@ from conformance.targets.profile import Profile
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
     *sorted(path for part in ("docs", "examples", "benchmarks") for path in (ROOT / part).rglob("*.md")),
 ]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

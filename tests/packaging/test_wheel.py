@@ -12,7 +12,10 @@ import pytest
 import uv
 
 CHECKOUT = Path(__file__).parents[2]
-PACKAGES = {"conformance", "ext_proc", "fake_epp", "fake_kubernetes", "fake_modelserver", "fake_proxy", "reference_epp"}
+PACKAGES = {
+    *("conformance", "ext_proc", "fake_epp", "fake_kubernetes", "fake_modelserver", "fake_proxy", "real_envoy"),
+    *("reference_epp", "reference_gateway"),
+}
 
 pytestmark = pytest.mark.timeout(300)
 

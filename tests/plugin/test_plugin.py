@@ -32,7 +32,8 @@ def test_nothing_is_loaded_when_it_is_not_used(pytester: pytest.Pytester) -> Non
             assert pytestconfig.pluginmanager.hasplugin("epp-conformance")
             ours = {name for name in sys.modules if name.partition(".")[0] in {
                 "conformance", "ext_proc", "fake_proxy", "fake_epp", "fake_modelserver", "fake_kubernetes"}}
-            assert ours == {"conformance", "conformance.pytest_plugin"}
+            options = {"conformance.pytest_plugin.options", "conformance.targets", "conformance.targets.flags"}
+            assert ours == {"conformance", "conformance.pytest_plugin", *options}
             assert not {"grpc", "pydantic", "yaml", "uvloop", "google.protobuf", "typer"} & set(sys.modules)
         """
     )

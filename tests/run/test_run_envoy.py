@@ -17,9 +17,9 @@ import uvloop
 
 from conformance.cli import call
 from conformance.evidence.episode import from_json
+from conformance.planning.plan import Selection
 from conformance.run.data_plane.envoy.exchange import EnvoyExchange
 from conformance.run.data_plane.plane import chosen
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict

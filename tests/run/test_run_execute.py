@@ -10,10 +10,10 @@ import pytest
 
 from conformance.evidence.episode import HarnessTrouble
 from conformance.judges import judge
+from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.epp.execute import LAGGING, execute
-from conformance.run.plan import Work
 from conformance.scenario.loader import load
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.http2.errors import ConnectFailed

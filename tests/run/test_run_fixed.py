@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.errors import UsageError
+from conformance.planning.fixed import fitted, pod_names
+from conformance.planning.plan import Selection
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.epp.fixed import check_bindable, fitted, pod_names
-from conformance.run.plan import Selection
+from conformance.run.epp.binding import check_bindable
 from conformance.run.session import RunSettings, run
 from conformance.scenario import references
 from conformance.scenario.loader import Instance, load

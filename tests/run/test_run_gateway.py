@@ -14,7 +14,7 @@ from conformance.errors import GateFailedError, IncompleteError, TargetUnreachab
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.outcome import RunOutcome, VersionOutcome
-from conformance.run.plan import Selection
+from conformance.planning.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts

@@ -8,8 +8,8 @@ import pytest
 
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Episode
+from conformance.planning.plan import Selection
 from conformance.run.barrier import Barrier
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.profile import Limits

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conformance.events import RunEvent, ScenarioFinished
+from conformance.planning.plan import Selection
 from conformance.run.epp.polls import KEPT, Polls
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.record import ExchangeOpened, Recorder

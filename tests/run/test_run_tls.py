@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.plan import Selection
+from conformance.planning.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts, Tls
 from conformance.verdict import Verdict

@@ -13,7 +13,7 @@ from conformance.errors import GateFailedError, TargetUnreachableError, UsageErr
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import ProcessExited
 from conformance.outcome import RunOutcome, ScenarioResult
-from conformance.run.plan import Selection
+from conformance.planning.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets import launch
 from conformance.targets.launch import free_ports

@@ -12,11 +12,11 @@ from conformance.errors import GateFailedError, HarnessError, TargetUnreachableE
 from conformance.events import InTurn, RunEvent, ScenarioFinished, Status, VersionStarted
 from conformance.evidence.redaction import Redactor, Secret
 from conformance.outcome import Anomaly
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.planning.plan import Batch, Selection
 from conformance.run import workers
 from conformance.run.batches import JudgedResult
-from conformance.run.data_plane.plane import Choice
 from conformance.run.engine import EngineThread
-from conformance.run.plan import Batch, Selection
 from conformance.run.session import RunSettings, Session, run
 from conformance.run.worker_process import StartTarget, WorkerProcess
 from conformance.targets.profile import Profile
@@ -57,7 +57,7 @@ def start(profile: Profile | None = None, version: str = "1.0.0") -> StartTarget
         seed=1,
         number=1,
         redactor=Redactor(),
-        data_plane=Choice(),
+        data_plane=DataPlaneChoice(),
     )
 
 

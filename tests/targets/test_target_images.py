@@ -22,8 +22,8 @@ import pytest
 
 from conformance.errors import HarnessError, TargetUnreachableError, UsageError
 from conformance.outcome import RunOutcome
+from conformance.planning.plan import Selection
 from conformance.run.engine import EngineThread
-from conformance.run.plan import Selection
 from conformance.run.session import RunSettings, run
 from conformance.targets import bridge, containers
 from conformance.targets.image import TargetContainer, start_container

@@ -12,14 +12,15 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
-from conformance.judges.views import AnswerKind, ExchangeView, Shape
-from conformance.reading.decoded_message import DESTINATION, REQUEST
+from conformance.reading.decoded_message import REQUEST
 from conformance.reading.destination import HeaderSetting
 from conformance.reading.endpoints import BLANKS, EndpointList, parse_list
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
+from ext_proc.protocol import DESTINATION
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
@@ -35,9 +36,7 @@ def undue_error(view: ExchangeView) -> Ruling | None:
         case Shape.ODD:
             either = ("an endpoint", "an ImmediateResponse with 4xx")
             return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
-        case Shape.ORDINARY if (
-            view.stream.request.duplex and view.episode_view.counts("EPP-STRM-01") and view.code == 413
-        ):
+        case Shape.ORDINARY if view.stream.request.duplex and view.facts.counts("EPP-STRM-01") and view.code == 413:
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return view.fail("EPP-STRM-01", expected, hint=hint)
         case shape if shape is Shape.ORDINARY or _before_the_body(view):
@@ -55,7 +54,7 @@ def _before_the_body(view: ExchangeView) -> bool:
 def missing(view: ExchangeView) -> Ruling:
     """A request that was released with nothing."""
     expected = ("an endpoint, in the header and in the metadata", "an ImmediateResponse")
-    hint = "Envoy sends such a request to an endpoint of its own choice."
+    hint = "Envoy sends such a request to an endpoint that it chooses itself."
     odd = view.shape in (Shape.BODYLESS, Shape.ODD)
     return view.fail("EPP-DEST-07" if odd else "EPP-DEST-01", expected, hint=hint)
 
@@ -64,7 +63,7 @@ def missing(view: ExchangeView) -> Ruling:
 
 
 def form(view: ExchangeView) -> Iterator[Ruling]:
-    """What is wrong with header and metadata, whatever they name."""
+    """What is wrong with the form of header and metadata."""
     destination = view.destination
     different = _different(view)
     if (
@@ -168,7 +167,7 @@ def _grammar(view: ExchangeView) -> str:
 
 def lists_allowed(view: ExchangeView) -> bool:
     """Whether the version has lists of endpoints (EPP-DEST-09)."""
-    return view.episode_view.applies("EPP-DEST-09")
+    return view.facts.applies("EPP-DEST-09")
 
 
 def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
@@ -189,7 +188,7 @@ def wrong_pick(view: ExchangeView) -> Ruling | None:
     """The first pick that the pool does not allow."""
     due = view.due
     strangers = [pick for pick in view.picks if due.known and pick not in due.pool]
-    if not strangers or not view.episode_view.applies("EPP-DEST-06"):
+    if not strangers or not view.facts.applies("EPP-DEST-06"):
         return None
     expected = "an endpoint of a ready, selected pod: " + (", ".join(sorted(due.pool)[:6]) or "there is none, so 503")
     known = [pick for pick in strangers if pick in due.members]
@@ -243,7 +242,7 @@ def _value_holds(view: ExchangeView, found: EndpointList) -> Iterator[Ruling]:
 def _fresh(view: ExchangeView) -> Iterator[Ruling]:
     """A pick that the request before it on the connection would not have allowed."""
     connection = view.conversation.connection
-    earlier = next((one for one in view.episode_view.before(view) if one.conversation.connection == connection), None)
+    earlier = next((one for one in view.before() if one.conversation.connection == connection), None)
     if earlier is not None and earlier.due.known and not any(earlier.due.allows(pick) for pick in view.picks):
         yield passed("EPP-DEST-10")
 

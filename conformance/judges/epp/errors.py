@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.epp import expectation
+from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed, recorded
-from conformance.judges.views import AnswerKind, ExchangeView, Shape
 from conformance.verdict import Verdict
 
 UNAVAILABLE, TOO_MANY, TOO_LARGE = 503, 429, 413
@@ -26,7 +26,7 @@ NO_ENDPOINT = "an ImmediateResponse with 503: no endpoint is eligible"
 
 def due_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with an ImmediateResponse where an error is due because the pool has nothing."""
-    if not view.episode_view.applies("EPP-ERR-02"):
+    if not view.facts.applies("EPP-ERR-02"):
         return None if view.code >= 400 else view.fail("EPP-ERR-01", "an error: 400 or more, or a gRPC status")
     if acceptable_error(view):
         return None
@@ -37,7 +37,7 @@ def due_error(view: ExchangeView) -> Ruling | None:
 
 
 def acceptable_error(view: ExchangeView) -> bool:
-    """Whether the code is right where no endpoint is eligible: 503, or what a bad request gets in any case."""
+    """Whether the code is right where no endpoint is eligible: 503, or what a bad request may always get."""
     if view.code == UNAVAILABLE:
         return True
     bad_request = view.incomprehensible or view.unknown_model
@@ -49,10 +49,10 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     load, code = view.due.load, view.code
     dropped = code == UNAVAILABLE or view.shape is Shape.ORDINARY  # other codes may be about an odd request
     if load.saturated and code != TOO_MANY and dropped:
-        if view.episode_view.applies("EPP-ERR-03"):
+        if view.facts.applies("EPP-ERR-03"):
             expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
             return view.fail("EPP-ERR-03", expected)
-    elif code == UNAVAILABLE and view.episode_view.applies("EPP-ERR-02"):
+    elif code == UNAVAILABLE and view.facts.applies("EPP-ERR-02"):
         hint = "503 says that no endpoint is ready; the pool has " + ", ".join(sorted(view.due.pool)[:4])
         return view.fail("EPP-ERR-02", "an endpoint", hint=hint)
     return None
@@ -70,7 +70,7 @@ def tolerated(view: ExchangeView) -> bool:
     """Whether an error is right although an endpoint is due.
 
     The scenario says so; the EPP is blind; it sheds; its own filters may leave nothing of a busy subset (AMB-11);
-    nobody could understand the request; or, before `next`, it is very large.
+    no EPP needs to understand the request; or, before `next`, it is very large.
     """
     code, load = view.code, view.due.load
     if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
@@ -79,27 +79,27 @@ def tolerated(view: ExchangeView) -> bool:
         return True
     if code == TOO_MANY:
         return load.blind or not load.idle
-    if code >= 400 and load.saturated and view.episode_view.counts("EPP-ERR-01"):
+    if code >= 400 and load.saturated and view.facts.counts("EPP-ERR-01"):
         return True  # 0.2.0 names no code
     if code in range(400, 500) and (view.unknown_model or view.incomprehensible):
         return True
     large = len(view.request_body or b"") > LARGE_BODY
-    return code == TOO_LARGE and large and not view.episode_view.counts("EPP-STRM-01")
+    return code == TOO_LARGE and large and not view.facts.counts("EPP-STRM-01")
 
 
 def missing_error(view: ExchangeView) -> Ruling:
     """A request that was let go although no endpoint is ready."""
-    requirement = "EPP-ERR-02" if view.episode_view.applies("EPP-ERR-02") else "EPP-ERR-01"
+    requirement = "EPP-ERR-02" if view.facts.applies("EPP-ERR-02") else "EPP-ERR-01"
     expected = NO_ENDPOINT if requirement == "EPP-ERR-02" else "an error: 400 or more, or a gRPC status"
-    return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint of its own choice.")
+    return view.fail(requirement, expected, hint="Envoy sends such a request to an endpoint that it chooses itself.")
 
 
 def unshed(view: ExchangeView) -> Ruling | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
     claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.saturated
     if view.hint.set:
-        return None  # whether the saturation of a subset counts, while the rest of the pool is idle, is not said
-    if not claimed or not view.episode_view.applies("EPP-ERR-03"):
+        return None  # the text does not tell whether a saturated subset counts while the rest of the pool is idle
+    if not claimed or not view.facts.applies("EPP-ERR-03"):
         return None
     hint = "The profile claims that such requests are shed; every pod is saturated."
     return view.fail("EPP-ERR-03", "an ImmediateResponse with 429", hint=hint)

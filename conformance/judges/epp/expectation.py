@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Context, Expectation
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.reading.endpoints import canonical
 
 TOO_MANY = 429
@@ -41,7 +41,7 @@ def about(expectation: Expectation, context: Context) -> str | None:
 
 
 def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
-    """The scenario's expectation of `case`; `blamed`: fault was already found with its answer."""
+    """The scenario's expectation of `view`; `blamed`: fault was already found with its answer."""
     expected = view.expectation
     requirement = about(expected, view.context) if expected is not None else None
     if expected is None or requirement is None or view.answer in (AnswerKind.UNSEEN, AnswerKind.OFFENDED):

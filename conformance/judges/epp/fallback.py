@@ -1,12 +1,12 @@
-"""Destination endpoint fallback: one endpoint under a key of its own in 0.3.0 (EPP-FB-01), gone since (EPP-FB-02)."""
+"""Destination endpoint fallback: one endpoint under a separate key in 0.3.0 (EPP-FB-01), gone since (EPP-FB-02)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
-from conformance.judges.views import ExchangeView
 from conformance.reading.endpoints import parse_list
 
 

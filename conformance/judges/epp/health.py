@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Context, Expectation, HealthProbe, PoolState, ProcessExited, ProcessStarted
+from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
+from conformance.judges.exchange_view import AnswerKind
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed, recorded
-from conformance.judges.views import AnswerKind, EpisodeView
 from conformance.verdict import Verdict
+from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 from ext_proc.record import Entry
 
-LIVENESS, READINESS, EXT_PROC = "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"
 SERVING, NOT_SERVING = "SERVING", "NOT_SERVING"
 UNIMPLEMENTED, UNAVAILABLE, NOT_FOUND = 12, 14, 5
 
-_OF_SERVICE = {LIVENESS: "EPP-HLTH-02", READINESS: "EPP-HLTH-03", EXT_PROC: "EPP-HLTH-04"}
+_OF_SERVICE = {LIVENESS: "EPP-HLTH-02", READINESS: "EPP-HLTH-03", EXT_PROC_SERVICE: "EPP-HLTH-04"}
 
 Probe = tuple[Entry, HealthProbe]
 
@@ -34,12 +35,12 @@ def health(episode_view: EpisodeView) -> Iterator[Ruling]:
     yield passed("EPP-HLTH-01")
     for probe in probes:
         match probe[1].service:
-            case "liveness":
+            case service if service == LIVENESS:
                 good = probe[1].serving == SERVING
                 yield passed("EPP-HLTH-02") if good else _ruling(probe, "EPP-HLTH-02", f"{LIVENESS} is {SERVING}")
-            case "readiness":
+            case service if service == READINESS:
                 yield from _readiness(probe, "EPP-HLTH-03")
-            case service if service == EXT_PROC:
+            case service if service == EXT_PROC_SERVICE:
                 yield from _like_readiness(episode_view, probes, probe)
             case _:
                 yield recorded("EPP-HLTH-05", _say(probe), exchange=probe[1].exchange, seq=probe[0].seq)

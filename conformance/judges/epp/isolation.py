@@ -3,7 +3,7 @@
 A single pick outside the subset can't tell these from a subset that is ignored. So they are only concluded from
 controls in the same episode:
 
-- ENV-21: several requests that met no other (alone on the wire, with an id of their own) kept to their subsets, and
+- ENV-21: several requests that met no other (alone on the wire, with ids that no other had) kept to their subsets, and
   this one, which did meet others, got what one of them was due;
 - EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import AnswerKind, EpisodeView, ExchangeView
 
 CONTROLS = 3
 """So many right picks, or wrong ones of a pattern, are no coincidence."""
@@ -27,7 +28,7 @@ def explained(view: ExchangeView, ruling: Ruling) -> Ruling:
     """`ruling` about a wrong pick, or the same on ENV-21 or EPP-DEST-10 if the controls say so."""
     if ruling.nature is not Nature.MEMBERSHIP or not ruling.requirement.startswith(_MEMBERSHIP):
         return ruling
-    if view.episode_view.applies("EPP-DEST-10") and _left_behind(view):
+    if view.facts.applies("EPP-DEST-10") and _left_behind(view):
         actual = f"{ruling.actual}; the request before it on this connection was due it"
         return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual)
     if _mixed_up(view):
@@ -51,7 +52,7 @@ def _mixed_up(view: ExchangeView) -> bool:
     due = any(one.hint.set and all(one.due.allows(pick) for pick in view.picks) for one in met)
     if not due:
         return False
-    controls = [one for one in view.episode_view.exchanges if _telling(one) and not _met(one)]
+    controls = [one for one in view.siblings if _telling(one) and not _met(one)]
     return len(controls) >= CONTROLS and all(_right(one) for one in controls) and _differ(controls)
 
 
@@ -64,14 +65,14 @@ def _met(view: ExchangeView) -> tuple[ExchangeView, ...]:
     own = view.request_header("x-request-id")
     same_id = [
         one
-        for one in view.episode_view.exchanges
+        for one in view.siblings
         if one is not view and own is not None and own == one.request_header("x-request-id")
     ]
-    return (*view.episode_view.overlapping(view), *same_id)
+    return (*view.overlapping, *same_id)
 
 
 def _left_behind(view: ExchangeView) -> bool:
-    wrong = [one for one in view.episode_view.exchanges if _telling(one) and not _right(one)]
+    wrong = [one for one in view.siblings if _telling(one) and not _right(one)]
     following = [(one, before) for one in wrong if (before := _predecessor(one)) is not None]
     matching = [one for one, before in following if all(before.due.allows(pick) for pick in one.picks)]
     return len(matching) >= CONTROLS and len(matching) == len(following)
@@ -81,14 +82,14 @@ def _predecessor(view: ExchangeView) -> ExchangeView | None:
     connection = view.conversation.connection
     if connection is None:
         return None
-    before = view.episode_view.before(view)
+    before = view.before()
     return next((one for one in before if one.conversation.connection == connection and one.hint.set), None)
 
 
 @judge_of_episode("ENV-21")
 def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
-    """Streams that were open at the same time, each with a body or a subset of its own, got what they were due."""
+    """Streams that were open at the same time, each with its body or subset, got what they were due."""
     for view in episode_view.exchanges:
-        if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and episode_view.overlapping(view):
+        if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and view.overlapping:
             yield passed("ENV-21")
             return

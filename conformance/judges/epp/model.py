@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import AnswerKind, ExchangeView
 
 NOT_FOUND = 404
 
@@ -15,10 +15,10 @@ def deviation(view: ExchangeView) -> Ruling | None:
     """What is wrong with the answer about the model, if anything."""
     if view.bodyless:
         refused = view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND and view.due.endpoint_due
-        if refused and view.episode_view.applies("EPP-MODEL-02"):
+        if refused and view.facts.applies("EPP-MODEL-02"):
             return view.fail("EPP-MODEL-02", "an endpoint: a request without a body has no model")
         return None
-    if not view.unknown_model or not view.episode_view.applies("EPP-MODEL-01") or view.due.error_due:
+    if not view.unknown_model or not view.facts.applies("EPP-MODEL-01") or view.due.error_due:
         return None
     if view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
         return None

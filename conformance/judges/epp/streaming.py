@@ -1,7 +1,7 @@
 """Streaming (EPP-STRM-01, 02): full-duplex bodies are taken, and event streams are passed on event by event.
 
 Before `next` both are an option and only recorded. Whether events are held back is told by the waits for the echo of
-each piece, which are in the log with how they ended. Where only the older `value` field said that these are events, it
+each piece, which are in the log with how they ended. Where only the older `value` field tells that these are events, it
 is a warning (ENV-11 has the reading).
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.bodies import is_event_stream
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.stream_state import StopKind
 

@@ -26,18 +26,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.epp.errors import TOO_MANY, UNAVAILABLE, acceptable_error
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.root_cause import odd_hint, odd_items
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
-from conformance.judges.views import AnswerKind, ExchangeView
-from conformance.reading.endpoints import address_of, canonical
+from conformance.reading.endpoints import address_of, canonical, parse
 
 NONE_ELIGIBLE = "an ImmediateResponse with 503: nothing of the subset is eligible"
 
 
 def binding(view: ExchangeView) -> bool:
     """Whether the request has a subset list that this version asks to be kept to."""
-    return view.hint.set and view.hint.where in ("every", "headers") and view.episode_view.applies("EPP-SUB-01")
+    return view.hint.set and view.hint.where in ("every", "headers") and view.facts.applies("EPP-SUB-01")
 
 
 # -- an error ----------------------------------------------------------------------------------------------------------
@@ -55,14 +55,14 @@ def due_error(view: ExchangeView) -> Ruling | None:
 
 def undue_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with a 503 although an endpoint is due, as far as the subset explains it."""
-    if view.code != UNAVAILABLE or not view.episode_view.applies("EPP-SUB-01"):
+    if view.code != UNAVAILABLE or not view.facts.applies("EPP-SUB-01"):
         return None
     hint, due = view.hint, view.due
     if hint.set:
         requirement = _why_nothing_matched(view)
         expected = f"an endpoint of the subset: {', '.join(sorted(due.allowed)[:4])} is eligible"
         return view.fail(requirement, expected, f"{view.describe()} ({hint})")
-    if hint.kind == "unset" and (hint.near or any(one.hint.kind != "unset" for one in view.episode_view.before(view))):
+    if hint.kind == "unset" and (hint.near or any(one.hint.kind != "unset" for one in view.before())):
         why = "the subset key is not set, so the whole pool is eligible"
         return view.fail("EPP-SUB-04", f"an endpoint: {why}")
     return None
@@ -95,7 +95,7 @@ def missing_error(view: ExchangeView) -> Ruling:
 
 def wrong_pick(view: ExchangeView) -> Ruling | None:
     """The first pick that the subset does not allow."""
-    if odd_hint(view) and view.episode_view.applies("EPP-SUB-10"):
+    if odd_hint(view) and view.facts.applies("EPP-SUB-10"):
         return _widened(view)
     if not binding(view):
         return None
@@ -136,12 +136,12 @@ def _fell_back(view: ExchangeView) -> bool:
     pick with the address of the list is chance."""
     return any(
         one.hint.set and one.due.error_due and any(not one.hint.has_address(pick) for pick in one.picks)
-        for one in view.episode_view.exchanges
+        for one in view.siblings
     )
 
 
 def _used_to_be(view: ExchangeView, picks: Sequence[str]) -> bool:
-    states = view.episode_view.episode.pool.states
+    states = view.facts.episode.pool.states
     known = {canonical(e) for _, state in states for pod in state.pods if pod.eligible for e in pod.endpoints}
     return any(pick in known for pick in picks)
 
@@ -165,9 +165,20 @@ def subset(view: ExchangeView) -> Iterator[Ruling]:
     """What was seen to hold, where the stimulus could tell right from wrong."""
     if view.answer is AnswerKind.IMMEDIATE:
         yield from _errors_that_hold(view)
+        yield from _trimmed(view, "no")
     elif view.answer is AnswerKind.ENDPOINT and view.picks:
         yield from _opened(view)
         yield from _picks_that_hold(view)
+        if all(view.hint.may_mean(pick) for pick in view.picks):
+            yield from _trimmed(view, "yes")
+
+
+def _trimmed(view: ExchangeView, answer: str) -> Iterator[Ruling]:
+    """Whether blanks around items are trimmed, where all items that name an eligible endpoint have them."""
+    padded = {item.canonical for item in map(parse, view.hint.items) if item.padded}
+    if view.hint.set and padded & view.due.allowed and not view.due.allowed & set(view.hint.items):
+        actual = f"blanks around items are trimmed: {answer} ({view.describe()})"
+        yield recorded("EPP-SUB-11", actual, exchange=view.exchange)
 
 
 def _opened(view: ExchangeView) -> Iterator[Ruling]:

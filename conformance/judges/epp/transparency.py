@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import ExchangeView
-from conformance.reading.decoded_message import DESTINATION, HeaderList
+from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import counting, header_list, protected, sent_headers, values_of
+from ext_proc.protocol import DESTINATION, PREFIX
 
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
 """Headers with a requirement of their own; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
-
-_PROTOCOL = "x-gateway-"
-"""Headers of this protocol and its mechanisms, which an EPP may consume."""
 
 
 @judge_of_exchange("EPP-TRN-01", "EPP-TRN-02", "EPP-TRN-03", "EPP-TRN-04", "EPP-TRN-06", "EPP-TRN-07")
@@ -31,7 +29,7 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
         return
     left = _by_name(after)
     for name, old in _by_name(before).items():
-        if name.startswith(_PROTOCOL) or protected(name) or name in ("content-length", "host"):
+        if name.startswith(PREFIX) or protected(name) or name in ("content-length", "host"):
             continue
         requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
         new = left.get(name, [])

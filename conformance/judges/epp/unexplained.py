@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.verdict import Verdict
 from ext_proc.record import UNROUTED
 
@@ -19,13 +19,13 @@ _OK = 200
 
 
 def unexplained(view: ExchangeView) -> Iterator[Ruling]:
-    """Whether the client got what was due. Asked only where no fault was found with `case`."""
+    """Whether the client got what was due. Asked only where no fault was found with `view`."""
     conversation, response = view.conversation, view.conversation.client_response
     if response is None or view.stream.offence is not None or conversation.aborted or conversation.expired:
         return
     entry, got = response
     expected = "" if got.details == UNROUTED else _missed(view, got.status, complete=got.complete)
-    if expected and not view.episode_view.explains_end(view):
+    if expected and not view.ended_by_exit:
         cut = "" if got.complete else ", cut short"
         details = f" ({got.details})" if got.details else ""
         actual = f"the client got {got.status}{cut}{details}, and no rule says why"

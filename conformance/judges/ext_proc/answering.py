@@ -8,7 +8,7 @@ A stream that stops with something unanswered gives one ruling. What it is put d
    stream when all bytes came back (ENV-05);
 4. the circumstances (`root_cause.CIRCUMSTANCES`), an odd body (EPP-DEST-07), and else ENV-16.
 
-An EPP that closes the stream once the request is answered is right (design: fairness).
+An EPP that closes the stream once the request is answered is right: Envoy goes on without it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges import root_cause
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
-from conformance.judges.views import AnswerKind, EpisodeView, ExchangeView, Shape
 from conformance.reading.decoded_message import REQUEST, RESPONSE
 from conformance.reading.stream_direction import StreamDirection, empty_chunk
 from conformance.reading.stream_state import StopKind, StreamStop
@@ -74,15 +75,15 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         side, part = missing
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
-                yield from _moot_response()
+                yield from _response_not_reached()
         elif _error_by_status(view, stop):
             yield passed("EPP-ERR-01")
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
-        elif not view.episode_view.explains_end(view):
+        elif not view.ended_by_exit:
             yield _unanswered(view, stop, side, part)
     elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(view):
-        if not view.episode_view.explains_end(view):
+        if not view.ended_by_exit:
             at = stop.entry.seq if stop.entry is not None else None
             hint = "Only a clean end lets Envoy go on without the target; to this it answers 500."
             yield view.fail("ENV-16", "the stream stays, or ends with gRPC status OK", stop.what, at=at, hint=hint)
@@ -91,13 +92,13 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
 
 
 def _between_the_phases(view: ExchangeView) -> bool:
-    """Whether the data plane was still to say something when the stream ended, with all it said answered."""
+    """Whether the data plane had messages left to send when the stream ended, with all before answered."""
     stream = view.stream
     return stream.immediate is None and not stream.response.complete
 
 
 def _unfinished(view: ExchangeView, side: str) -> bool:
-    """Whether the data plane itself had not said everything: in full duplex nothing is owed before that."""
+    """Whether the data plane itself had not sent everything: in full duplex nothing is due before that."""
     direction = view.stream.direction(side)
     return direction.duplex and bool(direction.bodies) and direction.end is None
 
@@ -127,7 +128,7 @@ def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
 def _error_by_status(view: ExchangeView, stop: StreamStop) -> bool:
     """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
     in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
-    return in_words and view.decided is None and view.due.error_due and view.episode_view.counts("EPP-ERR-01")
+    return in_words and view.decided is None and view.due.error_due and view.facts.counts("EPP-ERR-01")
 
 
 @judge_of_episode("ENV-20")
@@ -183,7 +184,7 @@ def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
         return found
     if view.answer in (AnswerKind.ENDED, AnswerKind.SILENT) and (due := _error_due(view, stop)) is not None:
         return due
-    if stop.kind in (StopKind.STATUS, StopKind.RESET) and view.episode_view.promised_ready(view):
+    if stop.kind in (StopKind.STATUS, StopKind.RESET) and view.promised_ready:
         return "EPP-HLTH-06"
     if stop.kind is StopKind.HANG and (found := _missing_part(direction, part)) is not None:
         return found
@@ -200,7 +201,7 @@ def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
 
 def _error_due(view: ExchangeView, stop: StreamStop) -> str | None:
     """The requirement of the error that should have come, if one was due."""
-    due, hint, counts = view.due, view.hint, view.episode_view.counts
+    due, hint, counts = view.due, view.hint, view.facts.counts
     if stop.kind is StopKind.LOST:
         return None
     if not due.error_due:
@@ -237,7 +238,7 @@ def _all_came_back(direction: StreamDirection) -> bool:
 
 def _refused_mode(view: ExchangeView, stop: StreamStop, side: str) -> bool:
     """Whether it is full duplex that the EPP does not take: it says so, or the body is one that makes demands of it."""
-    if side != REQUEST or not view.stream.request.duplex or not view.episode_view.counts("EPP-STRM-01"):
+    if side != REQUEST or not view.stream.request.duplex or not view.facts.counts("EPP-STRM-01"):
         return False
     return (stop.kind is StopKind.STATUS and stop.status in _UNIMPLEMENTED) or root_cause.demanding_body(view)
 
@@ -252,7 +253,7 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
     return not direction.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 
-def _moot_response() -> Iterator[Ruling]:
+def _response_not_reached() -> Iterator[Ruling]:
     for requirement in ("EPP-SRVD-01", "EPP-STRM-02"):
         yield not_applicable(requirement, "the EPP closed the stream once the request was answered")
 

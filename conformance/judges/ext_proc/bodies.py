@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import ExchangeView
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, NONE
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
@@ -80,7 +80,7 @@ def sent_body(direction: StreamDirection) -> bytes:
 
 @judge_of_exchange("ENV-06", "ENV-09", "ENV-21", "EPP-TRN-05", hygiene=True)
 def integrity(view: ExchangeView) -> Iterator[Ruling]:
-    """No byte is lost, and nothing is changed that nobody claimed."""
+    """No byte is lost, and nothing changes but what is claimed."""
     for direction in (view.stream.request, view.stream.response):
         if _emptied(direction) and view.stream.offence is None:
             expected, actual = (
@@ -135,7 +135,7 @@ def _lost(view: ExchangeView, direction: StreamDirection, got: bytes, difference
 
 def _foreign(view: ExchangeView, side: str, sent: bytes, got: bytes) -> bool:
     """Whether `got` has a piece of the body of a stream that was open at the same time."""
-    for other in view.episode_view.overlapping(view):
+    for other in view.overlapping:
         for message in other.stream.direction(side).bodies:
             piece = message.body
             if len(piece) >= _TELLING and piece not in sent and piece in got:

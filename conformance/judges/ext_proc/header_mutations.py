@@ -7,14 +7,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed, recorded
-from conformance.judges.views import AnswerKind, ExchangeView
 from conformance.reading.conversation import BUFFERED_MODES
-from conformance.reading.decoded_message import DESTINATION, REQUEST, DecodedMessage
+from conformance.reading.decoded_message import REQUEST, DecodedMessage
 from conformance.reading.destination import apply, counting, protected, sent_headers, values_of
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderValueOption
+from ext_proc.protocol import DESTINATION
 
 MAX_HEADERS = 100
 """Envoy's default limit for the headers of a request."""
@@ -74,7 +75,7 @@ def destination_header(view: ExchangeView) -> Iterator[Ruling]:
         if setting.conditional:
             yield view.fail(
                 "ENV-12",
-                "the destination header replaces whatever the client sent, and is always set",
+                "the destination header replaces the client's, and is always set",
                 f"{setting.value} with {_flags(setting.option)}",
                 at=setting.message,
                 hint="Set no append action, or OVERWRITE_IF_EXISTS_OR_ADD.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import ExchangeView
 
 VALID = range(200, 600)
 """Codes that an ImmediateResponse may have."""

@@ -1,16 +1,16 @@
 """The order and the kinds of answers (ENV-01 to ENV-05).
 
-The offence itself is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a
-ruling, and what was seen to hold is said.
+The offence is found where the stream is followed (`conformance.reading.stream_state`); here it becomes a ruling, and
+what was kept becomes a pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import ExchangeView
 from conformance.reading.ordering import Offence
 from conformance.reading.stream_direction import StreamDirection
 

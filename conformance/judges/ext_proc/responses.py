@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc.bodies import answered_body, sent_body
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.views import ExchangeView
 from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, HeaderList
 from conformance.reading.destination import counting, sent_headers, values_of

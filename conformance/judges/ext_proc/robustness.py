@@ -1,7 +1,7 @@
 """The process stays alive (ENV-27), aborts are survived (ENV-22), streams end when they are told to.
 
-A crash is put down to what was peculiar about the exchange in flight, to an abort before it (ENV-22), and else to
-ENV-27. With several in flight none is accused: whoever runs the suite runs them again one at a time, and gives the
+A crash is put down to what was particular about the exchange in flight, to an abort before it (ENV-22), and else to
+ENV-27. With several in flight none is accused: the runner repeats them one at a time, and gives the
 judge the episode of the one that reproduces it.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges import root_cause
+from conformance.judges.episode_view import Crash, EpisodeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.judges.views import AnswerKind, Crash, EpisodeView, ExchangeView
 from conformance.verdict import Verdict
 from ext_proc.record import STILL_OPEN
 

@@ -1,16 +1,17 @@
 """Endpoint Picker Protocol (DP-EXTP-01): the EPP is asked about each request, with messages as ext_proc has them.
 
-What is said on the wire is judged wherever it was observed. Whether the EPP was asked at all needs the client's side.
+The messages are judged wherever it was observed. Whether the EPP was asked at all needs the client's side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.episode_facts import EpisodeFacts
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
-from conformance.judges.views import EpisodeView
 from conformance.reading.conversation import DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
@@ -65,7 +66,7 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
         actual = f"none; the gateway itself answered {exchange.status}"
         hint = "Does its route take this request?" if (exchange.status or 0) < 500 else "Could it not reach the EPP?"
         return exchange.fail(EXTP, expected, actual, verdict=Verdict.INCONCLUSIVE, hint=hint)
-    stray = _stray(exchange.episode_view)
+    stray = _stray(exchange.facts)
     if stray is not None:
         actual = f"a stream that names no request ({stray}), which may be this one's"
         hint = "Forward the client's headers to the EPP: by one of them the suite knows its requests."
@@ -74,12 +75,12 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
     return exchange.fail(EXTP, expected, f"none; {exchange.describe()}", hint=hint)
 
 
-def _stray(episode_view: EpisodeView) -> str | None:
+def _stray(facts: EpisodeFacts) -> str | None:
     """A stream that belongs to no request of a client."""
-    return next((one.exchange for one in episode_view.gateway_exchanges if one.opened is None and one.asked), None)
+    return next((one.exchange for one in facts.conversations if one.opened is None and one.stream is not None), None)
 
 
-# -- what was said -----------------------------------------------------------------------------------------------------
+# -- the messages ------------------------------------------------------------------------------------------------------
 
 
 def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
@@ -155,7 +156,7 @@ def _body_of(exchange: GatewayExchange) -> str:
 def _ends(
     one: PickerStream, exchange: GatewayExchange, ended: dict[str, DecodedMessage], seen: set[str]
 ) -> Iterator[Ruling]:
-    """Each direction that was complete has its end. Without it an EPP waits for the rest for ever."""
+    """Each direction that was complete has its end. Without it an EPP never stops waiting for the rest."""
     conversation = one.conversation
     answered_itself = any(message.what == "immediate_response" for message in conversation.messages)
     if (
@@ -175,12 +176,14 @@ def _ends(
         if direction.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
             continue
         hung = exchange.expired and mode == DUPLEX and side == REQUEST
-        given_up = side == REQUEST and not one.stream.answers  # on an EPP that said nothing: it failed open
+        given_up = side == REQUEST and not one.stream.answers  # on an EPP that did not answer: it failed open
         if (served is not None and not given_up) or hung:
             expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"
             actual = f"the {side} was complete, and the stream ended without either"
             last = direction.bodies[-1] if direction.bodies else direction.headers
-            yield exchange.fail(EXTP, expected, actual, at=last, hint="An EPP that waits for all of it waits for ever.")
+            yield exchange.fail(
+                EXTP, expected, actual, at=last, hint="An EPP that waits for the whole body never answers."
+            )
 
 
 def _trailers(served: UpstreamAttempt | None, side: str) -> bool:

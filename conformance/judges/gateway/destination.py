@@ -1,6 +1,6 @@
-"""Destination Endpoint (DP-DEST-*, and DP-SCOPE-01, -02 with two pools): the request goes where the EPP said.
+"""Destination Endpoint (DP-DEST-*, and DP-SCOPE-01, -02 with two pools): the request goes where the EPP sent it.
 
-A pick is judged where it is plain what was said: in time, and in a place that the gateway reads. Header and metadata
+A pick is judged where its meaning is clear: given in time, and in a place that the gateway reads. Header and metadata
 that differ, or an answer that breaks ext_proc, leave the data plane to do what it likes.
 """
 
@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.judges.views import EpisodeView
 from conformance.reading.endpoints import parse_list
 
 FOLLOWED, WALKED, FALLBACK, STEERED = "DP-DEST-01", "DP-DEST-02", "DP-DEST-03", "DP-DEST-04"
@@ -26,7 +26,7 @@ LEAST = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenDestination:
-    """What one EPP said about the request: the text of its destination, and the fallback of 0.3.0."""
+    """What one EPP answered about the request: the text of its destination, and the fallback of 0.3.0."""
 
     asked: PickerStream
     since: int
@@ -80,7 +80,7 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
 def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
     release = one.release
     assert release is not None
-    namespace = exchange.episode_view.context.destination_namespace
+    namespace = exchange.facts.context.destination_namespace
     found = (e.value for e in one.destination.fallbacks if e.namespace == namespace and e.message.seq <= release.seq)
     reads = exchange.gateway.follows != "header"
     return GivenDestination(
@@ -91,7 +91,7 @@ def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
 def _unasked(
     exchange: GatewayExchange, attempt: UpstreamAttempt, backend: str | None, before: Sequence[GivenDestination]
 ) -> Ruling:
-    if backend is not None and before and exchange.episode_view.applies(OTHER_POOL):
+    if backend is not None and before and exchange.facts.applies(OTHER_POOL):
         expected = f"the EPP of the pool that {attempt.endpoint} is in ({backend}) is asked first"
         return exchange.fail(OTHER_POOL, expected, f"it was not; {exchange.describe()}", at=attempt)
     expected = "the request goes on when the EPP has answered"
@@ -100,7 +100,7 @@ def _unasked(
 
 def _reused(exchange: GatewayExchange, attempt: UpstreamAttempt, plan: GivenDestination) -> Ruling | None:
     """The request had moved on to another pool, and came back to an endpoint of the one before."""
-    if not exchange.backends or not exchange.episode_view.applies(OTHER_POOL):
+    if not exchange.backends or not exchange.facts.applies(OTHER_POOL):
         return None
     earlier = [one for one in exchange.attempts if plan.since < one.at < attempt.at]
     moved = [one for one in exchange.asked if one.epp != plan.asked.epp and plan.since < one.at < attempt.at]
@@ -116,7 +116,7 @@ class _Walk:
     def __init__(
         self, exchange: GatewayExchange, plan: GivenDestination, attempts: Sequence[UpstreamAttempt], *, last: bool
     ) -> None:
-        self._relay = exchange
+        self._exchange = exchange
         self._plan = plan
         self._attempts = attempts
         self._last = last
@@ -124,7 +124,7 @@ class _Walk:
         self._items: tuple[WalkedItem, ...] = ()
 
     def judge(self) -> Iterator[Ruling]:
-        exchange, applies = self._relay, self._relay.episode_view.applies
+        exchange, applies = self._exchange, self._exchange.facts.applies
         if self._plan.text is None:
             return
         self._items = walked(self._plan.text, exchange.known, exchange.conduct)
@@ -153,7 +153,7 @@ class _Walk:
         yield from self._owed(start, spent)
 
     def _owed(self, start: int, spent: int) -> Iterator[Ruling]:
-        exchange = self._relay
+        exchange = self._exchange
         owed = due(self._items, start)
         if owed.endpoint is not None and self._last and self._goes_on(owed.cost, spent):
             yield exchange.fail(
@@ -166,7 +166,7 @@ class _Walk:
 
     def _goes_on(self, cost: int, spent: int) -> bool:
         """Whether the gateway must make one attempt more, of which `cost` others may fail first."""
-        exchange = self._relay
+        exchange = self._exchange
         retries = exchange.gateway.retries
         if exchange.aborted or not self._plan.asked.passed:
             return False
@@ -177,7 +177,7 @@ class _Walk:
         return status in exchange.gateway.retry_statuses and spent + cost <= retries
 
     def _astray(self, attempt: UpstreamAttempt, expected: str, number: int) -> Iterator[Ruling]:
-        exchange = self._relay
+        exchange = self._exchange
         dead = bool(self._items) and self._items[0].sort is not Sort.SURE
         wanted = f"{expected}, which is next in {self._text!r}"
         yield exchange.fail(self._about(failed=bool(number) or dead), wanted, at=attempt)
@@ -186,7 +186,7 @@ class _Walk:
         """The requirement that a wrong attempt breaks; `failed`: others before it failed, or nothing listens there."""
         if self._falls_back:
             return FALLBACK if failed else FOLLOWED
-        if failed and self._relay.backends and self._relay.episode_view.applies(SAME_POOL):
+        if failed and self._exchange.backends and self._exchange.facts.applies(SAME_POOL):
             return SAME_POOL
         return WALKED if len(self._items) > 1 else FOLLOWED
 
@@ -195,7 +195,7 @@ class _Walk:
         if len(self._items) > 1:
             fallback = self._falls_back and self._attempts[-1].endpoint == self._items[-1].endpoint
             yield from [passed(FALLBACK)] if fallback else [] if self._falls_back else [passed(WALKED)]
-            if self._relay.backends and len(self._attempts) > 1:
+            if self._exchange.backends and len(self._attempts) > 1:
                 yield passed(SAME_POOL)
 
     @property

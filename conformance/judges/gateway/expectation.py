@@ -10,20 +10,20 @@ from collections.abc import Iterator
 
 from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
-from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.endpoints import canonical
 
 
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
-    """The scenario's expectation of `relay`; `blamed`: fault was already found with it."""
-    expected = exchange.episode_view.context.expectations.get(exchange.exchange)
-    requirement = about(expected, exchange.episode_view.context) if expected is not None else None
+    """The scenario's expectation of `exchange`; `blamed`: fault was already found with it."""
+    expected = exchange.facts.context.expectations.get(exchange.exchange)
+    requirement = about(expected, exchange.facts.context) if expected is not None else None
     if expected is None or requirement is None or exchange.opened is None or exchange.aborted:
         return
     if expected.served_by is None and not expected.status:
         return
-    if exchange.episode_view.crash is not None and exchange.status is None:
+    if exchange.facts.exit is not None and exchange.status is None:
         return  # its death says it all
     ruling = _served(exchange, requirement, expected) or _status(exchange, requirement, expected)
     if ruling is None:

@@ -1,6 +1,6 @@
 """InferencePool's failureMode (DP-FAIL-01): what becomes of a request when its EPP can't be asked.
 
-An EPP that just ends the call with status OK has said that it wants no part in the request; that is no failure. One
+An EPP that ends the call with status OK takes no part in the request; that is no failure. One
 that never answers may be waited for as long as the gateway likes: only a request that is sent on meanwhile tells.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway.exchange import GatewayExchange
+from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, passed
 
@@ -38,7 +38,7 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
 
 
 def _why(exchange: GatewayExchange) -> tuple[str, bool]:
-    """In what way the EPP failed, empty if it did not; and whether it just said nothing."""
+    """In what way the EPP failed, empty if it did not; and whether it only stayed silent."""
     if not exchange.asked:
         return ("the EPP did not listen" if exchange.epps_down else ""), False
     last = exchange.asked[-1]

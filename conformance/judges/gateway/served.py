@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
-from conformance.reading.request_metadata import SERVED
 from ext_proc.headers import plain
+from ext_proc.protocol import SERVED
 from ext_proc.record import Author
 
 SRVD, SCOPE = "DP-SRVD-01", "DP-SCOPE-03"
@@ -20,7 +20,7 @@ SRVD, SCOPE = "DP-SRVD-01", "DP-SCOPE-03"
 @judge_of_gateway_exchange(SRVD, SCOPE)
 def served(exchange: GatewayExchange) -> Iterator[Ruling]:
     """What the headers message of the response says; where no client was observed, only whether it has its shape."""
-    namespace = exchange.episode_view.context.destination_namespace
+    namespace = exchange.facts.context.destination_namespace
     for one in exchange.asked:
         for message in _responses(one):
             value = _value(message, namespace)
@@ -56,7 +56,7 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
     if right is not exchange.asked[-1]:
         return  # the request came back from another pool, which is wrong by itself
     others = [one.epp for one in exchange.asked if one is not right and learned[one.at] is not None]
-    if others and exchange.backends and exchange.episode_view.applies(SCOPE):
+    if others and exchange.backends and exchange.facts.applies(SCOPE):
         expected = f"the EPP {backend} learns that {endpoint} served: the response is of its pool"
         yield exchange.fail(SCOPE, expected, f"the EPP {others[0]} was told", at=at)
         return
@@ -76,7 +76,7 @@ def _responses(one: PickerStream) -> list[DecodedMessage]:
 
 
 def _told(one: PickerStream, namespace: str) -> str | None:
-    """What the headers of the response said on one stream."""
+    """The served endpoint in the response's headers on one stream."""
     values = (_value(message, namespace) for message in _responses(one) if message.part == "headers")
     found = next((value for value in values if value is not None), None)
     return str(found) if found is not None else None

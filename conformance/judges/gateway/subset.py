@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway.exchange import GatewayExchange, PickerStream
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
-from conformance.reading.request_metadata import SUBSET, SubsetHint, subset_hint
+from conformance.reading.request_metadata import SubsetHint, subset_hint
+from ext_proc.protocol import SUBSET
 from ext_proc.record import Author
 
 SUB = "DP-SUB-01"
@@ -23,7 +24,7 @@ def shape(exchange: GatewayExchange) -> Iterator[Ruling]:
 
 
 def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
-    namespace = exchange.episode_view.context.subset_namespace
+    namespace = exchange.facts.context.subset_namespace
     where = f"{namespace}: {{{SUBSET}: [<ip:port>, …]}}"
     hint = subset_hint(one.conversation, namespace)
     messages = _requests(one)

@@ -33,7 +33,7 @@ class WalkedItem:
 
 
 def walked(text: str, known: Collection[str], conduct: Callable[[str], str]) -> tuple[WalkedItem, ...]:
-    """The items of a destination list. `known` are the endpoints of the pool; empty: whatever is spelled well is."""
+    """The items of a destination list. `known` are the endpoints of the pool; empty: any well-formed item is one."""
     return tuple(
         WalkedItem(text=item.text, endpoint=item.canonical or "", sort=_sort(item.text, item.canonical, known, conduct))
         for item in parse_list(text).items

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -28,15 +29,11 @@ class FindingRow(Block):
     @classmethod
     def of(cls, finding: Finding) -> FindingRow:
         """The row of a judge's finding."""
-        return cls(
-            requirement=finding.requirement,
-            verdict=finding.verdict,
-            expected=finding.expected,
-            actual=finding.actual,
-            exchange=finding.exchange,
-            seq=finding.seq,
-            hint=finding.hint,
-        )
+        return cls.model_validate(finding, from_attributes=True)
+
+    def finding(self) -> Finding:
+        """What the row was made of."""
+        return Finding(**dict(self))
 
 
 class ScenarioRow(Block):
@@ -74,56 +71,41 @@ class ScenarioRow(Block):
         """The row of a result of `version`."""
         decisive = result.decisive
         return cls(
-            version=version,
-            id=result.id,
-            scenario=result.scenario,
-            title=result.title,
-            section=result.section,
-            requirements=result.requirements,
-            mode=result.mode,
-            verdict=result.verdict,
+            **{name: getattr(result, name) for name in _SAME},
+            **{name: getattr(decisive or _NO_FINDING, name) for name in _OF_DECISIVE},
             requirement=decisive.requirement if decisive else next(iter(result.requirements), None),
-            expected=decisive.expected if decisive else (),
-            actual=decisive.actual if decisive else "",
-            hint=decisive.hint if decisive else "",
-            exchange=decisive.exchange if decisive else None,
-            seq=decisive.seq if decisive else None,
-            reason=result.reason,
-            provisional=result.provisional,
-            smoke=result.smoke,
+            version=version,
             duration=round(result.duration, 3),
-            reproduce=result.reproduce,
-            source=result.source,
             evidence=evidence,
-            **said(result.findings),
+            **listed(result.findings),
         )
 
     def result(self) -> ScenarioResult:
         """What the row was made of, as far as roll-ups read it."""
         quiet = ((Verdict.PASS, self.passed), (Verdict.NOT_APPLICABLE, self.not_applicable))
         return ScenarioResult(
-            id=self.id,
-            scenario=self.scenario,
-            title=self.title,
-            section=self.section,
-            requirements=self.requirements,
-            mode=self.mode,
-            verdict=self.verdict,
+            **{name: getattr(self, name) for name in _SAME},
+            duration=self.duration,
             findings=(
-                *(Finding(**finding.model_dump()) for finding in self.findings),
+                *(row.finding() for row in self.findings),
                 *(Finding(requirement=name, verdict=verdict) for verdict, names in quiet for name in names),
             ),
-            reason=self.reason,
-            provisional=self.provisional,
-            smoke=self.smoke,
-            duration=self.duration,
             evidence=self.evidence.episode if self.evidence else None,
-            reproduce=self.reproduce,
-            source=self.source,
         )
 
 
-def said(findings: Sequence[Finding]) -> dict[str, Any]:
+_SAME = (ScenarioRow.model_fields.keys() & {one.name for one in fields(ScenarioResult)}) - {
+    "findings",
+    "duration",
+    "evidence",
+}
+"""The fields that a result and its row have alike."""
+
+_OF_DECISIVE = ("expected", "actual", "hint", "exchange", "seq")
+_NO_FINDING = Finding(requirement="", verdict=Verdict.UNTESTED)
+
+
+def listed(findings: Sequence[Finding]) -> dict[str, Any]:
     """The fields `findings`, `passed` and `not_applicable` of a row."""
     loud = [finding for finding in findings if not _quiet(finding)]
 

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.reading.decoded_message import DecodedMessage
 from ext_proc import headers as wire
 from ext_proc.messages import HeaderMutation, ProcessingMode
+from ext_proc.protocol import PREFIX
 from ext_proc.record import Headers, Message
 
 BODY = 400
@@ -85,7 +86,7 @@ def _response(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         details += body_lines(immediate.body)
     if said.header_mutation is not None:
         mutations = list(_mutations(said.header_mutation))
-        mutations.sort(key=lambda text: "x-gateway-" not in text)
+        mutations.sort(key=lambda text: PREFIX not in text)
         facts += mutations[:2]
         if len(mutations) > 2:
             facts.append(f"{len(mutations) - 2} more header mutations")

@@ -21,7 +21,7 @@ from conformance.outcome import VersionOutcome, scenario_verdict, version_outcom
 from conformance.report.document.build import overall, specification, suite, version_row
 from conformance.report.document.canonical import ReportError, digest, read_document
 from conformance.report.document.model import Report, parse_report
-from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow, said
+from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow, listed
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding, Verdict
 
@@ -340,7 +340,7 @@ class _Evidence:
             return
         self._tally.judged += 1
         try:
-            findings = said(self._judge(episode, context, self._catalogue))
+            findings = listed(self._judge(episode, context, self._catalogue))
         except Exception as error:  # noqa: BLE001 - a defect of ours, or evidence made up to hit one
             self._tally.differences += [
                 f"{row.version} {row.id}: can't be judged: {error!r}"

@@ -145,7 +145,12 @@ def _content(reply: Reply) -> bytes:
     if reply.size is not None:
         return (b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
     content = reply.json_ if "json_" in reply.model_fields_set else _completion()
-    return json.dumps(content).encode()
+    return _json(content)
+
+
+def _json(value: object) -> bytes:
+    """As model servers write it: characters outside ASCII are not escaped, so that a chunk may end inside one."""
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _completion() -> dict[str, object]:
@@ -169,8 +174,8 @@ def _events(count: int) -> tuple[bytes, ...]:
             "object": "text_completion",
             "created": 1_700_000_000,
             "model": "llama-3",
-            "choices": [{"index": 0, "text": f" token{number}", "finish_reason": "stop" if last else None}],
+            "choices": [{"index": 0, "text": f" t\u00f6ken \u4e16{number}", "finish_reason": "stop" if last else None}],
             **({"usage": {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}} if last else {}),
         }
-        events.append(b"data: " + json.dumps(event).encode() + b"\n\n")
+        events.append(b"data: " + _json(event) + b"\n\n")
     return (*events, b"data: [DONE]\n\n")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
@@ -19,19 +20,12 @@ from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
 from ext_proc.messages import Metadata, ProcessingRequest, Struct
+from ext_proc.protocol import SUBSET
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
-from fake_proxy.config import BodyMode, Ending, ProtocolConfigForm, ProxyConfig
+from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
 
-SUBSET_KEY = "x-gateway-destination-endpoint-subset"
-
-MODES: Mapping[ScenarioMode, BodyMode] = {
-    "none": BodyMode.NONE,
-    "buffered": BodyMode.BUFFERED,
-    "streamed": BodyMode.STREAMED,
-    "full-duplex": BodyMode.FULL_DUPLEX_STREAMED,
-}
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 """Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
 
@@ -230,7 +224,7 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
     metadata: dict[str, dict[str, Any]] = {name: dict(values) for name, values in exchange.metadata.items()}
     hint = _hint(exchange, endpoints)
     if hint is not None:
-        metadata.setdefault(profile.metadata.subset, {})[SUBSET_KEY] = hint[0]
+        metadata.setdefault(profile.metadata.subset, {})[SUBSET] = hint[0]
     append = b""
     inject: list[Injection] = []
     for one in exchange.inject:

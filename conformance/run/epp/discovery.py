@@ -21,7 +21,7 @@ from conformance.run.epp.members import Member
 from conformance.targets.profile import File
 
 
-class Discovery(Protocol):
+class PoolDiscovery(Protocol):
     """One way for the target to learn its pool."""
 
     async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:

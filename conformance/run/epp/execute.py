@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
+from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
-from conformance.run.plan import Work
 from conformance.scenario import references
 from conformance.scenario.schema import Exchange, Expect, HealthStep, Reply, Step
 from ext_proc.channel import Channel

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PodFact, PoolState
-from conformance.run.epp.discovery import Discovery
-from conformance.run.epp.fixed import cant_bind
+from conformance.run.epp.binding import cant_bind
+from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.members import Member
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
@@ -44,7 +44,7 @@ IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "
 class PoolController:
     """Owns the fleet's pods. One per target; its methods are called one at a time."""
 
-    def __init__(self, fleet: Fleet, channel: Discovery, profile: Profile, emit: Callable[[Event], object]) -> None:
+    def __init__(self, fleet: Fleet, channel: PoolDiscovery, profile: Profile, emit: Callable[[Event], object]) -> None:
         self._fleet = fleet
         self._channel = channel
         self._profile = profile

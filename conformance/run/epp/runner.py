@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
 from conformance.evidence.redaction import Redactor
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.planning.fixed import fixed_pool
 from conformance.reading.decoded_message import decode
 from conformance.run.capture import Capture
-from conformance.run.data_plane.plane import Choice, DataPlane, FakeDataPlane
+from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
 from conformance.run.engine import LagMeter
-from conformance.run.epp.discovery import Discovery, FixedEndpoints, WatchedFile
-from conformance.run.epp.fixed import fixed_pool
+from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
@@ -65,7 +66,7 @@ class EppRunner:
         status: Callable[[str], None],
         redactor: Redactor | None = None,
         number: int = 0,
-        data_plane: Choice | None = None,
+        data_plane: DataPlaneChoice | None = None,
     ) -> None:
         self.profile = profile
         self.version = version
@@ -181,7 +182,7 @@ class EppRunner:
             return Fleet(on_scrape=self._scraped, hosts=hosts)
         return Fleet(on_scrape=self._scraped, hosts=hosts, script=self._envoy.script, on_request=self._envoy.served)
 
-    async def _discovery(self, values: dict[str, str]) -> Discovery:
+    async def _discovery(self, values: dict[str, str]) -> PoolDiscovery:
         discovery = self.profile.discovery
         if discovery.file is not None:
             path = Path(fill(discovery.file.path, values, "discovery.file.path"))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, PoolState, Unmet
+from conformance.planning.plan import Work
 from conformance.run.capture import Capture
 from conformance.run.data_plane.replies import model_server_reply
-from conformance.run.plan import Work
 from conformance.scenario import references
 from conformance.scenario.schema import Expect, Request, Step
 from real_envoy.kept import KeptConnection

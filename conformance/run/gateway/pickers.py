@@ -14,6 +14,7 @@ from conformance.scenario.schema import EppScript, LocalReply
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.http2.dial import split_address
 from ext_proc.http2.tls import ServerTls, self_signed
+from ext_proc.protocol import FALLBACK
 from ext_proc.record import Recorder
 from fake_epp import (
     Act,
@@ -31,7 +32,6 @@ from fake_epp import (
     open_epp,
 )
 
-FALLBACK = "x-gateway-destination-endpoint-fallback"
 UNAVAILABLE = 14
 
 

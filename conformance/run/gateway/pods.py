@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import BackendFact, PodConduct, PodFact
+from conformance.planning.gateway import OWN, is_ipv6
 from conformance.run.served import attempt
 from conformance.scenario.pool import Pool
 from conformance.scenario.references import NOBODY
@@ -22,9 +23,6 @@ from fake_modelserver.record import Served
 
 EXCHANGE = "x-conformance-exchange"
 """The request header by which a request is known again at the EPP and at the model servers."""
-
-OWN = (4, 2)
-"""How many pods on IPv4 the suite gives the first pool, and the second, where the profile names no endpoints."""
 
 KEPT = 64 * 1024 * 1024
 """Bytes kept of a request's body."""
@@ -155,8 +153,3 @@ def _names(pool: Pool, pools: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         taken[found[0]] = pod.name
     spare = (endpoint for endpoints in free.values() for endpoint in endpoints)
     return taken | {endpoint: f"spare-{number}" for number, endpoint in enumerate(spare, 1)}
-
-
-def is_ipv6(endpoint: str) -> bool:
-    """Whether an endpoint is written with an IPv6 address."""
-    return endpoint.startswith("[")

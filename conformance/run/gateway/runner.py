@@ -16,6 +16,7 @@ from conformance.errors import GateFailedError
 from conformance.evidence.episode import HarnessTrouble, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import Anomaly
+from conformance.planning.plan import Batch, Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult, WorkDone, judge_done
 from conformance.run.capture import Capture
@@ -26,7 +27,6 @@ from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
 from conformance.run.gateway.target import GatewayTarget
 from conformance.run.limits import Throttle
-from conformance.run.plan import Batch, Work
 from conformance.scenario import references
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import EppScript, Request

@@ -17,9 +17,9 @@ from scripted import (
     with_metadata,
 )
 
-from conformance.reading.decoded_message import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
+from ext_proc.protocol import DESTINATION
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 POOL = {"a": A, "b": B, "c": C}

@@ -16,9 +16,9 @@ from scripted import (
 )
 
 from conformance.evidence.episode import Claims, Expectation
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMutation
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}
@@ -134,7 +134,7 @@ class TestUnderLoad:
         verdicts = ask(script)
         assert (verdicts.failed, verdicts.warned) == ({"EPP-SUB-01"}, {"EPP-SUB-13"})
 
-    def test_metrics_that_nobody_can_read(self, ask):
+    def test_metrics_that_cannot_be_read(self, ask):
         for code in (503, 429):
             assert ask(refused(immediate(code), load={"metrics": "down"})).blamed == set()
 

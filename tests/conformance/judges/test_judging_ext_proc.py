@@ -16,7 +16,6 @@ from scripted import (
 )
 
 from conformance.evidence.episode import Claims, ProcessExited
-from conformance.reading.decoded_message import DESTINATION
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
@@ -31,6 +30,7 @@ from ext_proc.messages import (
     StreamedBodyResponse,
     StreamedImmediateResponse,
 )
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -411,13 +411,13 @@ class TestRobustness:
         script.emit(ProcessExited(pid=1, code=-15, asked=True))
         assert ask(script).blamed == set()
 
-    def test_deaf_after_an_abort(self, ask):
+    def test_no_answer_after_an_abort(self, ask):
         script, one = started(headers=((b"content-length", b"51"),))
         one.request_headers().aborted()
         script.exchange(headers=((b"content-length", b"51"),)).request().hang("answer to request_headers")
         assert ask(script).failed == {"ENV-22"}
 
-    def test_well_after_an_abort(self, ask):
+    def test_answers_after_an_abort(self, ask):
         script, one = started()
         one.request_headers().aborted()
         script.exchange().request().answers(headers_answer(A), *echo(BODY)).drained()
@@ -544,9 +544,9 @@ class TestBodies:
     def test_lost_bytes(self, ask, got):
         assert ask(answered(headers_answer(A), *echo(got))).failed == {"ENV-09"}
 
-    def test_json_written_anew(self, ask):
-        anew = b'{"max_tokens":16.0,"prompt":"\\u0068ello","model":"m"}'
-        assert ask(answered(headers_answer(A), *echo(anew))).blamed == set()
+    def test_json_serialized_again(self, ask):
+        serialized = b'{"max_tokens":16.0,"prompt":"\\u0068ello","model":"m"}'
+        assert ask(answered(headers_answer(A), *echo(serialized))).blamed == set()
 
     def test_json_with_another_value(self, ask):
         got = BODY.replace(b'"m"', b'"other"')

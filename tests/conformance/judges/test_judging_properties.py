@@ -1,4 +1,4 @@
-"""Whatever was said, the judges say something sensible: they never raise, never change their mind, and lose nothing."""
+"""For any conversation, the judges never raise, always give the same findings, and lose nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scripted import (
 from conformance.evidence import episode as episodes
 from conformance.evidence.episode import BackendFact, Claims, Context, Episode, Expectation, GatewayFacts
 from conformance.judges import JUDGES, judge, rulings
-from conformance.judges.views import EpisodeView
+from conformance.judges.episode_view import EpisodeView
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.endpoints import canonical, parse, parse_list
 from conformance.requirements.catalogue import Catalogue
@@ -201,7 +201,11 @@ def _given_by(one, episode_view):
     if one.of_episode:
         return one.of_episode(episode_view)
     if one.of_gateway_exchange:
-        return (ruling for relay in episode_view.gateway_exchanges for ruling in one.of_gateway_exchange(relay))
+        return (
+            ruling
+            for one_exchange in episode_view.gateway_exchanges
+            for ruling in one.of_gateway_exchange(one_exchange)
+        )
     return (ruling for view in episode_view.exchanges for ruling in one.of_exchange(view))
 
 
@@ -273,7 +277,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_json_written_anew_is_the_same(value):
+def test_json_serialized_again_is_the_same(value):
     sent = json.dumps(value, indent=1).encode()
     got = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
     if b"\xed" not in got:

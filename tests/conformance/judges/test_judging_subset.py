@@ -229,6 +229,19 @@ class TestOddItems:
         if item != B:
             assert ask(refused(503, subset=[item])).blamed == set()
 
+    @pytest.mark.parametrize(
+        ("script", "trimmed"), [(picked(B, subset=[f" {B} "]), "yes"), (refused(503, subset=[f" {B} "]), "no")]
+    )
+    def test_whether_blanks_are_trimmed_is_recorded(self, ask, script, trimmed):
+        verdicts = ask(script, stimulus="off-contract", requirements=("EPP-SUB-11",))
+        assert verdicts["EPP-SUB-11"] is Verdict.PASS
+        records = [finding for finding in verdicts.findings if finding.requirement == "EPP-SUB-11" and finding.actual]
+        assert [f"trimmed: {trimmed}" in record.actual for record in records] == [True]
+
+    @pytest.mark.parametrize("hint", [[B], [B, f" {B} "], ["10.0.0.2"], [" 10.0.0.2 "]])
+    def test_other_items_tell_nothing_about_blanks(self, ask, hint):
+        assert not any("trimmed" in finding.actual for finding in ask(picked(B, subset=hint)).findings)
+
     def test_a_pick_that_no_reading_allows(self, ask):
         assert ask(picked(A, subset=[f" {B} "])).blamed == {"EPP-SUB-01"}
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.judges.views import EpisodeView
+from conformance.judges.episode_view import EpisodeView
 from conformance.reading.stream_state import StopKind
 from conformance.requirements.catalogue import Catalogue
 from conformance.tap.gathering import OVERHEAD, Gathered, Gathering

@@ -1,4 +1,4 @@
-"""Episodes written by hand: what was said, line by line, without a proxy, an EPP or a network.
+"""Episodes written by hand: message by message, without a proxy, an EPP or a network.
 
     script = Script(pool={"a": "10.0.0.1:8000", "b": "10.0.0.2:8000"})
     one = script.exchange(subset=["10.0.0.1:8000"])
@@ -6,7 +6,7 @@
     episode = script.episode
 
 Every call appends to one log, so exchanges can be interleaved. Messages of the data plane are as Envoy sends them;
-those of the EPP are whatever is given, also raw bytes.
+those of the EPP are given as they are, also raw bytes.
 """
 
 from scripted.answers import (

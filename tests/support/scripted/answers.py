@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from conformance.reading.decoded_message import DESTINATION
 from ext_proc.headers import to_struct
 from ext_proc.messages import (
     BodyMutation,
@@ -22,8 +21,8 @@ from ext_proc.messages import (
     Struct,
     TrailersResponse,
 )
-
-NAMESPACE = "envoy.lb"
+from ext_proc.protocol import DESTINATION
+from ext_proc.protocol import DESTINATION_NAMESPACE as NAMESPACE
 
 AS_DESTINATION: Any = object()
 """Stands for the destination where header and metadata are the same."""

@@ -1,4 +1,4 @@
-"""A log written by hand: the pool, the exchanges, what the data plane said, and how streams ended."""
+"""A log written by hand: the pool, the exchanges, the messages, and how streams ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from conformance.evidence.episode import (
     ProcessExited,
 )
 from conformance.reading.conversation import DUPLEX
-from conformance.reading.request_metadata import SERVED, SUBSET
 from ext_proc.headers import header_map, to_struct
 from ext_proc.messages import (
     HttpBody,
@@ -28,6 +27,7 @@ from ext_proc.messages import (
     ProcessingRequest,
     ProtocolConfiguration,
 )
+from ext_proc.protocol import SERVED, SUBSET, SUBSET_NAMESPACE
 from ext_proc.record import (
     DRAINING,
     Author,
@@ -50,8 +50,6 @@ from scripted.answers import NAMESPACE, Answer, Side, pieces
 
 BODY = b'{"model": "m", "prompt": "hello", "max_tokens": 16}'
 """An ordinary request body."""
-
-SUBSET_NAMESPACE = "envoy.lb.subset_hint"
 
 
 class Script:

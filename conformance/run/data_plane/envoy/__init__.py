@@ -5,7 +5,7 @@ exchange.py  one request through it, as it is recorded
 limits.py    what scenarios ask for and a real Envoy can't do
 """
 
-from conformance.run.data_plane.envoy.limits import beyond
+from conformance.planning.envoy_limits import beyond
 from conformance.run.data_plane.envoy.plane import EnvoyDataPlane
 
 __all__ = ["EnvoyDataPlane", "beyond"]

@@ -18,8 +18,9 @@ from conformance.reading.decoded_message import RESPONSE, DecodedMessage, decode
 from conformance.reading.stream_state import AWAITED_ANSWER, follow
 from conformance.run.data_plane.plane import unreached
 from conformance.run.data_plane.replies import response_for
-from conformance.run.data_plane.stimuli import SUBSET_KEY, Prepared
+from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.served import attempt
+from ext_proc.protocol import SUBSET
 from ext_proc.record import (
     STILL_OPEN,
     UNROUTED,
@@ -256,8 +257,8 @@ class EnvoyExchange:
         request, stimulus = self._prepared.request, self._prepared.stimulus
         own = [(EXCHANGE_HEADER, self._name.encode())]
         hint = stimulus.metadata.get(self._config.subset_namespace, {})
-        if SUBSET_KEY in hint:
-            own.append((SUBSET_HEADER.encode(), subset_header_value(hint[SUBSET_KEY])))
+        if SUBSET in hint:
+            own.append((SUBSET_HEADER.encode(), subset_header_value(hint[SUBSET])))
         body = request.body
         if self._config.request_body_mode in _STREAMING and isinstance(body, tuple):
             body = tuple(Chunk(data=chunk.data, await_echo=True) for chunk in body[:-1]) + body[-1:]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from conformance.errors import HarnessError
+from conformance.planning.data_plane import MODES, DataPlaneChoice
 from conformance.run.data_plane.envoy.exchange import EXCHANGE_HEADER, EnvoyExchange
-from conformance.run.data_plane.plane import Choice
-from conformance.run.data_plane.stimuli import MODES, Prepared
+from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target, client_tls
 from conformance.targets.profile import Profile
 from ext_proc.record import Entry, Recorder
@@ -51,7 +51,9 @@ class _Running:
 class EnvoyDataPlane:
     """`choice` says which variant. `target` gives the target as it is now: it may be started again elsewhere."""
 
-    def __init__(self, choice: Choice, profile: Profile, target: Callable[[], Target], recorder: Recorder) -> None:
+    def __init__(
+        self, choice: DataPlaneChoice, profile: Profile, target: Callable[[], Target], recorder: Recorder
+    ) -> None:
         assert choice.variant is not None
         self._variant = choice.variant
         self._bound = choice.mode is not None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scripted import NAMESPACE, Script, headers_answer, option
 
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderValueOption
+from ext_proc.protocol import DESTINATION, FALLBACK
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 STRANGE = "10.9.9.9:8000"
@@ -30,11 +30,11 @@ class TestOneEndpoint:
         assert verdicts.blamed == {"DP-DEST-01"}
         assert B in verdicts.finding("DP-DEST-01").actual
 
-    def test_nowhere(self, gateway, relayed, script):
+    def test_no_model_server_gets_the_request(self, gateway, relayed, script):
         relayed(A, ())
         assert gateway(script).blamed == {"DP-DEST-01"}
 
-    def test_a_response_that_came_from_no_pod_of_ours(self, gateway, relayed, script):
+    def test_a_response_that_no_pod_gave(self, gateway, relayed, script):
         one = relayed(A, ())
         one.client(200)
         assert gateway(script).blamed == {"DP-DEST-01"}
@@ -158,7 +158,7 @@ class TestLists:
         assert gateway(script, retries=0).blamed == gateway(script, retries=1).blamed == set()
         assert gateway(script, retries=2).blamed == {"DP-DEST-02"}
 
-    def test_dead_first_and_a_host_of_its_own_choice(self, gateway, relayed, script):
+    def test_dead_first_and_then_another_host(self, gateway, relayed, script):
         script.conduct(a="refuses")
         relayed(f"{A},{B}", (C,))
         assert gateway(script, retries=2).blamed == {"DP-DEST-02"}
@@ -226,7 +226,7 @@ class TestTheClient:
         verdicts = gateway(script)
         assert (verdicts.failed, verdicts.warned) == ({"DP-DEST-01"}, {"DP-DEST-04"})
 
-    def test_a_gateway_that_follows_nobody_may_come_there_by_chance(self, gateway, relayed, script):
+    def test_a_gateway_that_follows_no_pick_may_come_there_by_chance(self, gateway, relayed, script):
         for endpoint in (B, B, B, C, C, C):
             relayed(A, (B,), headers=((NAME, endpoint.encode()),))
         assert gateway(script).blamed == {"DP-DEST-01"}

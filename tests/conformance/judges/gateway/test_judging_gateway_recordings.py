@@ -9,9 +9,9 @@ import pytest
 from google.protobuf import text_format
 from scripted import NAMESPACE, SUBSET_NAMESPACE, Script
 
-from conformance.reading.request_metadata import SERVED, SUBSET
 from conformance.verdict import Verdict
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
+from ext_proc.protocol import SERVED, SUBSET
 from ext_proc.record import Author
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "fake_proxy" / "recordings").glob("*.txtpb"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate
 
-from conformance.reading.request_metadata import SUBSET
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, HttpTrailers, ProtocolConfiguration
 from ext_proc.messages import ProcessingMode as Modes
+from ext_proc.protocol import SUBSET
 from ext_proc.record import Author, Malformed, Wait
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
@@ -159,17 +159,17 @@ class TestMessages:
         one.body(b"{}", side="response", end=side != "response").client(200).reset()
         assert gateway(script).blamed == {"DP-EXTP-01"}
 
-    def test_no_end_and_nobody_answers(self, gateway, script):
+    def test_no_end_and_no_answer(self, gateway, script):
         one = script.exchange().request_headers().body(BODY, end=False)
         one.emit(Wait(exchange=one.name, what="response of the gateway", outcome="expired", seconds=5)).reset()
         assert gateway(script).blamed == {"DP-EXTP-01"}
 
-    def test_no_end_is_no_wonder_where_the_epp_left(self, gateway, script):
+    def test_no_end_where_the_epp_left(self, gateway, script):
         one = script.exchange().request_headers().answers(headers_answer(A)).closed()
         one.upstream(A, body=BODY).client(200)
         assert gateway(script).blamed == set()
 
-    def test_what_was_on_its_way_when_the_epp_answered_itself(self, gateway, script):
+    def test_messages_in_flight_when_the_epp_answered_itself(self, gateway, script):
         script.exchange().request_headers().answers(immediate(429)).body(BODY).client(429).reset()
         assert gateway(script).blamed == set()
 

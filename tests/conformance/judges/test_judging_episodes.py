@@ -1,12 +1,15 @@
-"""Judges of whole scenes (health, streaming), and how rulings become findings."""
+"""Judges of whole episodes (health, streaming), and how rulings become findings."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from scripted import BODY, Script, echo, headers_answer, immediate
 
+import conformance
 from conformance.evidence.episode import Expectation, HarnessTrouble, Unmet
-from conformance.judges import JUDGES
+from conformance.judges import JUDGES, places
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Malformed
 
@@ -195,7 +198,7 @@ class TestWeighing:
         assert ask(script, requirements=("EPP-ERR-03",))["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
         assert ask(script, stimulus="off-contract", requirements=("EPP-SUB-10",))["EPP-SUB-10"] is Verdict.PASS
 
-    def test_trouble_of_the_harness_is_never_blamed_on_the_target(self, ask):
+    def test_a_harness_error_is_never_blamed_on_the_target(self, ask):
         script = Script(pool=POOL)
         one = script.exchange().request(BODY).hang("answer to request_headers")
         script.emit(HarnessTrouble(exchange=one.name, what="our loop lagged by 4 s"))
@@ -203,7 +206,7 @@ class TestWeighing:
         assert verdicts.failed == set()
         assert verdicts["EPP-DEST-01"] is Verdict.ERROR
 
-    def test_trouble_in_one_exchange_leaves_the_others(self, ask):
+    def test_a_harness_error_in_one_exchange_leaves_the_others(self, ask):
         script = Script(pool=POOL)
         script.emit(HarnessTrouble(exchange="x1", what="no"))
         script.exchange().request(BODY).lost()
@@ -241,3 +244,20 @@ class TestWeighing:
         spoken_of = {name for judge in JUDGES.values() if judge.role == role for name in judge.requirements}
         assert {one.id for one in catalogue if one.role == role and one.testable} <= spoken_of
         assert all(catalogue.get(name).role == role for name in spoken_of)
+
+
+def test_every_requirement_that_is_judged_says_where(catalogue):
+    root = Path(conformance.__file__).parents[1]
+    judged = {requirement for one in JUDGES.values() for requirement in one.requirements}
+    for requirement in judged:
+        found = places(requirement)
+        assert found, requirement
+        for place in found:
+            path, _, line = place.rpartition(":")
+            assert (root / path).read_text().splitlines()[int(line) - 1].strip(), place
+
+
+def test_a_rule_that_attribution_asks_for_is_found_at_its_own_lines():
+    assert any(place.startswith("conformance/judges/epp/subset.py:") for place in places("EPP-SUB-06"))
+    assert any(place.startswith("conformance/reading/ordering.py:") for place in places("ENV-03"))
+    assert places("EPP-NONE-01") == ()

@@ -12,11 +12,9 @@ import itertools
 import string
 from collections.abc import Iterator, Sequence
 
-from conformance.errors import UsageError
 from conformance.scenario import references
 from conformance.scenario.pool import Load, Pod, Pool
 from conformance.scenario.schema import Scenario
-from fake_modelserver import Address, AddressUnavailableError, FleetError, bind
 
 
 def pod_names(count: int, taken: Sequence[str] = ()) -> tuple[str, ...]:
@@ -92,24 +90,3 @@ def _dispensable(pods: Sequence[Pod], named: set[str]) -> Pod | None:
         if any(other is not pod and other.model_copy(update={"name": pod.name}) == pod for other in pods):
             return pod
     return None
-
-
-def check_bindable(endpoints: Sequence[str]) -> None:
-    """Raises `UsageError` for the first of `endpoints` at which no model server can be bound on this machine."""
-    for endpoint in endpoints:
-        host, _, port = endpoint.rpartition(":")
-        try:
-            bind(host.strip("[]"), int(port)).close()
-        except FleetError as problem:
-            raise cant_bind(problem) from problem
-
-
-def cant_bind(problem: FleetError) -> UsageError:
-    """The error for an endpoint that the target knows and that the suite can't serve."""
-    if isinstance(problem, AddressUnavailableError):
-        return UsageError(
-            f"no model server can be bound at {Address(problem.address, problem.port)}: {problem.reason}",
-            hint="the suite's own model servers must stand at the endpoints that the target knows: give it endpoints "
-            "of this machine, such as 127.0.0.1:8001,127.0.0.1:8002",
-        )
-    return UsageError(problem.message, hint=problem.hint)

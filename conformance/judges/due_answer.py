@@ -1,8 +1,8 @@
-"""What one request demands of the EPP: which endpoints it may name, and whether an endpoint or an error is due.
+"""Which answer to a request is due: which endpoints it may name, and whether an endpoint or an error is demanded.
 
 From the pool's states while the request was decided, and its subset hint. Between the moment a change is asked for and
 the moment it must be followed both states are right: an endpoint is right if any state allows it, and an endpoint or an
-error is due only if every state demands it (design: targets; reading AMB-10 of "ready endpoints").
+error is due only if every state demands it (AMB-10 reads "ready endpoints").
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class PoolLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueAnswer:
-    """The demand of one request. Endpoints are in canonical spelling.
+    """The answer that is due to one request. Endpoints are in canonical spelling.
 
-    `pool`: what the pool had eligible in any state, `allowed`: what of it the hint leaves. `known` is False if nobody
-    observed the pool: then nothing is due, and only the hint limits the pick.
+    `pool`: what the pool had eligible in any state, `allowed`: what of it the hint leaves. `known` is False if the
+    pool was not observed: then nothing is due, and only the hint limits the pick.
     """
 
     known: bool
@@ -60,7 +60,7 @@ class DueAnswer:
 
 
 def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, hint: SubsetHint) -> DueAnswer:
-    """The demand of a request that was sent at `first` and decided at `last` (sequence numbers)."""
+    """The answer that is due to a request that was sent at `first` and decided at `last` (sequence numbers)."""
     states = pool.between(first, last)
     eligible = [_eligible(state) for state in states]
     anywhere = frozenset(endpoint for state in eligible for endpoint in state)
@@ -139,4 +139,4 @@ NOTHING = DueAnswer(
     pool_empty=False,
     load=PoolLoad(),
 )
-"""The demand of an exchange that asked for nothing."""
+"""What is due to an exchange that asked for nothing."""

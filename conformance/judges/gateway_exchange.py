@@ -1,7 +1,7 @@
 """One HTTP request as a data plane dealt with it: what the client sent and got, whom it asked, whom it sent it to.
 
 What judges of role data-plane look at. Several of them ask the same questions, each answered here in one place: what
-the EPP said, which attempts that allowed, whose response the client got.
+the EPP answered, which attempts that allowed, whose response the client got.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from conformance.evidence.episode import BackendFact, EppConduct, GatewayFacts, PodConduct
+from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED, Conversation
-from conformance.reading.decoded_message import DESTINATION, DecodedMessage
+from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import canonical, parse_list
 from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
     Author,
     ClientAborted,
@@ -35,9 +36,6 @@ from ext_proc.record import (
     Wait,
     values,
 )
-
-if TYPE_CHECKING:
-    from conformance.judges.views import EpisodeView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +141,17 @@ class UpstreamAttempt:
 
 
 class GatewayExchange:
-    """One HTTP request of a scene. `asked` are the streams in order of opening."""
+    """One HTTP request of an episode. `asked` are the streams in order of opening."""
 
-    def __init__(self, episode_view: EpisodeView, exchange: str, conversations: Sequence[Conversation]) -> None:
-        self.episode_view: EpisodeView = weakref.proxy(episode_view)  # which holds this, as in `Case`
+    def __init__(self, facts: EpisodeFacts, exchange: str, conversations: Sequence[Conversation]) -> None:
+        self.facts: EpisodeFacts = weakref.proxy(facts)  # as in `ExchangeView`
         self.exchange = exchange
         self._conversations = conversations
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """Everything that happened to the request, in order."""
-        return self.episode_view.episode.exchanges[self.exchange]
+        return self.facts.episode.exchanges[self.exchange]
 
     @cached_property
     def asked(self) -> tuple[PickerStream, ...]:
@@ -172,7 +170,7 @@ class GatewayExchange:
                 refused=one.refused,
                 original=one,
             )
-            namespace = self.episode_view.context.destination_namespace
+            namespace = self.facts.context.destination_namespace
             found.append(PickerStream(epp=epp, at=opened.seq, conversation=heard, namespace=namespace))
         return tuple(found)
 
@@ -237,8 +235,8 @@ class GatewayExchange:
 
     @property
     def gateway(self) -> GatewayFacts:
-        """What is said of the gateway."""
-        return self.episode_view.context.gateway or GatewayFacts()
+        """What its vendor says of the gateway."""
+        return self.facts.context.gateway or GatewayFacts()
 
     @property
     def backends(self) -> tuple[BackendFact, ...]:
@@ -252,21 +250,21 @@ class GatewayExchange:
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """The endpoints that the gateway knows; empty if nobody says."""
+        """The endpoints that the gateway knows; empty if that is not known."""
         own = [endpoint for backend in self.gateway.backends for endpoint in backend.endpoints]
         if not own:
-            states = self.episode_view.episode.pool.between(self.entries[0].seq, self.entries[-1].seq)
+            states = self.facts.episode.pool.between(self.entries[0].seq, self.entries[-1].seq)
             own = [endpoint for pods in states for pod in pods for endpoint in pod.endpoints if pod.eligible]
         return frozenset(map(canonical, own))
 
     def conduct(self, endpoint: str) -> str:
         """How the pod at `endpoint` took this request: `serves`, `refuses`, `resets`, `503`."""
         names = {
-            pod.name for _, state in self.episode_view.episode.pool.states for pod in state.pods
+            pod.name for _, state in self.facts.episode.pool.states for pod in state.pods
             if endpoint in map(canonical, pod.endpoints)
         }  # fmt: skip
         found = "serves"
-        for entry, event in self.episode_view.episode.of(PodConduct):
+        for entry, event in self.facts.episode.of(PodConduct):
             if entry.seq < self.entries[0].seq and event.pod in names:
                 found = event.conduct
         return found
@@ -275,7 +273,7 @@ class GatewayExchange:
     def epps_down(self) -> frozenset[str]:
         """The EPPs that did not listen when the request began."""
         found: dict[str, bool] = {}
-        for entry, event in self.episode_view.episode.of(EppConduct):
+        for entry, event in self.facts.episode.of(EppConduct):
             if entry.seq < self.entries[0].seq:
                 found[event.epp] = event.up
         return frozenset(name for name, up in found.items() if not up)

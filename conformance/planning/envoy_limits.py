@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.run.data_plane.plane import Choice
+from conformance.planning.data_plane import DataPlaneChoice
 from conformance.scenario.schema import Exchange, Scenario
 from real_envoy import Routing
 
@@ -13,7 +13,7 @@ FILLERS = 90
 """Filler headers of a request, besides its own: Envoy takes 100."""
 
 
-def beyond(scenario: Scenario, choice: Choice) -> str | None:
+def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
     """Why a scenario can't run through the real Envoy that is chosen; None if it can, or if the fake is."""
     if choice.variant is None:
         return None
@@ -58,7 +58,7 @@ def _never(exchange: Exchange) -> str | None:
     return next((reason for reason, true in reasons.items() if true), None)
 
 
-def _not_in(choice: Choice, exchange: Exchange) -> str | None:
+def _not_in(choice: DataPlaneChoice, exchange: Exchange) -> str | None:
     """What this variant does not do."""
     assert choice.variant is not None
     config = choice.variant.config

@@ -1,7 +1,7 @@
-"""What judges look at: the scene (an episode in its context) and its cases (one per conversation).
+"""What judges of an exchange look at: one conversation of an episode, and the questions that several judges ask of it.
 
-A `ExchangeView` answers the questions that several judges ask, each in one place: how the request was answered, what it
-demanded of the EPP, and what was peculiar about it.
+How the request was answered, what answer was due, what the request looked like, and how it stands to the other
+exchanges of the episode are each answered here in one place.
 
 Of `ExchangeOpened.note` these keys are read: `sheddable` (the request is marked so), `unknown_model` (no InferenceModel
 has its model), `settling` (a poll made while the pool settles: judged for stream hygiene only).
@@ -15,12 +15,11 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 
-from conformance.evidence.episode import Context, Episode, Expectation, GaugesShown, HealthProbe, ProcessExited
-from conformance.judges.epp.due_answer import NOTHING, DueAnswer, due_answer
-from conformance.judges.gateway.exchange import GatewayExchange
-from conformance.judges.rules import Rules
+from conformance.evidence.episode import Context, Expectation, HealthProbe
+from conformance.judges.due_answer import NOTHING, DueAnswer, due_answer
+from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
-from conformance.reading.conversation import Conversation, conversations
+from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
@@ -28,7 +27,7 @@ from conformance.reading.inference_request import is_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
-from ext_proc.record import Entry
+from ext_proc.protocol import READINESS
 
 
 class AnswerKind(StrEnum):
@@ -54,13 +53,12 @@ class Shape(StrEnum):
 
 
 class ExchangeView:
-    """One conversation of a scene."""
+    """One conversation of an episode."""
 
-    def __init__(self, episode_view: EpisodeView, conversation: Conversation) -> None:
-        self.episode_view: EpisodeView = weakref.proxy(
-            episode_view
-        )  # which holds this: in a circle both would outlive the judging
+    def __init__(self, facts: EpisodeFacts, conversation: Conversation, siblings: Exchanges) -> None:
+        self.facts: EpisodeFacts = weakref.proxy(facts)  # which holds this: a cycle of references would outlive judging
         self.conversation = conversation
+        self._siblings: Exchanges = weakref.proxy(siblings)
 
     @property
     def exchange(self) -> str:
@@ -69,8 +67,8 @@ class ExchangeView:
 
     @property
     def context(self) -> Context:
-        """The scene's context."""
-        return self.episode_view.context
+        """The episode's context."""
+        return self.facts.context
 
     @cached_property
     def stream(self) -> StreamState:
@@ -158,13 +156,13 @@ class ExchangeView:
 
     @cached_property
     def due(self) -> DueAnswer:
-        """What the request demanded. Versions without the subset hint do not demand that it is kept to."""
+        """The answer that the request demanded. Versions without the subset hint do not demand that it is kept to."""
         first = self.conversation.first
         if first is None or self.stream.request.headers is None:
             return NOTHING
         last = self.decided.seq if self.decided is not None else self.conversation.span[1]
-        binds = self.hint.kind == "unset" or self.episode_view.applies("EPP-SUB-01")
-        pool, gauges = self.episode_view.episode.pool, self.episode_view.gauges
+        binds = self.hint.kind == "unset" or self.facts.applies("EPP-SUB-01")
+        pool, gauges = self.facts.episode.pool, self.facts.gauges
         found = due_answer(pool, gauges, first.seq, last, self.hint if binds else UNSET)
         return found if binds else dataclasses.replace(found, endpoint_due=False)
 
@@ -175,7 +173,7 @@ class ExchangeView:
 
     @property
     def unknown_model(self) -> bool:
-        """Whether the request is for a model that nobody serves."""
+        """Whether the request is for a model that no server has."""
         return bool(self.conversation.note.get("unknown_model"))
 
     @property
@@ -211,14 +209,14 @@ class ExchangeView:
 
     @property
     def incomprehensible(self) -> bool:
-        """Whether nobody need understand the request (AMB-08); a POST of an empty body is as odd as any body."""
+        """Whether an EPP may fail to understand the request (AMB-08): its body is odd, or it is a POST without one."""
         opened = self.conversation.opened
         empty = self.shape is Shape.BODYLESS and opened is not None and opened.method == "POST"
         return empty or self.shape in (Shape.ODD, Shape.UNSEEN)
 
     @cached_property
     def served(self) -> ServedReport | None:
-        """What the response's messages said about the endpoint that served."""
+        """What the response's messages told about the endpoint that served."""
         return served_report(self.conversation, self.context.destination_namespace)
 
     def request_header(self, name: str) -> bytes | None:
@@ -228,6 +226,47 @@ class ExchangeView:
     def response_header(self, name: str) -> bytes | None:
         """The last value of a header of the response; None if there is none."""
         return _last(values_of(sent_headers(self.stream.response), name))
+
+    # -- the other exchanges -------------------------------------------------------------------------------------------
+
+    @property
+    def siblings(self) -> tuple[ExchangeView, ...]:
+        """Every exchange of the episode in order, this one included."""
+        return self._siblings.views
+
+    def before(self) -> Iterator[ExchangeView]:
+        """The exchanges that had begun before this one did, latest first; without polls of a settling pool."""
+        return (one for one in reversed(self.siblings[: self._siblings.place[id(self)]]) if not one.settling)
+
+    @property
+    def overlapping(self) -> tuple[ExchangeView, ...]:
+        """The other exchanges whose streams were open at the same time."""
+        first, last = self.conversation.span
+        return tuple(
+            one
+            for one in self.siblings
+            if one is not self and one.conversation.span[0] <= last and one.conversation.span[1] >= first
+        )
+
+    @property
+    def follows_an_abort(self) -> bool:
+        """Whether an exchange that had begun before this one was aborted."""
+        return self._siblings.first_abort < self._siblings.place[id(self)]
+
+    @property
+    def ended_by_exit(self) -> bool:
+        """Whether the stream ended because the target's process did: then the exit is the finding."""
+        stop = self.stream.stop
+        return self.facts.exit is not None and stop is not None and stop.kind is not StopKind.CLOSED
+
+    @property
+    def promised_ready(self) -> bool:
+        """Whether the last thing before this exchange was a check that said readiness is SERVING."""
+        start = self.conversation.span[0]
+        earlier = [(entry.seq, probe) for entry, probe in self.facts.episode.of(HealthProbe) if entry.seq < start]
+        if not earlier or earlier[-1][1].service != READINESS or earlier[-1][1].serving != "SERVING":
+            return False
+        return not any(earlier[-1][0] < other.conversation.span[0] for other in self.before())
 
     # -- rulings -------------------------------------------------------------------------------------------------------
 
@@ -264,121 +303,18 @@ class ExchangeView:
         return self.fail(requirement, expected, actual, at=at, hint=hint, nature=nature, verdict=Verdict.WARN)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Crash:
-    """The process of the target ended by itself. `suspects`: the exchanges that may have done it."""
+class Exchanges:
+    """The views of an episode's conversations in order, without those in observability mode."""
 
-    entry: Entry
-    exited: ProcessExited
-    suspects: tuple[ExchangeView, ...]
-
-
-class EpisodeView:
-    """An episode in its context, under a catalogue's rules."""
-
-    def __init__(self, episode: Episode, context: Context, rules: Rules) -> None:
-        self.episode = episode
-        self.context = context
-        self.rules = rules
-        self._effects: dict[str, str | None] = {}
-
-    @cached_property
-    def conversations(self) -> tuple[Conversation, ...]:
-        """Every conversation, in order."""
-        return conversations(self.episode)
-
-    @cached_property
-    def exchanges(self) -> tuple[ExchangeView, ...]:
-        """Every conversation that the data plane wanted answers in, in order."""
-        return tuple([ExchangeView(self, one) for one in self.conversations if not one.observed_only])
-
-    @cached_property
-    def exchanges_but_polls(self) -> tuple[ExchangeView, ...]:
-        """The same without the polls made while the pool settles."""
-        return tuple([view for view in self.exchanges if not view.settling])
-
-    @cached_property
-    def gateway_exchanges(self) -> tuple[GatewayExchange, ...]:
-        """Every HTTP request as the data plane dealt with it, in order."""
-        by_exchange: dict[str, list[Conversation]] = {}
-        for one in self.conversations:
-            by_exchange.setdefault(one.exchange, []).append(one)
-        return tuple(GatewayExchange(self, name, found) for name, found in by_exchange.items())
-
-    def effect(self, requirement: str) -> str | None:
-        """What a violation counts for in this version; None where the requirement does not apply."""
-        if requirement not in self._effects:
-            self._effects[requirement] = self.rules.effect(requirement, self.context.version)
-        return self._effects[requirement]
-
-    def counts(self, requirement: str) -> bool:
-        """Whether a violation fails in this version."""
-        return self.effect(requirement) == "fail"
-
-    def applies(self, requirement: str) -> bool:
-        """Whether it is part of this version."""
-        return self.effect(requirement) is not None
-
-    @cached_property
-    def gauges(self) -> tuple[tuple[Entry, GaugesShown], ...]:
-        """What the pods' metrics showed, in order."""
-        return tuple(self.episode.of(GaugesShown))
-
-    @cached_property
-    def _order(self) -> dict[int, int]:
-        return {id(view): index for index, view in enumerate(self.exchanges)}
+    def __init__(self, facts: EpisodeFacts) -> None:
+        self.views = tuple([ExchangeView(facts, one, self) for one in facts.conversations if not one.observed_only])
+        self.place = {id(view): index for index, view in enumerate(self.views)}
 
     @cached_property
     def first_abort(self) -> int:
-        """The place among the cases of the first whose client went away; beyond the last if none did."""
-        aborted = (index for index, view in enumerate(self.exchanges) if view.conversation.aborted is not None)
-        return next(aborted, len(self.exchanges))
-
-    def follows_an_abort(self, view: ExchangeView) -> bool:
-        """Whether an exchange that had begun before this one was aborted."""
-        return self.first_abort < self._order[id(view)]
-
-    @cached_property
-    def crash(self) -> Crash | None:
-        """The first time that the process of the target ended by itself."""
-        for entry, exited in self.episode.of(ProcessExited):
-            if not exited.asked:
-                return Crash(entry=entry, exited=exited, suspects=self._in_flight(entry.seq))
-        return None
-
-    def _in_flight(self, exit_seq: int) -> tuple[ExchangeView, ...]:
-        """The cases that were open when the first stream was lost; if none was lost, the last begun before the exit."""
-        begun = [view for view in self.exchanges if view.conversation.span[0] < exit_seq]
-        lost = [end[0].seq for view in begun if (end := view.conversation.end) and end[1].how == "lost"]
-        if not lost:
-            return tuple(begun[-1:])
-        return tuple(view for view in begun if view.conversation.span[0] <= min(lost) <= view.conversation.span[1])
-
-    def explains_end(self, view: ExchangeView) -> bool:
-        """Whether a stream ended because the process did: then it is not a finding of its own."""
-        stop = view.stream.stop
-        return self.crash is not None and stop is not None and stop.kind is not StopKind.CLOSED
-
-    def promised_ready(self, view: ExchangeView) -> bool:
-        """Whether the last thing before this exchange was a check that said readiness is SERVING."""
-        start = view.conversation.span[0]
-        earlier = [(entry.seq, probe) for entry, probe in self.episode.of(HealthProbe) if entry.seq < start]
-        if not earlier or earlier[-1][1].service != "readiness" or earlier[-1][1].serving != "SERVING":
-            return False
-        return not any(earlier[-1][0] < other.conversation.span[0] for other in self.before(view))
-
-    def before(self, view: ExchangeView) -> Iterator[ExchangeView]:
-        """The cases that had begun before `case` did, latest first; without polls of a settling pool."""
-        return (one for one in reversed(self.exchanges[: self._order[id(view)]]) if not one.settling)
-
-    def overlapping(self, view: ExchangeView) -> tuple[ExchangeView, ...]:
-        """The other cases whose streams were open at the same time."""
-        first, last = view.conversation.span
-        return tuple(
-            one
-            for one in self.exchanges
-            if one is not view and one.conversation.span[0] <= last and one.conversation.span[1] >= first
-        )
+        """The place of the first whose client went away; beyond the last if none did."""
+        aborted = (index for index, view in enumerate(self.views) if view.conversation.aborted is not None)
+        return next(aborted, len(self.views))
 
 
 def _last(values: Sequence[bytes]) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Exchanges that seldom come: right ones that look wrong, and wrong ones that look right."""
+"""Rare exchanges: right ones that look wrong, and wrong ones that look right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from scripted import (
 
 from conformance.evidence.episode import Claims, Expectation
 from conformance.reading.conversation import DUPLEX
-from conformance.reading.decoded_message import DESTINATION, FALLBACK
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
@@ -33,6 +32,7 @@ from ext_proc.messages import (
     ProcessingResponse,
     TrailersResponse,
 )
+from ext_proc.protocol import DESTINATION, FALLBACK
 from ext_proc.record import UNROUTED, Author, ClientResponse
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
@@ -101,7 +101,7 @@ class TestRefusals:
         busy.exchange().request(None).answers(immediate(400)).drained()
         assert not ask(busy).blamed
 
-    def test_a_get_is_not(self, ask):
+    def test_a_get_is_no_odd_request(self, ask):
         assert "EPP-ERR-02" in ask(self.refused(400, pool={}, method="GET")).failed
 
     @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ class TestRefusals:
             ("/v1/chat/completions", b'{"model": "m", "messages": [{"role": "user", "content": "c"}]}'),
         ],
     )
-    def test_one_that_is_may_not(self, ask, path, body):
+    def test_an_inference_request_may_not(self, ask, path, body):
         assert "EPP-DEST-01" in ask(self.refused(400, body=body, path=path)).failed
 
     @pytest.mark.parametrize("mode", ["BUFFERED", "STREAMED", "FULL_DUPLEX_STREAMED"])
@@ -135,7 +135,7 @@ class TestRefusals:
         made.exchange(mode=mode).request_headers().answers(immediate(code)).drained()
         assert ("EPP-DEST-01" in ask(made).failed) is wrong
 
-    def test_on_the_headers_of_who_knows_what(self, ask):
+    def test_on_the_headers_of_an_unknown_request(self, ask):
         made = script()
         made.exchange(path="/upload").request_headers().answers(immediate(500)).drained()
         assert "EPP-DEST-01" not in ask(made).failed
@@ -295,7 +295,7 @@ class TestOddRequestsOfABusyPool:
         made.exchange(**exchange).request(body).answers(immediate(code)).drained()
         return made
 
-    def test_they_are_no_worse_than_of_an_idle_one(self, ask):
+    def test_errors_of_a_busy_pool_are_judged_as_of_an_idle_one(self, ask):
         assert not ask(self.refused(500, b"{nope")).failed
         assert not ask(self.refused(404, None, method="GET")).failed
 
@@ -352,7 +352,7 @@ class TestBesideOthersDataPlanes:
         one.body(body).answers(*answers[1:]).drained()
         return made
 
-    def test_nobody_says_the_mode(self, ask):
+    def test_the_mode_is_not_known(self, ask):
         steered = body_answer(header_mutation=HeaderMutation(set_headers=[option(DESTINATION, A)]))
         assert not ask(self.heard("BUFFERED", headers_answer(), steered, protocol_config=False)).blamed
         assert not ask(self.heard("BUFFERED", headers_answer(), immediate(503), protocol_config=False)).blamed
@@ -378,7 +378,7 @@ class TestBesideOthersDataPlanes:
 
 
 def test_an_early_response_that_is_complete(ask):
-    """The client has it: the rest of the request matters to nobody."""
+    """The client has it: the rest of the request does not matter."""
     made = script()
     exchange = made.exchange().request_headers().chunk(BODY).answers(headers_answer(A))
     exchange.response_headers(status=413, end=True).answers(headers_answer(side="response")).closed()
@@ -395,7 +395,7 @@ def test_an_entry_that_is_conditional_on_what_was_removed(ask, removed, wrong):
 
 
 @pytest.mark.parametrize(("hint", "pick"), [("[::ffff:10.0.0.1]:8000", A), (A, "[::ffff:10.0.0.1]:8000")])
-def test_an_ipv4_address_in_ipv6_clothes(ask, hint, pick):
+def test_an_ipv4_mapped_ipv6_address(ask, hint, pick):
     made = script()
     made.exchange(subset=[hint]).request().answers(headers_answer(pick), *echo(BODY)).drained()
     assert not ask(made).blamed
@@ -420,7 +420,7 @@ def test_a_pick_that_is_taken_back(ask, load, verdict):
 
 @pytest.mark.parametrize("responds", [False, True])
 @pytest.mark.parametrize(("destination", "wrong"), [(None, "ENV-15"), (A, "ENV-24")])
-def test_who_is_first_matters_only_where_there_is_a_destination(ask, destination, wrong, responds):
+def test_the_order_of_both_sides_matters_only_with_a_destination(ask, destination, wrong, responds):
     """Without one the data plane answers at once, and its response crosses the ImmediateResponse or does not."""
     made = script()
     exchange = made.exchange(method="GET").request(None).answers(headers_answer(destination))
@@ -438,7 +438,7 @@ def test_who_is_first_matters_only_where_there_is_a_destination(ask, destination
         (0.02, [streamed(b"")], Verdict.FAIL),
     ],
 )
-def test_who_is_slow_does_not_hang(ask, quiet, answers, verdict):
+def test_a_slow_answer_is_no_hang(ask, quiet, answers, verdict):
     """The exchange as a whole has a deadline, too; empty chunks without end are no progress."""
     made = script()
     exchange = made.exchange().request().answers(headers_answer(A))
@@ -513,7 +513,7 @@ def test_a_response_that_is_broken_off(ask, load):
 
 
 class TestWhatNoRuleExplains:
-    """The net: whatever the messages look like, a response that did not reach the client is not passed."""
+    """A response that did not reach the client is not passed, however the messages look."""
 
     def served(self, status: int | None, **upstream) -> Script:
         made = script()
@@ -577,7 +577,7 @@ def test_a_local_reply_is_no_request(ask):
     assert "ENV-24" in ask(made).failed
 
 
-def test_a_mode_that_nobody_said(ask):
+def test_a_mode_that_is_not_known(ask):
     """Who drives several body modes can't know which one is meant where `protocol_config` is missing."""
     made = script()
     exchange = made.exchange(mode="BUFFERED", protocol_config=False).request_headers().answers(headers_answer(A))

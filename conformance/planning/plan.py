@@ -1,5 +1,7 @@
 """The plan: which scenario instances run against a target, in which body mode, in what order, and why others do not.
 
+It is computed from the instances, the selection and the target's `Traits` alone, so that a verifier computes it again.
+
 Instances that start from the same pool and do not change it share a batch and run concurrently. Those that change the
 pool, the load or the target, and those marked `isolated`, are batches of one.
 """
@@ -9,17 +11,17 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from conformance.errors import UnknownNameError, UsageError, nearest
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.data_plane.plane import Choice
-from conformance.run.epp.fixed import fitted
 from conformance.scenario.loader import Instance
-from conformance.scenario.pool import Pod, Pool
-from conformance.scenario.schema import BodyMode, Scenario, Step
-from conformance.targets.profile import Profile
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import BodyMode, Role, Scenario, Step
 from conformance.verdict import Verdict
+
+Mode = BodyMode | Literal["gateway"]
+"""A request body mode; `gateway` where it is the business of the gateway under test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +30,7 @@ class Work:
 
     id: str
     instance: Instance
-    mode: BodyMode | Literal["gateway"]
-    """`gateway` where the body mode is the business of the gateway under test."""
+    mode: Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,28 @@ class Skip:
     work: Work
     verdict: Verdict
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a scenario can't be run on a target or on this machine, and the verdict that this means."""
+
+    verdict: Verdict
+    reason: str
+
+
+class Traits(Protocol):
+    """What of a target, and of this machine, decides which scenarios it can run: one class per role."""
+
+    @property
+    def role(self) -> Role:
+        """The role whose scenarios are planned."""
+
+    def modes(self, scenario: Scenario) -> tuple[Mode, ...]:
+        """The body modes in which a scenario is run; empty if it makes no sense in any that the target has."""
+
+    def start(self, scenario: Scenario) -> Pool | Obstacle:
+        """The pool from which a scenario starts on this target, or why it can't be run on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,37 +150,23 @@ class Selection:
 
 
 def make_plan(
-    instances: Iterable[Instance],
-    catalogue: Catalogue,
-    version: str,
-    profile: Profile,
-    selection: Selection,
-    *,
-    ipv6: bool = True,
-    data_plane: Choice | None = None,
+    instances: Iterable[Instance], catalogue: Catalogue, version: str, traits: Traits, selection: Selection
 ) -> Plan:
     """The plan for one version. Raises `UsageError` if the selection leaves nothing of this version."""
     skips: list[Skip] = []
     shared: dict[Pool, list[Work]] = {}
     alone: list[Batch] = []
-    for instance in selected(instances, catalogue, version, selection):
-        modes = _modes(instance.scenario, profile)
+    own = (one for one in instances if one.role == traits.role)
+    for instance in selected(own, catalogue, version, selection):
+        modes = traits.modes(instance.scenario)
         once = selection.smoke_once and instance.scenario.smoke
         if once or (selection.with_smoke and not selection.names(instance, catalogue)):
             modes = modes[:1]
         for mode in modes or instance.scenario.modes[:1]:
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
-            skip = None if modes else _not_driven(work)
-            skip = skip or _impossible(work, profile, ipv6=ipv6) or _beyond(work, data_plane)
-            pool = instance.scenario.pool
-            if skip is None and profile.discovery.fixed is not None:
-                fit = fitted(instance.scenario, len(profile.discovery.fixed.endpoints))
-                if isinstance(fit, Pool):
-                    pool = fit
-                else:
-                    skip = Skip(work=work, verdict=Verdict.SKIPPED, reason=fit)
-            if skip:
-                skips.append(skip)
+            pool = traits.start(instance.scenario) if modes else _not_driven(instance.scenario)
+            if isinstance(pool, Obstacle):
+                skips.append(Skip(work=work, verdict=pool.verdict, reason=pool.reason))
             elif instance.scenario.isolated or any(_changes(step) for step in instance.scenario.steps):
                 alone.append(Batch(pool=pool, work=(work,)))
             else:
@@ -192,13 +201,6 @@ def _in_turn(instances: Iterable[Instance], turn: int) -> list[Instance]:
     for one in instances:
         groups.setdefault(one.group, []).append(one)
     return [group[turn % len(group)] for group in groups.values()]
-
-
-def _modes(scenario: Scenario, profile: Profile) -> tuple[BodyMode, ...]:
-    """The body modes to run a scenario in: those it is about; for the smoke set all that are driven, else the first."""
-    if scenario.modes:
-        return tuple(mode for mode in profile.body_modes if mode in scenario.modes)
-    return profile.body_modes if scenario.smoke else profile.body_modes[:1]
 
 
 def _names(instance: Instance) -> tuple[str, ...]:
@@ -236,63 +238,7 @@ def _haste(work: Work) -> float:
     return -sum(reply.gap_seconds * (reply.events + 1) for reply in replies)
 
 
-def _not_driven(work: Work) -> Skip:
-    wanted = " or ".join(work.instance.scenario.modes)
+def _not_driven(scenario: Scenario) -> Obstacle:
+    wanted = " or ".join(scenario.modes)
     reason = f"only meaningful in body mode {wanted}, which is not among the target's body modes"
-    return Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)
-
-
-def _impossible(work: Work, profile: Profile, *, ipv6: bool) -> Skip | None:
-    """Why this target, or this machine, can't run it; None if it can."""
-    scenario = work.instance.scenario
-    pods = (*scenario.pool.pods, *(pod for step in scenario.steps if step.pool for pod in step.pool.add))
-
-    def skip(verdict: Verdict, reason: str) -> Skip:
-        return Skip(work=work, verdict=verdict, reason=reason)
-
-    claims = profile.claims
-    unclaimed = {
-        "shedding": claims.sheds is not True,
-        "queueing": not claims.queues,
-        "fallback-lists": claims.fallback_lists is not True,
-        "reporter": claims.reporter is not True,
-        **{mode: mode not in profile.body_modes for mode in ("full-duplex", "buffered", "streamed")},
-    }
-    for need in scenario.needs:
-        if unclaimed.get(need):
-            return skip(Verdict.NOT_APPLICABLE, f"the profile does not claim {need}")
-    if "models" in scenario.needs and not _knows_models(profile):
-        reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
-        return skip(Verdict.SKIPPED, reason)
-    if not ipv6 and any(pod.family == "ipv6" for pod in pods):
-        return skip(Verdict.SKIPPED, "this machine has no IPv6 loopback address")
-    ports = max(scenario.pool.ports, *(step.pool.ports or 1 for step in scenario.steps if step.pool), 1)
-    if ports > 1 and not claims.several_ports:
-        return skip(Verdict.NOT_APPLICABLE, "the profile says that its pools have one port only")
-    discovery = profile.discovery
-    if discovery.kubernetes is None:
-        if "kubernetes" in scenario.needs or any(step.kubernetes for step in scenario.steps):
-            return skip(Verdict.NOT_APPLICABLE, "only meaningful for a target that watches the Kubernetes API")
-        if any(_only_in_kubernetes(pod) for pod in pods):
-            return skip(Verdict.NOT_APPLICABLE, "other namespaces and labels exist only in Kubernetes")
-    if any(step.restart for step in scenario.steps) and not profile.started_by_us:
-        return skip(Verdict.SKIPPED, "the suite did not start the target, so it can't restart it")
-    return None
-
-
-def _beyond(work: Work, data_plane: Choice | None) -> Skip | None:
-    if data_plane is None or data_plane.variant is None:
-        return None
-    from conformance.run.data_plane.envoy.limits import beyond
-
-    reason = beyond(work.instance.scenario, data_plane)
-    return None if reason is None else Skip(work=work, verdict=Verdict.NOT_APPLICABLE, reason=reason)
-
-
-def _knows_models(profile: Profile) -> bool:
-    """Whether the target can tell a model that nobody serves: from InferenceModels, or because its vendor says so."""
-    return profile.discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set
-
-
-def _only_in_kubernetes(pod: Pod) -> bool:
-    return pod.namespace == "other" or pod.shares_name_with is not None or pod.active_ports is not None
+    return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason)

@@ -1,0 +1,9 @@
+"""Which scenario instances a run has, computed without I/O: for the runner, and again by whoever verifies its report.
+
+plan          selection, batches and the order of work; `make_plan`
+epp           the traits of an endpoint picker
+gateway       the traits of a gateway
+fixed         what can be asked of a target whose endpoints are fixed
+data_plane    which data plane carries the scenarios: the fake, or a real Envoy
+envoy_limits  what a real Envoy can't be asked to do
+"""

@@ -1,0 +1,60 @@
+"""Which data plane carries the scenarios of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from conformance.errors import UnknownNameError
+from conformance.scenario.schema import BodyMode as ScenarioMode
+from conformance.targets.profile import Profile
+from fake_proxy.config import BodyMode
+
+if TYPE_CHECKING:
+    from real_envoy import EnvoyVariant
+
+FAKE, ENVOY = "fake", "envoy"
+
+MODES: Mapping[ScenarioMode, BodyMode] = {
+    "none": BodyMode.NONE,
+    "buffered": BodyMode.BUFFERED,
+    "streamed": BodyMode.STREAMED,
+    "full-duplex": BodyMode.FULL_DUPLEX_STREAMED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPlaneChoice:
+    """The data plane of a run by its `name`. `variant` is the real Envoy's, None for the fake.
+
+    `mode` is the body mode to which the variant is bound; None if the target's modes are driven.
+    """
+
+    name: str = FAKE
+    variant: EnvoyVariant | None = None
+    mode: ScenarioMode | None = None
+
+    @classmethod
+    def named(cls, name: str) -> DataPlaneChoice:
+        """The data plane called `fake`, `envoy` (any endpoint known, the target's body modes) or `envoy:VARIANT`.
+
+        Raises `UnknownNameError` for another name.
+        """
+        if name == FAKE:
+            return cls()
+        from real_envoy import VARIANTS  # takes a moment to import
+
+        kind, _, variant = name.partition(":")
+        known = {FAKE, ENVOY, *(f"{ENVOY}:{one}" for one in VARIANTS)}
+        if name not in known or kind != ENVOY:
+            raise UnknownNameError("data plane", name, known)
+        if not variant:
+            return cls(name=name, variant=VARIANTS["override-host"])
+        found = VARIANTS[variant]
+        mode = next(ours for ours, theirs in MODES.items() if theirs is found.config.request_body_mode)
+        return cls(name=name, variant=found, mode=mode)
+
+    def driven(self, profile: Profile) -> Profile:
+        """The profile with the body modes that this data plane drives."""
+        return profile if self.mode is None else profile.model_copy(update={"body_modes": (self.mode,)})

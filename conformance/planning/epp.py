@@ -1,0 +1,111 @@
+"""The plan of role epp: what an endpoint picker, and the data plane before it, can't be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from conformance.evidence.episode import Claims
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.planning.fixed import fitted
+from conformance.planning.plan import Obstacle
+from conformance.scenario.pool import Pod, Pool
+from conformance.scenario.schema import BodyMode, Role, Scenario
+from conformance.targets.profile import Profile
+from conformance.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EppTraits:
+    """What of an endpoint picker decides which scenarios it can run (`Traits`)."""
+
+    role: Role = "epp"
+    body_modes: tuple[BodyMode, ...] = ("full-duplex",)
+    claims: Claims = field(default_factory=Claims)
+    discovery: Literal["kubernetes", "file", "fixed"] = "file"
+    endpoints: int = 0
+    """How many endpoints it knows, if they are fixed."""
+    knows_models: bool = False
+    """Whether it can tell a model that no pod serves: from InferenceModels, or because its vendor names one."""
+    restartable: bool = True
+    """Whether the suite starts it."""
+    ipv6: bool = True
+    """Whether this machine has an IPv6 loopback address."""
+    data_plane: DataPlaneChoice = field(default_factory=DataPlaneChoice)
+
+    @classmethod
+    def of(cls, profile: Profile, *, ipv6: bool = True, data_plane: DataPlaneChoice | None = None) -> EppTraits:
+        """The traits of the target that a profile describes."""
+        discovery = profile.discovery
+        return cls(
+            body_modes=profile.body_modes,
+            claims=profile.claims,
+            discovery="kubernetes" if discovery.kubernetes else "file" if discovery.file else "fixed",
+            endpoints=len(discovery.fixed.endpoints) if discovery.fixed else 0,
+            knows_models=discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set,
+            restartable=profile.started_by_us,
+            ipv6=ipv6,
+            data_plane=data_plane or DataPlaneChoice(),
+        )
+
+    def modes(self, scenario: Scenario) -> tuple[BodyMode, ...]:
+        """Those that the scenario is about; for the smoke set all that are driven, for others the first."""
+        if scenario.modes:
+            return tuple(mode for mode in self.body_modes if mode in scenario.modes)
+        return self.body_modes if scenario.smoke else self.body_modes[:1]
+
+    def start(self, scenario: Scenario) -> Pool | Obstacle:
+        """The scenario's own pool; on a target with fixed endpoints, one of as many pods."""
+        if (obstacle := self._unclaimed(scenario) or self._missing(scenario)) is not None:
+            return obstacle
+        if self.data_plane.variant is not None:
+            from conformance.planning.envoy_limits import beyond  # takes a moment to import
+
+            if (reason := beyond(scenario, self.data_plane)) is not None:
+                return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason)
+        if self.discovery != "fixed":
+            return scenario.pool
+        fit = fitted(scenario, self.endpoints)
+        return fit if isinstance(fit, Pool) else Obstacle(verdict=Verdict.SKIPPED, reason=fit)
+
+    def _unclaimed(self, scenario: Scenario) -> Obstacle | None:
+        """What the scenario needs and the profile does not claim."""
+        claims = self.claims
+        unclaimed = {
+            "shedding": claims.sheds is not True,
+            "queueing": not claims.queues,
+            "fallback-lists": claims.fallback_lists is not True,
+            "reporter": claims.reporter is not True,
+            **{mode: mode not in self.body_modes for mode in ("full-duplex", "buffered", "streamed")},
+        }
+        for need in scenario.needs:
+            if unclaimed.get(need):
+                return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=f"the profile does not claim {need}")
+        return None
+
+    def _missing(self, scenario: Scenario) -> Obstacle | None:
+        """What this target, or this machine, does not have."""
+        pods = (*scenario.pool.pods, *(pod for step in scenario.steps if step.pool for pod in step.pool.add))
+        ports = max(scenario.pool.ports, *(step.pool.ports or 1 for step in scenario.steps if step.pool), 1)
+        not_applicable, skipped = Verdict.NOT_APPLICABLE, Verdict.SKIPPED
+        if "models" in scenario.needs and not self.knows_models:
+            reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
+            return Obstacle(verdict=skipped, reason=reason)
+        if not self.ipv6 and any(pod.family == "ipv6" for pod in pods):
+            return Obstacle(verdict=skipped, reason="this machine has no IPv6 loopback address")
+        if ports > 1 and not self.claims.several_ports:
+            return Obstacle(verdict=not_applicable, reason="the profile says that its pools have one port only")
+        if self.discovery != "kubernetes":
+            if "kubernetes" in scenario.needs or any(step.kubernetes for step in scenario.steps):
+                reason = "only meaningful for a target that watches the Kubernetes API"
+                return Obstacle(verdict=not_applicable, reason=reason)
+            if any(_only_in_kubernetes(pod) for pod in pods):
+                return Obstacle(verdict=not_applicable, reason="other namespaces and labels exist only in Kubernetes")
+        if any(step.restart for step in scenario.steps) and not self.restartable:
+            reason = "the suite did not start the target, so it can't restart it"
+            return Obstacle(verdict=skipped, reason=reason)
+        return None
+
+
+def _only_in_kubernetes(pod: Pod) -> bool:
+    return pod.namespace == "other" or pod.shares_name_with is not None or pod.active_ports is not None

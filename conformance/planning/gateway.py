@@ -1,0 +1,79 @@
+"""The plan of role data-plane: what a gateway can't be asked, as it is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from conformance.evidence.episode import GatewayFacts
+from conformance.planning.plan import Obstacle
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import Role, Scenario
+from conformance.targets.gateway import EPPS, GatewayProfile
+from conformance.verdict import Verdict
+
+OWN = (4, 2)
+"""How many pods on IPv4 the suite gives the first pool, and the second, where the profile names no endpoints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayTraits:
+    """What of a gateway decides which scenarios it can run (`Traits`)."""
+
+    role: Role = "data-plane"
+    claims: GatewayFacts
+    takes_a_subset: bool
+    """Whether a request can make it send a subset hint."""
+    pools: tuple[tuple[int, int], ...]
+    """How many IPv4 and IPv6 endpoints each of its pools has."""
+
+    @classmethod
+    def of(cls, profile: GatewayProfile, *, ipv6: bool = True) -> GatewayTraits:
+        """The traits of the gateway that a profile describes; `ipv6`: whether this machine has such an address."""
+        pools: list[tuple[int, int]] = []
+        for name, backend, own in zip(EPPS, profile.backends, OWN, strict=False):
+            known = sum(map(is_ipv6, backend.endpoints))
+            chosen = (own, int(ipv6 and name == EPPS[0]))
+            pools.append((len(backend.endpoints) - known, known) if backend.endpoints else chosen)
+        takes_a_subset = profile.subset_header is not None or profile.start.envoy is not None
+        return cls(claims=profile.claims, takes_a_subset=takes_a_subset, pools=tuple(pools))
+
+    def modes(self, scenario: Scenario) -> tuple[Literal["gateway"], ...]:  # noqa: ARG002 - part of the interface
+        """The body mode is the gateway's own."""
+        return ("gateway",)
+
+    def start(self, scenario: Scenario) -> Pool | Obstacle:
+        """All scenarios share the gateway's pools, so that one batch has them all."""
+        claims = self.claims
+        unmet: Mapping[str, tuple[bool, str]] = {
+            "retries": (not claims.retries, "the profile says that retry is not configured"),
+            "two-pools": (len(self.pools) < 2, "the gateway has one pool"),
+            "subset-hint": (
+                not self.takes_a_subset,
+                "the profile says no `subsetHeader`, which makes it send a subset hint",
+            ),
+            "fail-open": (claims.failure_mode != "open", "the profile says that the gateway fails closed"),
+            "reads-header": (claims.follows == "metadata", "the profile says that the gateway follows the metadata"),
+            "reads-metadata": (claims.follows == "header", "the profile says that the gateway follows the header"),
+            "fail-closed": (claims.failure_mode != "closed", "the profile says that the gateway fails open"),
+        }
+        for need in scenario.needs:
+            missing, reason = unmet.get(need, (False, ""))
+            if missing:
+                return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason)
+        return self._too_few(scenario) or Pool()
+
+    def _too_few(self, scenario: Scenario) -> Obstacle | None:
+        for name, counts in zip(EPPS, self.pools, strict=False):
+            for family, known in zip(("ipv4", "ipv6"), counts, strict=True):
+                needed = sum(pod.backend == name and pod.family == family for pod in scenario.pool.pods)
+                if needed > known:
+                    reason = f"needs {needed} {family} endpoints in the {name} pool, which has {known}"
+                    return Obstacle(verdict=Verdict.SKIPPED, reason=reason)
+        return None
+
+
+def is_ipv6(endpoint: str) -> bool:
+    """Whether an endpoint is written with an IPv6 address."""
+    return endpoint.startswith("[")

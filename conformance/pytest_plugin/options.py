@@ -1,0 +1,35 @@
+"""The options of the pytest plugin: the flags of `epp-conformance run`, each with the prefix `--epp`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.targets.flags import Flag, SelectionFlags, TargetFlags, flags
+
+NOT_HERE = ("role", "gateway", "epp_listen", "data_plane")
+"""Flags of `run` that pytest does not have: a gateway is named by its profile."""
+
+
+def add_options(group: pytest.OptionGroup) -> None:
+    """Add every option to `group`."""
+    for flag in (*options(TargetFlags), *options(SelectionFlags)):
+        name = f"--{option_name(flag).replace('_', '-')}"
+        if flag.type is bool:
+            group.addoption(name, action="store_true", help=flag.help)
+        else:
+            action = "append" if flag.repeated else "store"
+            group.addoption(name, action=action, type=flag.type, metavar=flag.metavar, help=flag.help)
+    group.addoption("--epp-report", metavar="DIR", help="Write report, evidence, HTML and JUnit here.")
+    group.addoption("--epp-fixtures-only", action="store_true", help="Collect no scenarios, only offer the fixtures.")
+
+
+def options(group: type[TargetFlags] | type[SelectionFlags]) -> Iterator[Flag]:
+    """The flags of a group that pytest has."""
+    return (flag for flag in flags(group) if flag.name not in NOT_HERE)
+
+
+def option_name(flag: Flag) -> str:
+    """What pytest calls a flag: `epp_endpoints_file`."""
+    return flag.name if flag.name == "epp" else f"epp_{flag.name}"

@@ -1,0 +1,132 @@
+"""The chance that an endpoint picker without a rule passes the scenarios of that rule.
+
+A pick may be inside the allowed set by luck. Two pickers stand for all that ignore a rule: one picks at random among
+the endpoints that it considers without the rule (`chance`), one always names the same of them (`constants`). A rule is
+tested if neither gets past its scenarios; `docs/reference/coverage.md` lists the figures, and a test holds them.
+
+The pool is taken as the scenario says it: readiness, ports and changes of the pool, not load. What a scenario expects
+beyond picks (an error, a status) is not counted; it can only make the chance smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.scenario import references
+from conformance.scenario.loader import Instance
+from conformance.scenario.pool import Pod
+from conformance.scenario.schema import Exchange, Expect, PoolStep, Scenario
+
+SUBSET_RULES = frozenset(f"EPP-SUB-{number:02}" for number in (1, 5, 7, 8, 9, 11))
+"""Without one of these an endpoint picker considers the whole eligible pool."""
+
+PORT_RULE = "EPP-SUB-06"
+"""Without it an endpoint picker considers every port of the addresses in the subset."""
+
+MEMBER_RULE = "EPP-DEST-06"
+"""Without it an endpoint picker considers every pod that it ever saw, whatever its standing."""
+
+RULES = frozenset({*SUBSET_RULES, PORT_RULE, MEMBER_RULE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """One pick: the endpoints `considered` without the rule, and those `allowed` by it (none: an error is due)."""
+
+    considered: frozenset[str]
+    allowed: frozenset[str]
+
+
+def chance(requirement: str, instances: Iterable[Instance]) -> float:
+    """The chance that an endpoint picker that picks at random without `requirement` passes all of `instances`.
+
+    From 0 to 1; 1.0 where no instance draws, as they say nothing about luck.
+    """
+    drawn = (one for instance in instances for one in draws(requirement, instance.scenario))
+    return math.prod(len(one.allowed & one.considered) / len(one.considered) for one in drawn)
+
+
+def constants(requirement: str, instances: Iterable[Instance]) -> frozenset[str]:
+    """The endpoints that an endpoint picker without `requirement` may always name and pass all of `instances`.
+
+    Endpoints go by the name of their pod, as every instance has its own pods: a picker that always takes the first
+    pod of its list takes `a` in all of them. Empty where no instance draws.
+    """
+    drawn = [one for instance in instances for one in draws(requirement, instance.scenario)]
+    return frozenset.intersection(*(one.allowed for one in drawn)) if drawn else frozenset()
+
+
+def draws(requirement: str, scenario: Scenario) -> list[Draw]:
+    """Every pick of the scenario that bears on `requirement`; none if the scenario does not name it."""
+    if requirement not in scenario.requirements or requirement not in RULES:
+        return []
+    pods = {pod.name: pod for pod in scenario.pool.pods}
+    ever = dict(pods)
+    ports = scenario.pool.ports
+    found: list[Draw] = []
+    for step in scenario.steps:
+        if step.pool is not None:
+            pods = _changed(pods, step.pool)
+            ever = {**pods, **ever}
+            ports = step.pool.ports or ports
+        elif step.exchange is not None:
+            endpoints = _endpoints(ever.values(), ports)
+            eligible = frozenset(_eligible(pods.values(), ports))
+            found += _picks(requirement, step.exchange, step.expect, endpoints, eligible)
+    return found
+
+
+def _picks(
+    requirement: str,
+    exchange: Exchange,
+    expect: Expect | None,
+    endpoints: Mapping[str, tuple[str, ...]],
+    eligible: frozenset[str],
+) -> Iterator[Draw]:
+    everything = frozenset(one for name, own in endpoints.items() if name != references.NOBODY for one in own)
+    for index in range(exchange.repeat):
+        hint = exchange.subsets[index % len(exchange.subsets)] if exchange.subsets else exchange.subset
+        listed = None if hint is None else frozenset(references.resolve(hint, endpoints))
+        allowed = eligible if listed is None else eligible & listed
+        if expect is not None and expect.within is not None:
+            allowed &= frozenset(references.resolve(expect.within, endpoints))
+        if requirement == MEMBER_RULE and listed is None:
+            yield Draw(considered=everything, allowed=allowed)
+        elif requirement == PORT_RULE and listed:
+            addresses = {one.rpartition(":")[0] for one in listed}
+            considered = frozenset(one for one in eligible if one.rpartition(":")[0] in addresses)
+            if considered:
+                yield Draw(considered=considered, allowed=allowed)
+        elif requirement in SUBSET_RULES and listed and eligible:
+            yield Draw(considered=eligible, allowed=allowed)
+
+
+def _changed(pods: Mapping[str, Pod], step: PoolStep) -> dict[str, Pod]:
+    kept = {name: pod for name, pod in pods.items() if name not in step.remove}
+    for name, state in step.set.items():
+        if name in kept:
+            kept[name] = kept[name].model_copy(update=state.model_dump(exclude_unset=True))
+    return {**kept, **{pod.name: pod for pod in step.add}}
+
+
+def _endpoints(pods: Iterable[Pod], ports: int) -> dict[str, tuple[str, ...]]:
+    """Every pod's endpoints, with addresses that stand for those it will have."""
+    own = {pod.name: tuple(f"{pod.name}.pod:{8000 + port}" for port in range(ports)) for pod in pods}
+    return {**own, references.NOBODY: ("no.pod:8000",)}
+
+
+def _eligible(pods: Iterable[Pod], ports: int) -> Sequence[str]:
+    ready = [
+        pod
+        for pod in pods
+        if pod.ready is not False and pod.selected is not False and not pod.terminating and pod.namespace != "other"
+    ]
+    endpoints = _endpoints(ready, ports)
+    return [
+        one
+        for pod in ready
+        for index, one in enumerate(endpoints[pod.name])
+        if pod.active_ports is None or index in pod.active_ports
+    ]

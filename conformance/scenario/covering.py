@@ -1,0 +1,40 @@
+"""Covering arrays: rows of a matrix so few that they can be run, in which any two values still meet.
+
+A rule that an endpoint picker breaks on one path only (chat requests that stream, say) is found if the scenario is run
+for every kind of request; most such paths depend on one or two properties of the request. So for every two variables
+each pair of their values stands in at least one row, as in the combinatorial testing of D. R. Kuhn and others (NIST
+SP 800-142).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Row = tuple[int, ...]
+"""A row of the matrix: for each variable the index of its value."""
+
+
+def pairwise(matrix: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Rows of `matrix` that are `allowed` and cover every pair of values that some allowed row has.
+
+    Greedy and without chance: in each step the row that covers most of what is left, the first of several. The same
+    matrix gives the same rows in the same order.
+    """
+    names = list(matrix)
+    rows: dict[Row, int] = {}
+    bits: dict[tuple[int, int, int, int], int] = {}
+    for row in itertools.product(*(range(len(values)) for values in matrix.values())):
+        if allowed({name: matrix[name][index] for name, index in zip(names, row, strict=True)}):
+            pairs = itertools.combinations(enumerate(row), 2)
+            rows[row] = sum(1 << bits.setdefault((a, i, b, j), len(bits)) for (a, i), (b, j) in pairs)
+    left = (1 << len(bits)) - 1
+    chosen: list[Row] = []
+    while left:
+        best = max(rows, key=lambda row: (rows[row] & left).bit_count())
+        chosen.append(best)
+        left &= ~rows[best]
+    if len(names) == 1:
+        chosen = list(rows)
+    return [{name: matrix[name][index] for name, index in zip(names, row, strict=True)} for row in chosen]

@@ -1,0 +1,188 @@
+"""The flags that name a target, and those that choose what is run: declared once, for the command line and for pytest.
+
+Each field of `TargetFlags` and `SelectionFlags` is a flag: its name with dashes, its type, and a `Flag` for the rest.
+`conformance.cli.options` and the pytest plugin make their options from them. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+    from conformance.targets.resolve import Resolved
+    from conformance.targets.resolve_gateway import ResolvedGateway
+
+
+class RoleName(StrEnum):
+    """Which side of the protocol is tested."""
+
+    EPP = "epp"
+    DATA_PLANE = "data-plane"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag: the field `name` of its group, a value of `type` (`bool` takes none), or several of them if `repeated`.
+
+    `minimum` and `maximum` bound a number. `short` is its one letter, if it has one.
+    """
+
+    help: str
+    metavar: str | None = None
+    _: dataclasses.KW_ONLY
+    name: str = ""
+    type: type[Any] = str
+    repeated: bool = False
+    default: Any = None
+    short: str | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+
+    @property
+    def option(self) -> str:
+        """`--endpoints-file`."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def words(self, value: Any) -> list[str]:
+        """The flag with `value` as words of a command line; none for what is the default or says nothing."""
+        if not value or value == self.default:
+            return []
+        if self.type is bool:
+            return [self.option]
+        return [word for one in (value if self.repeated else [value]) for word in (self.option, str(one))]
+
+
+def flags(group: type[Any]) -> Iterator[Flag]:
+    """The flags of a group, in the order in which it has them."""
+    hints = typing.get_type_hints(group, include_extras=True)
+    for field in dataclasses.fields(group):
+        hint, flag = typing.get_args(hints[field.name])
+        kind = next((one for one in typing.get_args(hint) if one is not types.NoneType), hint)
+        repeated = typing.get_origin(kind) is list
+        kind = typing.get_args(kind)[0] if repeated else kind
+        yield dataclasses.replace(flag, name=field.name, type=kind, repeated=repeated, default=field.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetFlags:
+    """The flags that name a target, as given."""
+
+    epp: Annotated[str | None, Flag("reference (default), HOST:PORT, 'cmd:COMMAND' or image:IMAGE.", "TARGET")] = None
+    profile: Annotated[str | None, Flag("What the target is: a YAML file, or a profile shipped here.", "FILE|NAME")] = (
+        None
+    )
+    binary: Annotated[str | None, Flag("The program that fills {binary} in the profile.", "PATH")] = None
+    role: Annotated[RoleName | None, Flag("Which side is tested: an endpoint picker (default), or a gateway.")] = None
+    gateway: Annotated[str | None, Flag("A gateway that runs already: role data-plane.", "URL")] = None
+    epp_listen: Annotated[
+        list[str] | None,
+        Flag("Where the gateway expects its EPP. Repeatable, for a second pool.", "IP:PORT"),
+    ] = None
+    endpoints: Annotated[
+        list[str] | None,
+        Flag("Endpoints that the target knows; model servers are bound there.", "IP:PORT,…"),
+    ] = None
+    endpoints_file: Annotated[
+        Path | None,
+        Flag(
+            "File that the target watches: one endpoint a line. Rewritten during the run, restored at its end.",
+            "PATH",
+        ),
+    ] = None
+    body_mode: Annotated[list[str] | None, Flag("full-duplex, buffered, streamed or none. Repeatable.", "MODE")] = None
+    tls: Annotated[
+        str | None,
+        Flag(
+            "plaintext, unverified (any certificate), verified; of a gateway to its EPP: plaintext or self-signed.",
+            "MODE",
+        ),
+    ] = None
+    ca: Annotated[Path | None, Flag("What must have signed the target's certificate.", "PEM")] = None
+    data_plane: Annotated[
+        str,
+        Flag(
+            "What carries requests to the target: the suite's own proxy, or a real Envoy (extra `envoy`).",
+            "fake|envoy[:VARIANT]",
+        ),
+    ] = "fake"
+
+    @property
+    def title(self) -> str:
+        """The target as the user calls it."""
+        return self.epp or self.gateway or self.profile or "reference"
+
+    def resolve(self) -> Resolved | ResolvedGateway:
+        """The target, with its profile. Without `--role`, the other flags tell whose it is. Raises `UsageError`."""
+        from conformance.errors import UsageError
+        from conformance.targets.gateway import GatewayProfile
+        from conformance.targets.resolve import Overrides, load_any, resolve
+        from conformance.targets.resolve_gateway import resolve_gateway
+
+        for flag in ("epp", "gateway", "profile", "binary"):
+            if getattr(self, flag) == "":  # as "$EPP" is where the variable is not set; the default would be tested
+                raise UsageError(f"what is given for --{flag} is empty", hint="is a variable of the shell not set?")
+        base = load_any(self.profile) if self.profile is not None else None
+        is_gateway = isinstance(base, GatewayProfile)
+        meant = self.role is RoleName.DATA_PLANE or (self.role is None and (is_gateway or bool(self.gateway)))
+        self._refuse_strangers(gateway=meant)
+        overrides = Overrides(
+            binary=self.binary,
+            endpoints=tuple(self.endpoints or ()),
+            endpoints_file=self.endpoints_file,
+            body_modes=tuple(self.body_mode or ()),
+            tls=self.tls,
+            ca=self.ca,
+        )
+        if not meant:
+            return resolve(self.epp, self.profile, overrides)
+        if base is not None and not isinstance(base, GatewayProfile):
+            hint = "leave out --role, or name a profile with `role: data-plane`"
+            raise UsageError(f"{self.profile} is the profile of an endpoint picker, not of a gateway", hint=hint)
+        return resolve_gateway(self.gateway, base, overrides, self.epp_listen or ())
+
+    def command_line(self, scenarios: Iterable[Path] = ()) -> str:
+        """The command that runs the same target again, with scenario files of the user's own, as a shell takes it."""
+        words = [word for flag in flags(TargetFlags) for word in flag.words(getattr(self, flag.name))]
+        words += [word for path in scenarios for word in ("--scenarios", str(path))]
+        return shlex.join(["epp-conformance", "run", *words])
+
+    def _refuse_strangers(self, *, gateway: bool) -> None:
+        """Raise `UsageError` for a flag that has no meaning for the role."""
+        from conformance.errors import UsageError
+
+        of_epps, of_gateways = ("epp", "endpoints_file", "body_mode", "ca", "data_plane"), ("gateway", "epp_listen")
+        strange = [flag for flag in flags(TargetFlags) if flag.name in (of_epps if gateway else of_gateways)]
+        given = [flag.option for flag in strange if flag.words(getattr(self, flag.name))]
+        if given:
+            whose = "an endpoint picker, and a gateway is tested" if gateway else "a gateway (--role data-plane)"
+            raise UsageError(
+                f"{', '.join(given)}: only for {whose}", hint="leave it out, or check --role and --profile"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionFlags:
+    """The flags that choose what is run against a target, as given."""
+
+    protocol_version: Annotated[
+        list[str] | None, Flag("Default: 1.0.0, or the newest claimed. Repeatable.", "VERSION|all")
+    ] = None
+    scenario: Annotated[list[str] | None, Flag("Only these scenarios. Repeatable.", "ID|GLOB", short="k")] = None
+    exclude: Annotated[list[str] | None, Flag("Not these scenarios. Repeatable.", "ID|GLOB")] = None
+    requirement: Annotated[list[str] | None, Flag("Only scenarios of this requirement. Repeatable.", "ID")] = None
+    level: Annotated[
+        list[str] | None, Flag("Only requirements of this level (MUST, SHOULD, …). Repeatable.", "LEVEL")
+    ] = None
+    section: Annotated[list[str] | None, Flag("Only scenarios of this section. Repeatable.", "NAME")] = None
+    smoke: Annotated[bool, Flag("Only the smoke set.")] = False
+    slow: Annotated[bool, Flag("Slow scenarios too.")] = False
+    scenarios: Annotated[list[Path] | None, Flag("Further scenario files of your own. Repeatable.", "DIR|FILE")] = None
+    seed: Annotated[int | None, Flag("For the same prompts as in another run.", minimum=0, maximum=2**32 - 1)] = None
