@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TextIO
 import typer
 
 from conformance.cli import options
+from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -23,20 +24,12 @@ RATE, SECONDS = 100.0, 10.0
 """What is asked where nobody says how much: so many requests a second, for so long."""
 
 
+@options.spelt_out
 def load(
+    target: Annotated[TargetFlags, options.Taken(without=("role", "gateway", "epp_listen", "data_plane"))],
+    what: Annotated[SelectionFlags, options.Taken(only=("protocol_version", "seed"))],
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="What is asked, how fast, and what becomes of the pool.")
-    ] = None,
-    epp: options.Epp = None,
-    profile: options.ProfileName = None,
-    binary: options.Binary = None,
-    endpoints: options.Endpoints = None,
-    endpoints_file: options.EndpointsFile = None,
-    body_mode: options.BodyModes = None,
-    tls: options.TlsMode = None,
-    ca: options.Ca = None,
-    protocol_version: Annotated[
-        str | None, typer.Option("--protocol-version", metavar="VERSION", help="Default: 1.0.0, or the newest claimed.")
     ] = None,
     rate: Annotated[
         float | None, typer.Option("--rate", metavar="N", min=0.01, help="Requests a second, answered or not.")
@@ -63,7 +56,6 @@ def load(
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Load a target on another machine, which must be yours to load.")
     ] = False,
-    seed: options.Seed = None,
     output: options.Output = Path("load-report"),
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print a JSON object a second on standard output.")
@@ -81,7 +73,6 @@ def load(
     epp-conformance load churn.yaml --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
     """
     from conformance.cli.console import err, out, without_colour
-    from conformance.cli.target_flags import Named
     from conformance.errors import UsageError
     from conformance.load import document
     from conformance.load.run import LoadRun, LoadSettings, check_bounds
@@ -92,21 +83,17 @@ def load(
 
     if no_color:
         without_colour()
-    named = Named(
-        role=options.RoleName.EPP, epp=epp, profile=profile, binary=binary, endpoints=endpoints,
-        endpoints_file=endpoints_file, body_mode=body_mode, tls=tls, ca=ca,
-    )  # fmt: skip
-    resolved = named.resolve()
+    resolved = target.resolve()
     if not isinstance(resolved.profile, Profile):
         raise UsageError("load is for endpoint pickers", hint="name the profile of an EPP")
     if rate is not None and concurrent is not None:
         raise UsageError("--rate and --concurrent are two ways to load", hint="give one of them")
     settings = LoadSettings(
         profile=resolved.profile,
-        version=protocol_versions(resolved.profile, [protocol_version] if protocol_version else ())[-1],
+        version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
         values=resolved.values,
         file=_file(file, rate, concurrent, seconds, pods),
-        seed=random.randrange(2**32) if seed is None else seed,
+        seed=random.randrange(2**32) if what.seed is None else what.seed,
         grace=grace,
         at_once=at_once,
         memory=memory * 1024 * 1024,
@@ -120,7 +107,7 @@ def load(
             remarks.print(f"  {text}")
 
     if not quiet:
-        remarks.print(f"epp-conformance load: target {named.title}, {_what(settings)}, seed {settings.seed}")
+        remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
     with reserved(output):
         collect_seldom()
         with EngineThread() as engine, _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch:

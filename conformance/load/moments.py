@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from conformance.evidence.episode import PodFact
-from conformance.judges.epp.due_answer import BUSY_KV, BUSY_QUEUE, IDLE_KV, IDLE_QUEUE
+from conformance.judges.due_answer import BUSY_KV, BUSY_QUEUE, IDLE_KV, IDLE_QUEUE
 from conformance.reading.endpoints import address_of, canonical
 
 Load: TypeAlias = tuple[bool, bool, bool]
