@@ -75,6 +75,7 @@ def load(
     from conformance.cli.console import err, out, without_colour
     from conformance.errors import UsageError
     from conformance.load import document
+    from conformance.load.churn import check as check_churn
     from conformance.load.run import LoadRun, LoadSettings, check_bounds
     from conformance.report.render.folder import reserved
     from conformance.run.engine import EngineThread, collect_seldom
@@ -100,6 +101,7 @@ def load(
         evidence=output / document.EVIDENCE,
     )
     check_bounds(settings.profile, remote=allow_remote)
+    check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
     remarks = err()
 
     def status(text: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from conformance.evidence.episode import Episode
+from conformance.judges.remembered import RememberedVerdicts
 from conformance.requirements.catalogue import Catalogue
 from conformance.tap.files import TranscriptWriter
 from conformance.tap.gathering import Gathered
@@ -41,6 +42,7 @@ class Bench:
     def __init__(self, settings: JudgingSettings) -> None:
         self._settings = settings
         self._catalogue = Catalogue.load()
+        self._memory = RememberedVerdicts(settings.context, self._catalogue, BOTH)
         self._worth = Worth(settings.print_each)
         self._writer: TranscriptWriter | None = None
         self._trouble = ""
@@ -48,7 +50,7 @@ class Bench:
     def __call__(self, gathered: Gathered) -> JudgedExchange:
         """Judge one exchange. Never raises."""
         seen = episode(gathered)
-        result = judged(seen, self._settings.context, self._catalogue, roles=BOTH)
+        result = judged(seen, self._settings.context, self._catalogue, roles=BOTH, memory=self._memory)
         shown = []
         for finding in result.findings:
             if self._worth(finding):
