@@ -203,7 +203,8 @@ async def judging(kind: str) -> tuple[Callable[[str, Any], Awaitable[None]], Cal
     from conformance.judges import judge
     from conformance.requirements.catalogue import Catalogue
     from conformance.tap.gathering import Gathered
-    from conformance.tap.judge_process import JudgingProcess, JudgingSettings
+    from conformance.tap.judge_process import JudgingProcess
+    from conformance.tap.judging import JudgingSettings
     from conformance.verdict import Verdict
 
     context = Context(version="1.0.0", scenario="benchmark")

@@ -1,10 +1,11 @@
 """Measure the reference EPP: streams a second on one core, and 2,000 streams at once of which none may be lost.
 
-    python benchmarks/reference_epp.py [--seconds 4] [--concurrent 64] [--burst 2000]
+    python benchmarks/reference_epp.py [--seconds 4] [--concurrent 64] [--burst 2000] [--exchanges 100000]
 
-The EPP runs in a process of its own, pinned to the last core where the platform allows it; the client here uses the
-project's own HTTP/2 connections, which cost a tenth of what the server does, and ends streams by reset, as Envoy does.
-`cpu` is the EPP's processor time per stream, the figure to compare where the machine is shared.
+The EPP runs in a process of its own, which with all its threads has the last core, where the platform allows it; the
+client here uses the project's own HTTP/2 connections and ends streams by reset, as Envoy does. `cpu` is the EPP's
+processor time per stream, the figure to compare where the machine is shared. Then: its memory while it serves further
+exchanges.
 """
 
 from __future__ import annotations
@@ -89,6 +90,19 @@ async def rate(address: str, sent: list[bytes], seconds: float, concurrent: int)
     return done, lost, took
 
 
+async def some(address: str, sent: list[bytes], streams: int, concurrent: int) -> None:
+    """So many streams, some at a time."""
+    channel = await dial(address, connections=2)
+    left = iter(range(streams))
+
+    async def worker() -> None:
+        for _ in left:
+            await exchange(channel, sent)
+
+    await asyncio.gather(*(worker() for _ in range(concurrent)))
+    await channel.close()
+
+
 async def burst(address: str, sent: list[bytes], streams: int) -> int:
     """How many of `streams` streams that begin at once are lost."""
     channel = await dial(address, connections=2)
@@ -105,19 +119,41 @@ def serving() -> Iterator[tuple[str, int, float]]:
         file.write_text("127.0.0.1:9\n127.0.0.2:9\n127.0.0.3:9\n")
         command = [sys.executable, "-m", "reference_epp", "--listen=127.0.0.1:0", f"--endpoints-file={file}"]
         begin = time.perf_counter()
+        if hasattr(os, "sched_setaffinity"):  # inherited by all threads of the process
+            cores = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {max(cores)})
         process = subprocess.Popen(
-            [*command, "--scrape-interval=10s", "--log-level=error"], stdout=subprocess.PIPE, text=True
+            [*command, "--scrape-interval=10s", "--log-level=error"],
+            stdout=subprocess.PIPE,
+            text=True,
         )
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
         try:
             assert process.stdout is not None
             address = json.loads(process.stdout.readline())["address"]
             started = time.perf_counter() - begin
-            if hasattr(os, "sched_setaffinity"):
-                os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
             yield address, process.pid, started
         finally:
             process.terminate()
             process.wait(20)
+
+
+def threads_off_the_core(pid: int) -> int:
+    """How many threads of process `pid` may use another core than the last."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 0
+    only = {max(os.sched_getaffinity(0))}
+    return sum(os.sched_getaffinity(int(task.name)) != only for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def resident(pid: int) -> float:
+    """Memory of process `pid` in MiB; not a number where /proc does not say."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return float("nan")
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def processor_seconds(pid: int) -> float:
@@ -135,6 +171,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--concurrent", type=int, default=64)
     parser.add_argument("--burst", type=int, default=2000)
+    parser.add_argument("--exchanges", type=int, default=100_000, help="while which the memory is looked at")
     options = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, serving() as (address, pid, started):
         print(f"start to first stream    {started * 1000:8.0f} ms")
@@ -145,7 +182,13 @@ def main() -> None:
             print(f"{name:24} {done / took:8.0f} streams/s, {used * 1e6:.0f} us cpu each, {lost} lost")
         lost = runner.run(burst(address, messages(body=True), options.burst))
         print(f"{options.burst} streams at once     {lost:8} lost")
-    print(f"wanted                   {FIGURE:8} streams/s, none lost")
+        for done in range(0, options.exchanges + 1, max(options.exchanges // 5, 1)):
+            print(f"memory after {done:7} more {resident(pid):6.1f} MiB")
+            if done < options.exchanges:
+                runner.run(some(address, messages(body=True), options.exchanges // 5, options.concurrent))
+        if stray := threads_off_the_core(pid):
+            print(f"not a measurement on one core: {stray} threads may use others")
+    print(f"wanted                   {FIGURE:8} streams/s, none lost, memory level")
 
 
 if __name__ == "__main__":

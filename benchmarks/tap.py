@@ -73,8 +73,7 @@ async def serve_epp() -> None:
 
 async def serve_tap(upstream: str, *, judging: bool) -> None:
     """The tap's process: where it is, and on each line of input what it has done."""
-    from conformance.tap.judge_process import JudgingSettings
-    from conformance.tap.judging import context
+    from conformance.tap.judging import JudgingSettings, context
     from conformance.tap.session import LiveSettings, LiveTap
     from ext_proc.relay import open_tap
 

@@ -8,6 +8,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
+    faults.md, gateway-faults.md  what the deviations declare; what was observed is the selftest's part of the page
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from conformance.requirements.drift import coverage
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
+from conformance.selftest import page as faults
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
 
@@ -83,6 +85,8 @@ def pages() -> Mapping[str, str]:
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
+        "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
+        "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
     }
 
 

@@ -41,13 +41,22 @@ _KEPT = 16 * 1024
 
 
 class Deframer:
-    """Cuts a stream's data into messages. After a violation there is nothing more to read: later data is ignored."""
+    """Cuts a stream's data into messages. After a violation there is nothing more to read: later data is ignored.
 
-    def __init__(self, limit: int = MESSAGE_LIMIT) -> None:
+    `limit` is the size of the largest message, `total` that of all messages; `allow` adds to it.
+    """
+
+    def __init__(self, limit: int = MESSAGE_LIMIT, *, total: int | None = None) -> None:
         self._limit = limit
+        self._total = total
         self._held = bytearray()
         self._needs = 0  # bytes that must be held before it is worth looking again
         self._broken = False
+
+    def allow(self, size: int) -> None:
+        """All messages together may have so many bytes more."""
+        if self._total is not None:
+            self._total += size
 
     def feed(self, data: bytes) -> Iterator[bytes | Violation]:
         """The messages that `data` completes, at most one violation last."""
@@ -58,8 +67,10 @@ class Deframer:
             not held
             and len(data) >= _PREFIX
             and data[0] == 0
-            and int.from_bytes(data[1:5]) == len(data) - _PREFIX <= self._limit
+            and int.from_bytes(data[1:5]) == len(data) - _PREFIX
+            and not self._refuses(0, len(data) - _PREFIX)
         ):
+            self.allow(_PREFIX - len(data))
             yield data[_PREFIX:]  # the common case: one whole message in one DATA frame
             return
         held += data
@@ -80,6 +91,7 @@ class Deframer:
                 self._needs = stop - at
                 break
             start, at = at + _PREFIX, stop
+            self.allow(-length)
             yield bytes(held[start:stop])
         del held[:at]
 
@@ -98,6 +110,8 @@ class Deframer:
             return f"the message has the compressed flag {flag}, but no compression was agreed"
         if length > self._limit:
             return f"the message claims {length} bytes, the limit is {self._limit}"
+        if self._total is not None and length > self._total:
+            return f"the message claims {length} bytes, which with those before it are too many for what was sent"
         return ""
 
 

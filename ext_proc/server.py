@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Literal
 
 from google.protobuf.message import DecodeError
 
 from ext_proc import grpc
 from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
-from ext_proc.http2.frames import ErrorCode, Settings
+from ext_proc.http2.frames import MAX_STREAM_ID, ErrorCode, Settings
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.tls import ServerTls
 from ext_proc.http2.transport import Transport, format_address
@@ -46,23 +47,28 @@ HealthOf = Callable[[str], int | None]
 
 _NOT_FOUND = 5
 
+_NOTICE = 0.05
+"""Seconds that a client has to learn that no more streams are taken."""
+
 
 async def serve(
     host: str,
     port: int,
-    handler: Handler,
+    handler: Handler | None,
     *,
-    tls: ServerTls | None = None,
+    tls: ServerTls | ssl.SSLContext | None = None,
     health: HealthOf | None = None,
+    methods: Mapping[bytes, Handler] | None = None,
     observe: Observe | None = None,
     settings: Settings = SERVER_SETTINGS,
 ) -> Server:
     """Serve on `host:port` (0: any free port) until `Server.close`.
 
-    `settings` are the SETTINGS sent to clients (one stream at a time: MAX_CONCURRENT_STREAMS 1). Without `health` the
-    health service is unimplemented. Raises `OSError` if the address can't be bound.
+    `settings` are the SETTINGS sent to clients (one stream at a time: MAX_CONCURRENT_STREAMS 1). Without `handler`
+    `Process`, and without `health` the health service, is unimplemented. `methods` are handlers of others, by path.
+    Raises `OSError` if the address can't be bound.
     """
-    server = Server(handler, health=health, observe=observe, settings=settings)
+    server = Server(handler, health=health, methods=methods or {}, observe=observe, settings=settings)
     await server.start(host, port, tls)
     return server
 
@@ -71,12 +77,22 @@ class Server:
     """A running server. `connections` are those that are open now."""
 
     def __init__(
-        self, handler: Handler, *, health: HealthOf | None, observe: Observe | None, settings: Settings
+        self,
+        handler: Handler | None,
+        *,
+        health: HealthOf | None,
+        methods: Mapping[bytes, Handler],
+        observe: Observe | None,
+        settings: Settings,
     ) -> None:
         self.host = ""
         self.port = 0
         self.connections: list[Transport] = []
-        self._handler = handler
+        self._methods = dict(methods)
+        if handler is not None:
+            self._methods[grpc.PROCESS] = handler
+        if health is not None:
+            self._methods[grpc.HEALTH_CHECK] = self._check
         self._health = health
         self._observe = observe
         self._settings = settings
@@ -89,15 +105,28 @@ class Server:
         """`host:port` to dial."""
         return format_address(self.host, self.port)
 
-    async def start(self, host: str, port: int, tls: ServerTls | None) -> None:
+    async def start(self, host: str, port: int, tls: ServerTls | ssl.SSLContext | None) -> None:
         """Bind and listen."""
         loop = asyncio.get_running_loop()
-        context = None if tls is None else tls.context()
+        context = tls.context() if isinstance(tls, ServerTls) else tls
         patience = None if context is None else 0.1  # seconds for the TLS farewell, which many clients never send
         self._listening = await loop.create_server(
             self._connection, host, port, ssl=context, backlog=1024, ssl_shutdown_timeout=patience
         )
         self.host, self.port = self._listening.sockets[0].getsockname()[:2]
+
+    async def drain(self, seconds: float) -> bool:
+        """Take no new connections and streams; wait until those that are open have ended. False if some have not."""
+        if self._listening is not None:
+            self._listening.close()
+        for one in self.connections:
+            one.goaway(last_stream=MAX_STREAM_ID)
+        await asyncio.sleep(_NOTICE)  # streams that were opened before the client knew are served (RFC 9113, 6.8)
+        for one in self.connections:
+            one.goaway()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        return not self._tasks
 
     async def close(self) -> None:
         """Stop listening, end the handlers and close every connection."""
@@ -130,12 +159,7 @@ class Server:
         path = header(headers, b":path")
         observed = self._observe(headers) if self._observe is not None and path == grpc.PROCESS else None
         served = ServedStream(transport, stream, headers, observed, end)
-        if path == grpc.PROCESS:
-            run = self._handler
-        elif path == grpc.HEALTH_CHECK and self._health is not None:
-            run = self._check
-        else:
-            run = _unimplemented
+        run = self._methods.get(path or b"", _unimplemented)
         task = asyncio.get_running_loop().create_task(self._run(run, served))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -167,7 +191,7 @@ class Server:
 
 
 async def _unimplemented(stream: ServedStream) -> None:
-    stream.end(grpc.UNIMPLEMENTED, "only ExternalProcessor/Process and Health/Check are served here")
+    stream.end(grpc.UNIMPLEMENTED, "this method is not served here")
 
 
 class ServedStream:

@@ -39,6 +39,10 @@ made at once."""
 _REPLAYED = 1024 * 1024
 """Bytes kept for that; a stream that sent more before it was refused stays refused."""
 
+ANSWERS = 4 * 1024 * 1024
+"""Bytes by which an EPP's messages may exceed those sent to it. A message beyond that is a violation at once: a target
+that sends endless bodies costs no memory."""
+
 _numbers = itertools.count(1)
 
 
@@ -71,7 +75,7 @@ class ProcessStream:
         self._inbox = Inbox(on_event)
         self._transport: Transport | None = None
         self._stream = 0
-        self._deframer: grpc.Deframer | None = grpc.Deframer()  # None: the answer is not gRPC
+        self._deframer: grpc.Deframer | None = grpc.Deframer(total=ANSWERS)  # None: the answer is not gRPC
         self._half_closed = False
         self._attempts = 0
         self._replay: list[tuple[bytes, bool, bool]] | None = []  # (bytes, is a message, end), until an answer comes
@@ -233,6 +237,8 @@ class ProcessStream:
             self._emit(self._on_purpose(data))
         if end:
             self._emit(HalfClosed(exchange=names[0], stream=names[1], author=author))
+        if self._deframer is not None:
+            self._deframer.allow(len(data))
         self._transport.send(self._stream, grpc.frame(data) if is_message else data, end=end)
 
     def _on_purpose(self, data: bytes) -> Malformed:

@@ -30,6 +30,14 @@ ACTIVE_PORTS = "inference.networking.k8s.io/active-ports"
 ENGINE_TYPE = "inference.networking.k8s.io/engine-type"
 """Label of a pod: which model server it runs, so which gauge names an EPP reads (GIE from 1.5 on)."""
 
+_CONDITIONS: Mapping[bool | str, Mapping[str, str]] = {
+    True: {"Ready": "True", "ContainersReady": "True"},
+    False: {"Ready": "False", "ContainersReady": "False"},
+    "unknown": {"Ready": "Unknown", "ContainersReady": "Unknown"},
+    "missing": {},
+    "gated": {"Ready": "False", "ContainersReady": "True"},
+}
+
 _EPOCH = "2000-01-01T00:00:00Z"  # fixed, so that building the same pod twice makes no change
 
 
@@ -38,7 +46,7 @@ def pod(
     ip: str,
     *,
     namespace: str = "default",
-    ready: bool = True,
+    ready: bool | Literal["unknown", "missing", "gated"] = True,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     active_ports: Sequence[int] | None = None,
@@ -46,7 +54,8 @@ def pod(
 ) -> Object:
     """Return a Pod with address `ip` ("" for none yet). `active_ports` sets the annotation of that name.
 
-    `terminating` gives it a deletionTimestamp while it stays ready, as a pod that drains is.
+    `ready` is its Ready condition: True, False, Unknown, none at all, or (`gated`) False although its containers are
+    ready, as a readiness gate makes it. `terminating` gives it a deletionTimestamp while it stays as ready as it is.
     """
     annotations = dict(annotations or {})
     if active_ports is not None:
@@ -54,12 +63,12 @@ def pod(
     obj = _object(PODS, name, namespace, labels=labels, annotations=annotations)
     if terminating:
         obj["metadata"] |= {"deletionTimestamp": _EPOCH, "deletionGracePeriodSeconds": 30}
-    status = "True" if ready else "False"
     obj["spec"] = {"containers": [{"name": "model-server", "image": "model-server"}], "nodeName": "emulated"}
     obj["status"] = {
         "phase": "Running",
         "conditions": [
-            {"type": kind, "status": status, "lastTransitionTime": _EPOCH} for kind in ("Ready", "ContainersReady")
+            {"type": kind, "status": status, "lastTransitionTime": _EPOCH}
+            for kind, status in _CONDITIONS[ready].items()
         ],
     }
     if ip:

@@ -7,15 +7,18 @@ have trailers and header names in any case, and a scrape costs half as much.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import cast
 
 import httptools
 
+from fake_modelserver.feed import Chain
 from fake_modelserver.messages import Framing, Request, Response, error_response
+from fake_modelserver.toxics import Line, LineEnded
 
 MAX_HEADERS = 1 << 20
 """Bytes of request line and headers; more is answered 431."""
@@ -44,6 +47,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._refused = False
         self._half_closed = False
+        self._live = False
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._start_message()
 
@@ -60,9 +64,9 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
 
     def eof_received(self) -> bool:
-        # A client may half-close and wait for its answer.
+        # A client may half-close and wait for its answer. While that is being made, engines take it for one that left.
         self._half_closed = True
-        return self._task is not None
+        return self._task is not None and not self._live
 
     def pause_writing(self) -> None:
         self._writable = False
@@ -174,7 +178,7 @@ class Connection(asyncio.Protocol):
                 return
             request, response = self._next()
             if response.plain and request.keep_alive and not request.http_1_0 and request.method != "HEAD":
-                self._transport.write(response.wire)
+                self._transport.writelines(response.wire)
             else:
                 self._task = self._loop.create_task(self._play_all((request, response)))
 
@@ -199,6 +203,7 @@ class Connection(asyncio.Protocol):
             pending = None
             if not await self._play(request, response):
                 return
+            self._live = False
             if len(self._requests) <= _PIPELINED:
                 self._transport.resume_reading()
         self._task = None
@@ -207,46 +212,81 @@ class Connection(asyncio.Protocol):
 
     async def _play(self, request: Request, response: Response) -> bool:
         """Send `response`; False if the connection ended with it."""
+        self._live = response.later is not None or response.feed is not None
+        while response.later is not None:
+            response = await response.later()
         if response.delay:
             await asyncio.sleep(response.delay)
         if response.reset:
             self.reset()
             return False
         framing = Framing.of(response, keep_alive=request.keep_alive, http_1_0=request.http_1_0)
+        if response.toxics is None:
+            return await self._play_body(request, response, framing, None)
+        line = Line(response.toxics, self._write)
+        try:
+            return await self._play_body(request, response, framing, line)
+        except LineEnded as ended:
+            if ended.reset:
+                return await self._flush_and_reset()
+            self._transport.close()
+            return False
+
+    async def _play_body(self, request: Request, response: Response, framing: Framing, line: Line | None) -> bool:
         bodiless = response.bodiless or request.method == "HEAD"
-        if response.chunks is None and not (response.trailers or response.reset_after is not None):
-            self._transport.write(response.head(framing) + (b"" if bodiless else response.body))
+        send = self._write if line is None else line.send
+        if (
+            response.chunks is None
+            and response.feed is None
+            and not (response.trailers or response.reset_after is not None)
+        ):
+            await send(response.head(framing) + (b"" if bodiless else response.body))
         else:
-            self._transport.write(response.head(framing))
-            chunks = () if bodiless else (response.body,) if response.chunks is None else response.chunks
-            if not await self._play_chunks(response, chunks, chunked=framing.chunked):
+            await send(response.head(framing))
+            if not bodiless and not await self._play_chunks(response, send, chunked=framing.chunked):
                 return False
             if framing.chunked and not bodiless:
                 trailers = b"".join([b"%s: %s\r\n" % pair for pair in response.trailers])
-                self._transport.write(b"0\r\n" + trailers + b"\r\n")
-        if framing.close:
+                await send(b"0\r\n" + trailers + b"\r\n")
+        if framing.close or (line is not None and line.closes):
+            if line is not None:
+                await line.before_close()
             self._transport.close()
             return False
         return True
 
-    async def _play_chunks(self, response: Response, chunks: Sequence[bytes], *, chunked: bool) -> bool:
+    async def _play_chunks(
+        self, response: Response, send: Callable[[bytes], Awaitable[None]], *, chunked: bool
+    ) -> bool:
         if response.reset_after == 0:
             return await self._flush_and_reset()
-        through = 0
-        for sent, chunk in enumerate(chunks, 1):
-            if sent > 1:
-                # Also without a gap, each chunk is a write of its own, and other connections get their turn.
-                await asyncio.sleep(response.gap)
-                if response.paced is not None:
-                    await response.paced(through)
-            through += len(chunk)
-            if not self._writable:
-                await self._drain()
-            if chunk:
-                self._transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
-            if sent == response.reset_after:
-                return await self._flush_and_reset()
+        if response.feed is not None and not response.filters and send == self._write and response.reset_after is None:
+            write = self._transport.write
+            await response.feed.play(lambda chunk: write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk))
+            return True
+        through = sent = 0
+        async with contextlib.aclosing(_source(response)) as source:
+            async for chunk in source:
+                sent += 1
+                if sent > 1:
+                    # Also without a gap, each chunk is a write of its own, and other connections get their turn.
+                    await asyncio.sleep(response.gap)
+                    if response.paced is not None:
+                        await response.paced(through)
+                through += len(chunk)
+                if chunk:
+                    await send(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
+                if sent == response.reset_after:
+                    return await self._flush_and_reset()
+        if any(one.cut for one in response.filters):
+            self._transport.close()
+            return False
         return True
+
+    async def _write(self, data: bytes) -> None:
+        if not self._writable:
+            await self._drain()
+        self._transport.write(data)
 
     async def _flush_and_reset(self) -> bool:
         """RST once all that was written is in the kernel's hands. Returns False: the connection is over."""
@@ -259,6 +299,24 @@ class Connection(asyncio.Protocol):
     async def _drain(self) -> None:
         self._drained = self._loop.create_future()
         await self._drained
+
+
+async def _source(response: Response) -> AsyncGenerator[bytes, None]:
+    """The chunks of a body, as its filters leave them."""
+    chain = Chain(response.filters)
+    if response.feed is not None:
+        while not chain.cut and (chunk := await response.feed.next()) is not None:
+            for piece in chain(chunk):
+                yield piece
+    else:
+        for chunk in (response.body,) if response.chunks is None else response.chunks:
+            for piece in chain(chunk):
+                yield piece
+            if chain.cut:
+                break
+    if not chain.cut:
+        for piece in chain.end():
+            yield piece
 
 
 class Connections:

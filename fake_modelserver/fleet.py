@@ -10,8 +10,9 @@ from typing import Literal, Self
 from fake_modelserver.addresses import PORT, Address, Addresses
 from fake_modelserver.errors import FleetStoppedError, PodExistsError, UnknownPodError
 from fake_modelserver.messages import Request, Response
-from fake_modelserver.pod import Pod, PodSpec
+from fake_modelserver.pod import Pod
 from fake_modelserver.record import ScrapeStarted, Served
+from fake_modelserver.spec import PodSpec
 
 
 class Fleet:
@@ -96,20 +97,13 @@ class Fleet:
         pool = self._running()
         if spec.name in self._pods:
             raise PodExistsError(spec.name)
-        if spec.address is not None:
-            addresses = tuple(Address(spec.address, port) for port in spec.ports or (self._port or PORT,))
-            given: tuple[Address, ...] = ()
-        elif spec.ports or pool.mode == "own":
-            first = pool.take()
-            given = (first,)
-            addresses = tuple(Address(first.host, port) for port in spec.ports or (first.port,))
-        else:
-            addresses = given = (pool.take(),)
+        addresses, metrics, given = self._places(spec, pool)
         for address in (*addresses, *given):
             pool.occupied(address)
         pod = Pod(
             spec,
             addresses,
+            metrics_address=metrics,
             on_scrape=self._on_scrape,
             on_request=self._on_request,
             script=self._script,
@@ -160,6 +154,26 @@ class Fleet:
         return dict(zip(after, await asyncio.gather(*waits), strict=True))
 
     # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _places(
+        self, spec: PodSpec, pool: Addresses
+    ) -> tuple[tuple[Address, ...], Address | None, tuple[Address, ...]]:
+        """Where a pod serves, where its page is if that is elsewhere, and which of these the fleet gave it."""
+        ports, page = spec.ports, spec.page_port
+        count = spec.ranks if spec.rank_ports else 1
+        if spec.address is not None:
+            ports = ports or tuple((self._port or PORT) + index for index in range(count))
+            addresses = tuple(Address(spec.address, port) for port in ports)
+            given: tuple[Address, ...] = ()
+        elif ports or pool.mode == "own":
+            first = pool.take()
+            given = (first,)
+            addresses = tuple(Address(first.host, port) for port in ports or range(first.port, first.port + count))
+        else:
+            addresses = given = tuple([pool.take() for _ in range(count)])
+        # Where pods share an address they can't share a fixed port, too.
+        shared = spec.metrics_port is None and pool.mode != "own"
+        return addresses, None if page is None else Address(addresses[0].host, 0 if shared else page), given
 
     def _running(self) -> Addresses:
         if self._addresses is None:

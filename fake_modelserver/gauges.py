@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -11,13 +12,15 @@ from typing import Literal
 class LoraSeries:
     """An out-of-date series of the LoRA metric, which vLLM leaves behind whenever the set of adapters changes.
 
-    `age` is how many seconds its value lies before the current series'; `place` is where it stands relative to it.
+    `age` is how many seconds its value lies before the current series', or `at` what it is (Unix time, seconds);
+    `place` is where it stands relative to it.
     """
 
     running: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     max_lora: int = 0
     age: float = 60.0
+    at: float | None = None
     place: Literal["before", "after"] = "before"
 
     def __post_init__(self) -> None:
@@ -64,6 +67,32 @@ class Gauges:
     def has_lora(self) -> bool:
         """True if the pod reports the LoRA metric."""
         return bool(self.max_lora or self.running_loras or self.waiting_loras or self.stale_loras)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoy:
+    """A further series of the gauges of load, told apart from the pod's own by `label`.
+
+    What vLLM shows for other data-parallel engines (`engine`) and processes (`pid`), SGLang for ranks (`dp_rank`,
+    `tp_rank`) and priorities (`priority`). `place` is where it stands relative to the own series, `families` are the
+    meanings that have it, `own` is the value of the label on the own series (None: as without the decoy).
+    """
+
+    label: str
+    value: str
+    gauges: Gauges = field(default_factory=Gauges)
+    place: Literal["before", "after"] = "before"
+    families: tuple[Literal["queue", "running", "kv"], ...] = ("queue", "running", "kv")
+    own: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _LABEL.fullmatch(self.label):
+            raise ValueError(f"label is {self.label!r}; it is a name of letters, digits and _")
+        if self.value == self.own:
+            raise ValueError(f"value is {self.value!r}, as that of the own series; a series has labels of its own")
+
+
+_LABEL = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def _check_adapters(running: tuple[str, ...], waiting: tuple[str, ...], max_lora: int) -> None:

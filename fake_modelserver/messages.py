@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from fake_modelserver.feed import Feed, Filter
 from fake_modelserver.record import Headers
+from fake_modelserver.toxics import Toxics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,23 +54,44 @@ class Response:
     but the first, with the bytes of body sent so far. The connection is reset after
     `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent. Framing headers that
     are given are sent as they are; where the body does not fit them, the connection is closed after it.
+
+    With `later` the rest is not known yet: it is awaited for the response to play (`status` is that which it will
+    have). `feed` stands for chunks that are still to come. `filters` change the chunks on their way, `toxics` the bytes
+    on the line.
     """
 
     status: int = 200
     headers: Headers = ()
     body: bytes = b""
-    chunks: Sequence[bytes] | None = None
+    chunks: Iterable[bytes] | None = None
     trailers: Headers = ()
     delay: float = 0.0
     gap: float = 0.0
     paced: Callable[[int], Awaitable[None]] | None = None
     reset_after: int | None = None
     reset: bool = False
+    later: Callable[[], Awaitable[Response]] | None = None
+    feed: Feed | None = None
+    filters: tuple[Filter, ...] = ()
+    toxics: Toxics | None = None
+
+    def then(self, change: Callable[[Response], Response]) -> Response:
+        """`change` of this response, or of that which it will become."""
+        later = self.later
+        if later is None:
+            return change(self)
+
+        async def changed() -> Response:
+            return change(await later())
+
+        return replace(self, later=changed)
 
     @cached_property
     def plain(self) -> bool:
         """True if the answer is one write, at once, to a client that keeps the connection open."""
         if self.chunks is not None or self.trailers or self.delay or self.reset or self.reset_after is not None:
+            return False
+        if self.later is not None or self.feed is not None or self.toxics is not None:
             return False
         framing = Framing.of(self, keep_alive=True, http_1_0=False)
         return not framing.close and not framing.chunked
@@ -79,10 +102,13 @@ class Response:
         return self.status in (204, 304)
 
     @cached_property
-    def wire(self) -> bytes:
-        """Head and body of a `plain` response on a connection that stays open; made once."""
-        framing = Framing.of(self, keep_alive=True, http_1_0=False)
-        return self.head(framing) + (b"" if self.bodiless else self.body)
+    def wire(self) -> tuple[bytes, ...]:
+        """Head and body of a `plain` response on a connection that stays open, to write at once; made once."""
+        head = self.head(Framing.of(self, keep_alive=True, http_1_0=False))
+        if self.bodiless:
+            return (head,)
+        # A large body is not copied: a fleet holds many.
+        return (head + self.body,) if len(self.body) < _JOINED else (head, self.body)
 
     def length(self) -> int:
         """Bytes of the body."""
@@ -114,7 +140,7 @@ class Framing:
         if b"content-length" in given:
             close = close or given[b"content-length"] != b"%d" % response.length()
         elif not response.bodiless and b"transfer-encoding" not in given:
-            if response.chunks is None and not response.trailers:
+            if response.chunks is None and response.feed is None and not response.trailers:
                 added.append((b"content-length", b"%d" % len(response.body)))
             elif http_1_0:
                 close = True
@@ -128,16 +154,37 @@ class Framing:
 
 def json_response(status: int, value: Any, headers: Headers = ()) -> Response:
     """`value` as an application/json response."""
-    body = json.dumps(value, separators=(",", ":")).encode()
-    return Response(status=status, headers=((b"content-type", b"application/json"), *headers), body=body)
+    return Response(status=status, headers=((b"content-type", b"application/json"), *headers), body=dumped(value))
+
+
+def dumped(value: Any) -> bytes:
+    """`value` as compact JSON in UTF-8. What is no text becomes an escape."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+ErrorShape = Literal["nested", "flat", "text"]
+"""An error body: `{"error": {…}}`, `{"object": "error", …}`, or `{"error": "…"}`."""
 
 
 def error_response(
-    status: int, message: str, *, kind: str = "BadRequestError", param: str | None = None, headers: Headers = ()
+    status: int,
+    message: str,
+    *,
+    kind: str = "BadRequestError",
+    param: str | None = None,
+    headers: Headers = (),
+    shape: ErrorShape = "nested",
 ) -> Response:
-    """An error in the OpenAI API's form."""
+    """An error in one of the forms that servers of the OpenAI API have for it."""
+    if shape == "text":
+        return json_response(status, {"error": message}, headers)
     error = {"message": message, "type": kind, "param": param, "code": status}
-    return json_response(status, {"error": error}, headers)
+    return json_response(status, {"error": error} if shape == "nested" else {"object": "error", **error}, headers)
 
 
+_JOINED = 16384
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}".encode() for status in http.HTTPStatus}

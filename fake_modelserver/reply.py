@@ -119,9 +119,7 @@ class Reply:
         """What `pod` answers to `request`; `own` gives the answer it would give by itself."""
         manner = {"delay": self.delay, "gap": self.gap, "reset_after": self.reset_after, "reset": self.reset}
         if self.status is None and all(getattr(self, name) in (None, False) for name in _SOURCES):
-            answer = own()
-            changed: dict[str, Any] = {**manner, "trailers": self.trailers or answer.trailers}
-            return replace(answer, headers=(*answer.headers, *self.headers), **changed)
+            return own().then(self._changed)
         body, chunks, kind = self._content(request, pod)
         headers = list(self.headers)
         names = {name.lower() for name, _ in headers}
@@ -141,6 +139,17 @@ class Reply:
             chunks=chunks,
             trailers=self.trailers,
             **manner,  # type: ignore[arg-type]  # the values are this class's own fields
+        )
+
+    def _changed(self, answer: Response) -> Response:
+        return replace(
+            answer,
+            headers=(*answer.headers, *self.headers),
+            trailers=self.trailers or answer.trailers,
+            delay=self.delay,
+            gap=self.gap,
+            reset_after=self.reset_after,
+            reset=self.reset,
         )
 
     def _content(self, request: Request, pod: str) -> tuple[bytes, Sequence[bytes] | None, bytes]:

@@ -65,6 +65,8 @@ class HttpRequest:
     body: bytes | tuple[Chunk, ...] = b""
     trailers: Headers = ()
     http: Literal[1, 2] = 1
+    coalesced: bool = False
+    """HTTP/2: the frames of a chunk arrive as one piece, as they do when Envoy had stopped reading for a while."""
     chunked: bool = False
     """Send the body without announcing its length; implied by trailers under HTTP/1.1."""
     request_id: str | None = None
@@ -182,7 +184,8 @@ def arrivals(request: HttpRequest) -> Iterator[Arrival]:
     end_on_data = request.http == 2 and not trailers
     sent = 0
     for index, chunk in enumerate(chunks):
-        pieces = list(_pieces(chunk.data, request.http, first=index == 0))
+        whole = request.coalesced and request.http == 2
+        pieces = [chunk.data] if whole else list(_pieces(chunk.data, request.http, first=index == 0))
         for number, piece in enumerate(pieces, 1):
             finished = number == len(pieces)
             last = finished and index == len(chunks) - 1

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 from reference_epp.settings import Listing, Settings, parse
 
@@ -14,34 +15,42 @@ def main() -> None:
     """Run the command line and exit: 0 after a stop signal, 1 if the EPP can't serve, 2 for wrong arguments."""
     wanted = parse()
     if isinstance(wanted, Listing):
-        from reference_epp.deviations import describe_all
-
-        print(json.dumps(describe_all(wanted.what), indent=2))  # noqa: T201
+        print(json.dumps(_deviations().describe_all(wanted.what), indent=2))  # noqa: T201
         return
     sys.exit(_run(wanted))
 
 
 def _run(settings: Settings) -> int:
     from reference_epp import logs
+    from reference_epp.reporter.config import ConfigError
     from reference_epp.server import Parts, serve
 
     logs.configure(settings.log_level)
     parts = Parts()
     if settings.fault or settings.variant:
-        from reference_epp.deviations import UnknownDeviationError, find
-
+        deviations = _deviations()
         try:
-            parts = parts.exchange(*find(settings.fault, settings.variant).classes)
-        except UnknownDeviationError as problem:
+            parts = parts.exchange(*deviations.find(settings.fault, settings.variant).classes)
+        except deviations.UnknownDeviationError as problem:
             print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
             return 2
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve(settings, parts))
-    except (OSError, RuntimeError) as problem:
+    except ConfigError as problem:
+        print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
+        return 2
+    except OSError as problem:
         print(f"reference-epp: can't serve: {problem}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
+
+
+def _deviations() -> ModuleType:
+    """The registry, filled."""
+    from reference_epp import deviations, faults, variants  # noqa: F401  # importing these two declares all of them
+
+    return deviations
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -16,7 +16,7 @@ class Accounting:
         self.picked: Counter[str] = Counter()
         """Requests by the endpoint named first."""
         self.served: Counter[str] = Counter()
-        """Responses by the endpoint that the data plane says has served them."""
+        """Responses by the endpoint that the data plane says has served them; `other` is one outside the pool."""
         self.in_flight: Counter[Endpoint] = Counter()
         """Requests whose stream is open, by endpoint."""
 
@@ -30,9 +30,9 @@ class Accounting:
         """A request is refused with HTTP status `code`."""
         self.answers[str(code)] += 1
 
-    def move(self, picked: Endpoint, served: Endpoint) -> None:
-        """The request that was to go to `picked` was served by `served`."""
-        self.served[served.text] += 1
+    def move(self, picked: Endpoint, served: Endpoint, *, known: bool) -> None:
+        """The request that was to go to `picked` was served by `served`: a retry took another one of the list."""
+        self.served[served.text if known else "other"] += 1  # a counter for each stranger would be a leak
         if served != picked:
             self.end(picked)
             self.in_flight[served] += 1

@@ -8,7 +8,7 @@ The shape of the conversation depends on the body mode. The endpoint must be in 
 * STREAMED, BUFFERED_PARTIAL, NONE: the headers' answer is the only one that can set headers, so it has the endpoint.
 
 Responses pass through, each piece at once. Every method whose answer another EPP might reasonably give differently is
-public, so that a named deviation can override it.
+public, so that a fault or a variant can override it.
 """
 
 # ruff: noqa: ARG002  (seams have the arguments that an override may need)
@@ -17,20 +17,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
-from reference_epp.accounting import Accounting
 from reference_epp.answers import Direction
 from reference_epp.endpoints import Endpoint, parse_endpoint
-from reference_epp.names import DESTINATION, FALLBACK, METADATA_NAMESPACE, OBJECTIVE, SERVED, SUBSET_NAMESPACE
-from reference_epp.picker import NOT_FOUND, Decision, Picked, Picker, Refused, Request
+from reference_epp.epp import Action, BodyMode, Close, Epp
+from reference_epp.names import DESTINATION, FALLBACK, OBJECTIVE, SERVED
+from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Refused, Request
 from reference_epp.subset import Subset, read_subset
-from reference_epp.versions import VERSIONS, Version
 
 if TYPE_CHECKING:
     from ext_proc.messages import (
@@ -46,54 +43,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 BAD_REQUEST = 400
+CONTENT_TOO_LARGE = 413
 
-
-class BodyMode(IntEnum):
-    """How the data plane sends a body (`ProcessingMode.BodySendMode`)."""
-
-    NONE = 0
-    STREAMED = 1
-    BUFFERED = 2
-    BUFFERED_PARTIAL = 3
-    FULL_DUPLEX_STREAMED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """End the stream: gRPC status `code` (0 is OK) and its message."""
-
-    code: int = 0
-    message: str = ""
-
-
-Action = ProcessingResponse | Close
-"""What a conversation wants sent: an answer, or the end of the stream."""
-
-
-@dataclass(slots=True)
-class Habit:
-    """How data planes that do not say their body modes have been seen to send bodies, last."""
-
-    mode: BodyMode | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Epp:
-    """What the conversations of one EPP share."""
-
-    picker: Picker
-    accounting: Accounting
-    version: Version = VERSIONS["1.0.0"]
-    models: frozenset[str] = frozenset()
-    """Names of the InferenceModels; empty: any model will do. Only versions that know InferenceModels look at it."""
-    objectives: Mapping[str, int] = field(default_factory=dict)
-    """Priority by name of InferenceObjective."""
-    metadata_namespace: str = METADATA_NAMESPACE
-    subset_namespace: str = SUBSET_NAMESPACE
-    habit: Habit = field(default_factory=Habit)
-    patience: float = 0.1
-    """Seconds to wait for a body when the data plane has not said in which mode it sends it: half of what Envoy waits
-    for an answer."""
+RETRY_AFTER = b"1"
+"""Seconds after which a client may try again: a pool, or its load, has changed by then."""
 
 
 class Conversation:
@@ -117,6 +70,9 @@ class Conversation:
         self._request_ended = False
         self._at: Endpoint | None = None
         """Where the request counts as being in flight."""
+        self._served = False
+        self._held_bytes = 0
+        self.report = epp.report(epp.reporter) if epp.reporter.attributes else None
 
     # -- in and out
 
@@ -131,7 +87,12 @@ class Conversation:
             return []
         self.read_metadata(kind, message.metadata_context)
         actions = list(getattr(self, f"on_{kind}")(getattr(message, kind)))
-        return [] if self.observed_only else self.emit(actions)
+        if self.report is not None and kind.startswith("response"):
+            self.report.follow(message, actions)
+        actions = [] if self.observed_only else self.emit(actions)
+        if self.decision is not None and self.body:
+            self._drop_body()
+        return actions
 
     def emit(self, actions: list[Action]) -> list[Action]:
         """The last look at what leaves."""
@@ -149,9 +110,16 @@ class Conversation:
 
     def finished(self) -> None:
         """The stream is over, however it ended."""
+        self._drop_body()
         if self._at is not None:
             self.epp.accounting.end(self._at)
             self._at = None
+
+    def _drop_body(self) -> None:
+        """The request is decided: nothing needs its body any more, and the response may take minutes."""
+        self.body.clear()
+        self.epp.bodies.held -= self._held_bytes
+        self._held_bytes = 0
 
     # -- the data plane's side of it
 
@@ -180,7 +148,7 @@ class Conversation:
 
     def note_served(self, metadata: Metadata) -> None:
         """Count the request at the endpoint that served it (section Destination Endpoint Served)."""
-        if self.epp.metadata_namespace not in metadata.filter_metadata or self._at is None:
+        if self.epp.metadata_namespace not in metadata.filter_metadata or self._at is None or self._served:
             return
         fields = metadata.filter_metadata[self.epp.metadata_namespace].fields
         try:
@@ -188,8 +156,9 @@ class Conversation:
         except ValueError:
             return
         if served is not None:
-            self.epp.accounting.move(self._at, served)
+            self.epp.accounting.move(self._at, served, known=served in self.epp.picker.pool.endpoints)
             self._at = served
+            self._served = True
 
     # -- the request
 
@@ -218,14 +187,27 @@ class Conversation:
             case BodyMode.FULL_DUPLEX_STREAMED:
                 if self._request_ended:
                     return []
-                self.body.append(body.body)
+                if refusal := self.collect(body.body):
+                    return self.refuse(self.note_refusal(refusal))
                 self._request_ended = body.end_of_stream
                 return self.release_with_body(end_of_stream=True) if body.end_of_stream else []
             case BodyMode.BUFFERED if self.held:
-                self.body.append(body.body)
-                return self.release_on_body()
+                refusal = self.collect(body.body)
+                return self.refuse(self.note_refusal(refusal)) if refusal else self.release_on_body()
             case _:
                 return [self.continue_body("request")]
+
+    def collect(self, piece: bytes) -> Refused | None:
+        """Hold a piece of the body; refuse the request if it, or all bodies together, take too much memory."""
+        bodies = self.epp.bodies
+        self.body.append(piece)
+        self._held_bytes += len(piece)
+        bodies.held += len(piece)
+        if self._held_bytes > bodies.each:
+            return Refused(CONTENT_TOO_LARGE, f"request body has more than {bodies.each} bytes")
+        if bodies.held > bodies.together:
+            return Refused(SERVICE_UNAVAILABLE, "too many large requests at once")
+        return None
 
     def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
         """Trailers end a body in full duplex, so the request goes with them."""
@@ -259,15 +241,29 @@ class Conversation:
 
     def decide(self, body: bytes = b"") -> Decision:
         """Choose endpoints for the request or refuse it, and account for that."""
+        decision = self.choose(body)
+        if isinstance(decision, Refused):
+            return self.note_refusal(decision)
         self.held = False
-        self.decision = decision = self.choose(body)
-        if isinstance(decision, Picked):
-            self._at = decision.endpoints[0]
-            self.epp.accounting.begin(self._at)
-        else:
-            self.epp.accounting.refuse(decision.code)
-        LOG.debug("decided", extra={"stream": self.number, "decision": str(decision)})
+        self.decision = decision
+        self._at = decision.endpoints[0]
+        self.epp.accounting.begin(self._at)
+        if LOG.isEnabledFor(logging.DEBUG):
+            LOG.debug("picked", extra=self.about() | {"endpoints": self.destination(decision)})
         return decision
+
+    def note_refusal(self, refusal: Refused) -> Refused:
+        """The request gets no endpoint; account for that."""
+        self.held = False
+        self.decision = refusal
+        self.epp.accounting.refuse(refusal.code)
+        LOG.info("refused", extra=self.about() | {"code": refusal.code, "reason": refusal.reason})
+        return refusal
+
+    def about(self) -> dict[str, object]:
+        """What every line of the log about this request has."""
+        request_id = self.headers.get("x-request-id", b"").decode("utf-8", "replace")
+        return {"stream": self.number, "request_id": request_id}
 
     def choose(self, body: bytes) -> Decision:
         """What to do with a request that has this body."""
@@ -339,8 +335,11 @@ class Conversation:
             fields[FALLBACK].string_value = decision.endpoints[1].text
 
     def refuse(self, refusal: Refused) -> Iterable[Action]:
-        """Answer with an ImmediateResponse, which ends the stream."""
-        return [answers.immediate_response(refusal.code, f"{refusal.reason}\n"), Close()]
+        """Answer with an ImmediateResponse, which ends the stream. What may pass soon comes with `retry-after`."""
+        answer = answers.immediate_response(refusal.code, f"{refusal.reason}\n")
+        if refusal.code in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE):
+            answers.set_header(answer.immediate_response.headers, "retry-after", RETRY_AFTER)
+        return [answer, Close()]
 
     def continue_headers(self) -> ProcessingResponse:
         """An answer to buffered request headers that only asks for the body."""

@@ -1,13 +1,13 @@
-"""Named deviations from the correct EPP: faults, which break one rule, and variants, which are odd but right.
+"""The registry of faults, which break one rule each, and of conforming variants, which keep all rules in another way.
 
-A deviation is one subclass, or a few, of the parts in `server.Parts`, under a decorator that names it. What a fault
-breaks is declared by hand, by the requirement's id, before it first runs.
+Each is one subclass, or a few, of the parts in `server.Parts`, under a decorator that names it. What a fault breaks is
+declared by hand, by the requirement's id, before it first runs. Importing `reference_epp.faults` and
+`reference_epp.variants` fills the registry; this module imports neither.
 """
 
 from __future__ import annotations
 
 import difflib
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
@@ -38,13 +38,13 @@ C = TypeVar("C", bound=type)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """An EPP that is right in another way. `why` says what it does and why that is right."""
+    """A conforming variant: an EPP that is right in another way. `why` says what it does and why that is right."""
 
     name: str
     why: str
     versions: tuple[str, ...] = ALL
     modes: tuple[Mode, ...] = ANY
-    """The body modes in which it behaves oddly; or, if `limits`, the only ones that it supports."""
+    """The body modes in which it differs from the reference EPP; or, if `limits`, the only ones that it supports."""
     limits: bool = False
     without: tuple[str, ...] = ()
     """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
@@ -57,7 +57,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A minimal deviation. `breaks` is the one requirement that it is for, `also_breaks` others, with the reason."""
+    """An EPP with one mistake. `breaks` is the requirement that it is for, `also_breaks` others, with the reason."""
 
     name: str
     breaks: str
@@ -81,7 +81,7 @@ VARIANTS: dict[str, Variant] = {}
 
 
 class UnknownDeviationError(Exception):
-    """There is no deviation of that name; the message has the nearest one."""
+    """There is no fault or variant of that name; the message has the nearest one."""
 
 
 def fault(
@@ -139,7 +139,7 @@ def variant(
     claims: Mapping[str, bool] | None = None,
     noted: Mapping[str, str] | None = None,
 ) -> Callable[[C], C]:
-    """Declare the decorated class a variant."""
+    """Declare the decorated class a conforming variant."""
 
     def declare(cls: C) -> C:
         if name in VARIANTS:
@@ -162,7 +162,6 @@ def variant(
 
 def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
     """The fault or the variant of that name. Raises `UnknownDeviationError`."""
-    load()
     kind, name, known = (
         ("fault", fault_name, FAULTS) if fault_name is not None else ("variant", variant_name or "", VARIANTS)
     )
@@ -175,7 +174,6 @@ def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
 
 def describe_all(what: str) -> list[dict[str, Any]]:
     """All `faults` or all `variants` as JSON objects, sorted by module and place."""
-    load()
     if what == "faults":
         return [
             {
@@ -204,9 +202,3 @@ def describe_all(what: str) -> list[dict[str, Any]]:
         }
         for item in VARIANTS.values()
     ]
-
-
-def load() -> None:
-    """Import all deviations, which declares them."""
-    importlib.import_module("reference_epp.faults")
-    importlib.import_module("reference_epp.variants")

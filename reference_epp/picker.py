@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from reference_epp.accounting import Accounting
 from reference_epp.endpoints import Endpoint, Pool
+from reference_epp.gauges import Gauges
 from reference_epp.prefixes import Prefixes
 from reference_epp.scraper import Readings
 from reference_epp.subset import Subset
@@ -88,9 +89,7 @@ class Picker:
 
     def eligible(self, request: Request) -> Sequence[Endpoint]:
         """The ready endpoints that the data plane lets us choose from (section Endpoint Subset)."""
-        if request.subset is None:
-            return self.pool.endpoints
-        return [endpoint for endpoint in self.pool.endpoints if endpoint in request.subset]
+        return inside_subset(self.pool.endpoints, request)
 
     def none_eligible(self, request: Request) -> Decision:
         """What becomes of a request without candidates (sections Endpoint Subset and Destination Endpoint)."""
@@ -119,21 +118,62 @@ class Picker:
         self._turn += 1
         start = self._turn % len(candidates)
         turned = [*candidates[start:], *candidates[:start]]
-        match = self.prefixes.match(request.body) if request.body else None
+        match = seen_prefix(self.prefixes, request)
         bonus = {match[0]: match[1]} if match else {}
         return sorted(turned, key=lambda endpoint: self.score(endpoint, request) - bonus.get(endpoint, 0.0))
 
     def score(self, endpoint: Endpoint, request: Request) -> float:
         """How unattractive `endpoint` is: 1.0 is one threshold's worth of load."""
-        in_flight = self.accounting.in_flight[endpoint] / 100  # decides only among servers that say they are equal
         gauges = self.readings.get(endpoint)
+        in_flight = open_requests(self.accounting, endpoint)
         if gauges is None:
-            return 1.0 + in_flight
-        load = gauges.queued / max(self.limits.queue_threshold, 1) + gauges.kv_cache / self.limits.kv_threshold
-        if request.model in gauges.running_adapters:
-            load -= 0.5
-        elif request.model in gauges.waiting_adapters:
-            load -= 0.25
-        elif len(gauges.running_adapters) < gauges.max_adapters:
-            load -= 0.1  # room to load it
-        return load + in_flight
+            return UNKNOWN_LOAD + in_flight
+        return (
+            waiting_requests(gauges, self.limits)
+            + cache_pressure(gauges, self.limits)
+            - adapter_affinity(gauges, request)
+            + in_flight
+        )
+
+
+# -- scorers
+
+UNKNOWN_LOAD = 1.0
+"""A server that says nothing counts as one at a threshold, so that it is neither flooded nor starved."""
+
+
+def waiting_requests(gauges: Gauges, limits: Limits) -> float:
+    """Requests that wait delay the next one by as much, so their number weighs in proportion."""
+    return gauges.queued / max(limits.queue_threshold, 1)
+
+
+def cache_pressure(gauges: Gauges, limits: Limits) -> float:
+    """A server whose KV cache is full preempts requests that run, so it counts even while none waits."""
+    return gauges.kv_cache / limits.kv_threshold
+
+
+def adapter_affinity(gauges: Gauges, request: Request) -> float:
+    """Loading a LoRA adapter takes seconds: best is a server that runs it, then one that is to, then one with room."""
+    if request.model in gauges.running_adapters:
+        return 0.5
+    if request.model in gauges.waiting_adapters:
+        return 0.25
+    return 0.1 if len(gauges.running_adapters) < gauges.max_adapters else 0.0
+
+
+def open_requests(accounting: Accounting, endpoint: Endpoint) -> float:
+    """Gauges are older than what was sent since: it decides among servers that say they are equal."""
+    return accounting.in_flight[endpoint] / 100
+
+
+def seen_prefix(prefixes: Prefixes, request: Request) -> tuple[Endpoint, float] | None:
+    """The server that saw the beginning of this prompt has it in its KV cache; which one, and for how much of it."""
+    return prefixes.match(request.body) if request.body else None
+
+
+# -- filters
+
+
+def inside_subset(endpoints: Sequence[Endpoint], request: Request) -> Sequence[Endpoint]:
+    """The data plane may limit the choice (section Endpoint Subset); what is outside can't be reached through it."""
+    return endpoints if request.subset is None else [one for one in endpoints if one in request.subset]

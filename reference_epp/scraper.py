@@ -35,7 +35,7 @@ class Readings:
         return reading[1]
 
     def forget(self, endpoint: Endpoint) -> None:
-        """Drop the reading of an endpoint that left the pool."""
+        """Drop the reading of an endpoint that left the pool, or that nothing listens at."""
         self._readings.pop(endpoint, None)
 
 
@@ -81,6 +81,8 @@ class Scraper:
                 except (OSError, ValueError) as problem:
                     if connection is not None:
                         connection.close()
+                    if isinstance(problem, ConnectionError):  # a server that restarts is not as idle as it last said
+                        self._readings.forget(endpoint)
                     if not failing:
                         LOG.warning("no metrics from %s: %s", endpoint, problem or type(problem).__name__)
                     failing = True

@@ -10,40 +10,41 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
-import grpc
-
+from ext_proc.http2.frames import Setting
+from ext_proc.server import Server
+from ext_proc.server import serve as listen
 from reference_epp.accounting import Accounting
-from reference_epp.conversation import Conversation, Epp
+from reference_epp.conversation import Conversation
 from reference_epp.endpoints import EndpointsFile, Pool
+from reference_epp.epp import Bodies, Epp
 from reference_epp.health import Health
 from reference_epp.picker import Limits, Picker
+from reference_epp.reporter.attributes import Reporter
+from reference_epp.reporter.config import ConfigReader, read_config
+from reference_epp.reporter.report import Report
 from reference_epp.scraper import Readings, Scraper
 from reference_epp.service import Service
 from reference_epp.settings import Settings
 
 LOG = logging.getLogger(__name__)
 
-STOP_GRACE = 0.2
-"""Seconds that open streams get when the EPP stops."""
-
-OPTIONS = (
-    # Above their defaults gRPC drops streams when some two thousand begin at once.
-    ("grpc.server.max_pending_requests", 100_000),
-    ("grpc.server.max_pending_requests_hard_limit", 100_000),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.so_reuseport", 0),  # a port that is taken is to be an error
+HTTP2_SETTINGS = (
+    (Setting.MAX_CONCURRENT_STREAMS, 100_000),  # an exchange keeps its stream open, so a limit would be one of load
+    (Setting.INITIAL_WINDOW_SIZE, 1024 * 1024),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The classes that an EPP is made of. A deviation exchanges one or two of them for subclasses."""
+    """The classes that an EPP is made of. Faults and variants exchange one or two of them for subclasses."""
 
     conversation: type[Conversation] = Conversation
     picker: type[Picker] = Picker
     health: type[Health] = Health
     service: type[Service] = Service
+    config: type[ConfigReader] = ConfigReader
+    reporter: type[Reporter] = Reporter
+    report: type[Report] = Report
 
     def exchange(self, *classes: type) -> Parts:
         """The same with each of `classes` in the place of the class that it derives from."""
@@ -57,7 +58,7 @@ class Parts:
 async def serve(settings: Settings, parts: Parts) -> None:
     """Serve until SIGINT or SIGTERM; prints where as a line of JSON as soon as streams are accepted.
 
-    Raises `RuntimeError` if a port can't be had and `OSError` if a certificate can't be read.
+    Raises `ConfigError` for a wrong configuration, `OSError` if a port can't be had or a certificate can't be read.
     """
     async with running(settings, parts) as addresses:
         print(json.dumps({"event": "listening"} | addresses), flush=True)  # noqa: T201  # who started us waits for it
@@ -83,6 +84,9 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         metadata_namespace=settings.metadata_namespace,
         subset_namespace=settings.subset_namespace,
         patience=settings.patience,
+        bodies=Bodies(each=settings.max_body),
+        reporter=parts.reporter(read_config(settings.config_file, settings.config_text, parts.config)),
+        report=parts.report,
     )
     host, port = settings.listen
     health = parts.health(pool)
@@ -92,33 +96,35 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         source = EndpointsFile(settings.endpoints_file, pool)
         source.start()
 
-        server = grpc.aio.server(options=OPTIONS)
-        server.add_generic_rpc_handlers((parts.service(epp, parts.conversation).handler(), health.handler()))
-        addresses = {"address": _address(host, _bind(server, settings, host, port))}
-        servers = [server]
+        tls = settings.tls.context(host) if settings.tls is not None else None
+        process = parts.service(epp, parts.conversation).process
+        server = await listen(host, port, process, tls=tls, methods=health.methods(), settings=HTTP2_SETTINGS)
+        stack.push_async_callback(server.close)
+        addresses = {"address": server.address}
         if settings.health_port is not None:
-            servers.append(grpc.aio.server(options=OPTIONS))
-            servers[-1].add_generic_rpc_handlers((health.handler(),))
-            bound = servers[-1].add_insecure_port(_address(host, settings.health_port))
-            addresses["health_address"] = _address(host, bound)
+            checks = await listen(host, settings.health_port, None, methods=health.methods())
+            stack.push_async_callback(checks.close)
+            addresses["health_address"] = checks.address
         if settings.metrics_port is not None:
             from reference_epp.metrics import serve_metrics
 
             bound, stop = serve_metrics(host, settings.metrics_port, pool, accounting)
             stack.callback(stop)
             addresses["metrics_address"] = _address(host, bound)
-        for one in servers:
-            await one.start()
-            stack.push_async_callback(one.stop, STOP_GRACE)
-        watching = asyncio.get_running_loop().create_task(source.watch())
-        stack.callback(watching.cancel)
+        stack.push_async_callback(_drain, health, server, settings.stop_deadline)
+        watches = [source.watch()]
+        if settings.tls is not None and tls is not None:
+            watches.append(settings.tls.watch(tls))
+        for watch in watches:
+            stack.callback(asyncio.get_running_loop().create_task(watch).cancel)
         yield addresses
 
 
-def _bind(server: grpc.aio.Server, settings: Settings, host: str, port: int) -> int:
-    if settings.tls is None:
-        return int(server.add_insecure_port(_address(host, port)))
-    return int(server.add_secure_port(_address(host, port), settings.tls.credentials(host)))
+async def _drain(health: Health, server: Server, deadline: float) -> None:
+    """Say that nothing new is taken, and let open streams end by themselves, but no longer than `deadline` seconds."""
+    health.stop()
+    if not await server.drain(deadline):
+        LOG.warning("streams were still open at the deadline", extra={"seconds": deadline})
 
 
 def _address(host: str, port: int) -> str:
@@ -130,3 +136,5 @@ async def _stop_signal() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await stop.wait()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)  # a second one ends the process at once

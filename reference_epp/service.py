@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import AsyncIterator
 
-import grpc
+from google.protobuf.message import DecodeError
 
 from ext_proc.messages import ProcessingRequest
-from reference_epp.conversation import Action, Close, Conversation, Epp
-from reference_epp.names import EXT_PROC_SERVICE
+from ext_proc.record import Malformed, Message
+from ext_proc.server import ServedStream
+from reference_epp.conversation import Conversation
+from reference_epp.epp import Action, Close, Epp
 
 LOG = logging.getLogger(__name__)
 
 TURNS = 10
 """Waits that make up our patience: where the machine stood still, only one of them was longer than it should be."""
 
-STATUS = {code.value[0]: code for code in grpc.StatusCode}
+INTERNAL = 13
 
 
 class Service:
@@ -27,67 +29,71 @@ class Service:
         self.epp = epp
         self._conversation = conversation
         self._streams = 0
-        self._connections: dict[str, int] = {}
 
-    async def process(self, _: Any, context: grpc.aio.ServicerContext) -> None:
+    async def process(self, stream: ServedStream) -> None:
         """One stream, from its first message until either side ends it.
 
-        Envoy resets a stream as soon as it has what it needs. That is a normal end: gRPC cancels this coroutine.
+        Envoy resets a stream as soon as it has what it needs. That is a normal end: there are no more messages.
         """
-        conversation = self.open(context.peer())
+        self._streams += 1
+        conversation = self._conversation(self.epp, self._streams, stream.transport.number)
+        messages = aiter(stream)
         try:
-            while (message := await self.read(context, conversation)) is not grpc.aio.EOF:
-                for action in conversation.receive(message):
-                    if isinstance(action, Close):
-                        await self.close(context, action)
-                        return
-                    await self.send(context, action)
+            while (message := await self.read(stream, messages, conversation)) is not None:
+                if not await self.send_all(stream, conversation.receive(message)):
+                    return
+        except Exception:
+            LOG.exception("stream failed", extra=conversation.about())
+            stream.end(INTERNAL, "internal error")
         finally:
             conversation.finished()
 
-    def open(self, peer: str) -> Conversation:
-        """A conversation for a stream from `peer`, a connection's address as gRPC writes it."""
-        self._streams += 1
-        connection = self._connections.setdefault(peer, len(self._connections) + 1)
-        return self._conversation(self.epp, self._streams, connection)
-
-    async def read(self, context: grpc.aio.ServicerContext, conversation: Conversation) -> Any:
-        """The next message, or `grpc.aio.EOF`; a conversation that gets impatient meanwhile says its piece."""
+    async def read(
+        self, stream: ServedStream, messages: AsyncIterator[object], conversation: Conversation
+    ) -> ProcessingRequest | None:
+        """The next message, None if no more will come; a conversation that gets impatient meanwhile says its piece."""
         if not conversation.impatient:
-            return await context.read()
-        reading = asyncio.ensure_future(context.read())
-        for _ in range(TURNS):
-            await asyncio.wait({reading}, timeout=self.epp.patience / TURNS)
-        if not reading.done():
-            for action in conversation.patience_is_over():
-                if isinstance(action, Close):
-                    reading.cancel()
-                    await self.close(context, action)
-                    return grpc.aio.EOF
-                await self.send(context, action)
-        return await reading
+            event = await anext(messages, None)
+        else:
+            reading = asyncio.ensure_future(anext(messages, None))
+            try:
+                for _ in range(TURNS):
+                    await asyncio.wait({reading}, timeout=self.epp.patience / TURNS)
+                if not reading.done() and not await self.send_all(stream, conversation.patience_is_over()):
+                    return None
+                event = await reading
+            finally:
+                reading.cancel()
+        if isinstance(event, Message):
+            try:
+                return self.parse(event.raw)
+            except DecodeError as problem:
+                stream.end(INTERNAL, f"not a ProcessingRequest: {problem}")
+        elif isinstance(event, Malformed):
+            stream.end(INTERNAL, event.reason)
+        return None
 
     def parse(self, raw: bytes) -> ProcessingRequest:
-        """The message in `raw`. Raises `DecodeError`, with which gRPC ends the stream."""
+        """The message in `raw`. Raises `DecodeError`, which ends the stream."""
         return ProcessingRequest.FromString(raw)
 
-    async def send(self, context: grpc.aio.ServicerContext, answer: Action) -> None:
-        """Write one answer."""
-        await context.write(answer)
+    async def send_all(self, stream: ServedStream, actions: list[Action]) -> bool:
+        """Do what a conversation wants done; False once that has ended the stream."""
+        for action in actions:
+            if isinstance(action, Close):
+                self.close(stream, action)
+                return False
+            await self.send(stream, action)
+        return True
 
-    async def close(self, context: grpc.aio.ServicerContext, end: Close) -> None:
+    async def send(self, stream: ServedStream, answer: Action) -> None:
+        """Write one answer, as fast as the data plane takes it."""
+        assert not isinstance(answer, Close)
+        stream.send(answer.SerializeToString())
+        await stream.drain()
+
+    def close(self, stream: ServedStream, end: Close) -> None:
         """End the stream: in peace, or with a gRPC status."""
         if end.code:
             LOG.info("stream closed", extra={"code": end.code, "reason": end.message})
-            await context.abort(STATUS[end.code], end.message)
-
-    def handler(self) -> grpc.GenericRpcHandler:
-        """What gRPC calls for this service."""
-        return grpc.method_handlers_generic_handler(
-            EXT_PROC_SERVICE,
-            {
-                "Process": grpc.stream_stream_rpc_method_handler(
-                    self.process, self.parse, lambda answer: answer.SerializeToString()
-                )
-            },
-        )
+        stream.end(end.code, end.message)

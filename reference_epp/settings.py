@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from reference_epp.names import METADATA_NAMESPACE, SUBSET_NAMESPACE
@@ -30,6 +30,10 @@ class Settings:
     queue_threshold: int = 5
     kv_threshold: float = 0.8
     max_endpoints: int = 2
+    stop_deadline: float = 5.0
+    max_body: int = 64 * 1024 * 1024
+    config_file: Path | None = None
+    config_text: str | None = None
     tls: Tls | None = None
     metadata_namespace: str = METADATA_NAMESPACE
     subset_namespace: str = SUBSET_NAMESPACE
@@ -62,27 +66,14 @@ def parse(arguments: Sequence[str] | None = None) -> Settings | Listing:
     if options.tls_client_ca and not (options.tls or options.tls_cert):
         parser.error("--tls-client-ca needs --tls self-signed or --tls-cert")
     tls = Tls(certificate=options.tls_cert, key=options.tls_key, client_ca=options.tls_client_ca)
-    return Settings(
-        listen=options.listen,
-        endpoints_file=options.endpoints_file,
-        version=VERSIONS[options.protocol_version],
-        models=frozenset(options.model),
-        objectives=dict(options.objective),
-        scrape_interval=options.scrape_interval,
-        staleness=options.staleness,
-        patience=options.patience,
-        queue_threshold=options.queue_threshold,
-        kv_threshold=options.kv_threshold,
-        max_endpoints=options.max_endpoints,
-        tls=tls if options.tls or options.tls_cert else None,
-        metadata_namespace=options.metadata_namespace,
-        subset_namespace=options.subset_namespace,
-        log_level=options.log_level,
-        metrics_port=options.metrics_port,
-        health_port=options.health_port,
-        fault=options.fault,
-        variant=options.variant,
-    )
+    same = {item.name: getattr(options, item.name) for item in fields(Settings) if hasattr(options, item.name)}
+    parsed = {
+        "version": VERSIONS[options.protocol_version],
+        "models": frozenset(options.model),
+        "objectives": dict(options.objective),
+        "tls": tls if options.tls or options.tls_cert else None,
+    }
+    return Settings(**same | parsed)
 
 
 def seconds(text: str) -> float:
@@ -143,6 +134,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--kv-threshold", type=_share, default=0.8, help="more KV cache in use is heavy load (default 0.8)")
     add("--max-endpoints", type=_positive, default=2, metavar="N",
         help="endpoints in a list, in versions that have lists (default 2)")  # fmt: skip
+    add("--stop-deadline", type=seconds, default=5.0,
+        help="how long open streams may take to end after SIGTERM (default 5s)")  # fmt: skip
+    add("--max-body", type=_positive, default=64 * 1024 * 1024, metavar="BYTES",
+        help="larger request bodies get 413 (default 64 MiB)")  # fmt: skip
+    config = parser.add_mutually_exclusive_group()
+    config.add_argument("--config-file", type=Path, metavar="PATH",
+        help="an EndpointPickerConfig in YAML with plugins of the type request-attribute-reporter")  # fmt: skip
+    config.add_argument("--config-text", metavar="YAML", help="the same on the command line")
     add("--tls", choices=["self-signed"], help="serve TLS with a certificate made now")
     add("--tls-cert", type=Path, metavar="PEM", help="serve TLS with this certificate")
     add("--tls-key", type=Path, metavar="PEM", help="its private key")
@@ -154,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--health-port", type=int, metavar="PORT", help="serve gRPC health here too, without TLS")
     deviation = parser.add_mutually_exclusive_group()
     deviation.add_argument("--fault", metavar="NAME", help="break one rule on purpose; see --list-faults")
-    deviation.add_argument("--variant", metavar="NAME", help="behave oddly but rightly; see --list-variants")
+    deviation.add_argument("--variant", metavar="NAME", help="conform in another way; see --list-variants")
     add("--list-faults", action="store_true", help="print the faults as JSON")
-    add("--list-variants", action="store_true", help="print the variants as JSON")
+    add("--list-variants", action="store_true", help="print the conforming variants as JSON")
     return parser

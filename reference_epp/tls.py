@@ -1,13 +1,20 @@
-"""Certificates for the server: one's own, or one made for this run."""
+"""Certificates for the server: files, read again when they change, or one made for this run."""
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
-from dataclasses import dataclass
+import asyncio
+import logging
+import ssl
+import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import grpc
+from ext_proc.http2.tls import ServerTls, self_signed
+
+LOG = logging.getLogger(__name__)
+
+RELOAD_SECONDS = 1.0
+"""Time between two looks at the files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,43 +25,42 @@ class Tls:
     key: Path | None = None
     client_ca: Path | None = None
 
-    def credentials(self, host: str) -> grpc.ServerCredentials:
-        """What gRPC needs to serve. Raises `OSError` if a file can't be read."""
+    def context(self, host: str) -> ssl.SSLContext:
+        """What serves TLS for `host`. Raises `OSError`, of which `ssl.SSLError` is one, for files of no use."""
         if self.certificate is not None and self.key is not None:
-            pair = (self.key.read_bytes(), self.certificate.read_bytes())
-        else:
-            pair = self_signed(host)
-        client_ca = self.client_ca.read_bytes() if self.client_ca is not None else None
-        return grpc.ssl_server_credentials([pair], client_ca, client_ca is not None)
+            return ServerTls(certificate=self.certificate, key=self.key, client_ca=self.client_ca).context()
+        with tempfile.TemporaryDirectory() as directory:
+            made = self_signed(Path(directory), names=(host, "localhost"))
+            return replace(made, client_ca=self.client_ca).context()
+
+    async def watch(self, context: ssl.SSLContext) -> None:
+        """Serve new connections with the certificate that the files have now; one that can't be used is left aside.
+
+        Authorities of client certificates are added so, too; one that is to be trusted no longer needs a restart.
+        """
+        files = [path for path in (self.certificate, self.key, self.client_ca) if path is not None]
+        served = _contents(files)
+        while files:
+            await asyncio.sleep(RELOAD_SECONDS)
+            found = _contents(files)
+            if found in (served, None):
+                continue
+            try:
+                self.context("")  # half of a pair that is being replaced fails here
+                if self.certificate is not None and self.key is not None:
+                    context.load_cert_chain(self.certificate, self.key)
+                if self.client_ca is not None:
+                    context.load_verify_locations(self.client_ca)
+            except OSError as problem:
+                LOG.warning("new certificate can't be used: %s", problem)
+            else:
+                LOG.info("certificate reloaded", extra={"path": str(self.certificate)})
+            served = found
 
 
-def self_signed(host: str) -> tuple[bytes, bytes]:
-    """A new private key and a certificate for `host` and localhost, both PEM, valid for a day from yesterday on."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "reference-epp")])
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+def _contents(files: list[Path]) -> list[bytes] | None:
+    """What the files hold, None while one of them is missing."""
     try:
-        names.append(x509.IPAddress(ipaddress.ip_address(host)))
-    except ValueError:
-        names.append(x509.DNSName(host))
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return (
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-        certificate.public_bytes(serialization.Encoding.PEM),
-    )
+        return [path.read_bytes() for path in files]
+    except OSError:
+        return None

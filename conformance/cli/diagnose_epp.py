@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
-from conformance.run.epp.runner import EppRunner, describe
+from conformance.run.epp.gate import describe
+from conformance.run.epp.runner import EppRunner
 from conformance.scenario.schema import Exchange
+from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 if TYPE_CHECKING:
     from conformance.run.engine import EngineThread
     from conformance.targets.resolve import Resolved
-
-from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 HEALTH_NAMES = ("", LIVENESS, READINESS, EXT_PROC_SERVICE, "inference-extension")
 WATCH_TIME = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from random import Random
 from typing import TYPE_CHECKING
 
 from conformance.cli.diagnosis import Diagnosis
@@ -53,7 +54,7 @@ async def _conversation(lane: GatewayRunner, version: str) -> list[Diagnosis]:
 
     pick = (lane.claims.backends[0].endpoints[-1],)
     with lane.capture() as capture:
-        await lane.exchange(Request(epp=EppScript(pick=pick)), capture.exchange(), lane.send)
+        await lane.exchange(Request(epp=EppScript(pick=pick)), capture.exchange(), lane.send, Random(0))
         episode = capture.episode()
     first = next(one.first.request for one in conversations(episode) if one.first is not None)
     text = "it says nothing of its body modes"

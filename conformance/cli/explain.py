@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -33,7 +34,8 @@ def explain(
     instances = load(catalogue, files.scenarios or ())
     name = name.removeprefix("invariant::")
     if name in catalogue:
-        typer.echo(requirement_text(catalogue.get(name), instances))
+        requirement = catalogue.get(name)
+        typer.echo(requirement_text(requirement, instances, _broken_by(requirement)))
         return
     found = [one for one in instances if name.split("@")[0] in (one.id, one.scenario.id, *one.scenario.aliases)]
     if not found:
@@ -42,10 +44,17 @@ def explain(
     typer.echo(scenario_text(found, catalogue))
 
 
-def requirement_text(requirement: Requirement, instances: tuple[Instance, ...]) -> str:
-    """A requirement with everything that the catalogue says of it, and the scenarios that exercise it."""
+def requirement_text(
+    requirement: Requirement, instances: tuple[Instance, ...], broken_by: Mapping[str, str] | None = None
+) -> str:
+    """A requirement with everything that the catalogue says of it, and where it is written, judged and exercised.
+
+    `broken_by` are the faults of the selftest that break it, each with its place.
+    """
+    from conformance.judges.places import places
+
     effects = ", ".join(f"{version} {effect}" for version, effect in requirement.effects.items())
-    named = list(dict.fromkeys(one.group for one in instances if requirement.id in one.scenario.requirements))
+    named = {one.group: f"{one.file}:{one.line}" for one in instances if requirement.id in one.scenario.requirements}
     parts = [
         f"{requirement.id}  {requirement.title}",
         f"{requirement.level}, {requirement.kind}, role {requirement.role}; section “{requirement.section}”",
@@ -62,9 +71,27 @@ def requirement_text(requirement: Requirement, instances: tuple[Instance, ...]) 
             "Condition",
             "its not arising is neutral: it is the target's own choice" if requirement.conditional else None,
         ),
-        _field("Scenarios", "\n".join(named)),
+        _field("Written", f"conformance/{requirement.place}"),
+        _field("Judges", "\n".join(places(requirement.id))),
+        _field("Scenarios", _with_places(named)),
+        _field("Faults", _with_places(broken_by or {})),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _broken_by(requirement: Requirement) -> Mapping[str, str]:
+    """The faults that break a requirement, and where they are declared."""
+    from conformance.scenario.schema import Role
+    from conformance.selftest import deviations, places
+
+    role = next((role for role in get_args(Role) if role == requirement.role), None)
+    faults = [one for one in deviations("faults", role) if one.breaks == requirement.id] if role else []
+    return places(faults)
+
+
+def _with_places(named: Mapping[str, str]) -> str:
+    width = max(map(len, named), default=0)
+    return "\n".join(f"{name:{width}}  {place}" for name, place in named.items())
 
 
 def scenario_text(found: list[Instance], catalogue: Catalogue) -> str:
@@ -99,8 +126,13 @@ def _field(name: str, text: str | None) -> str:
     if not text:
         return ""
     indent = " " * 20
-    lines = [line for part in text.splitlines() for line in textwrap.wrap(part, WIDTH - len(indent)) or [""]]
+    lines = [line for part in text.splitlines() for line in _wrapped(part, WIDTH - len(indent))]
     return "\n".join(f"{name:<20}{line}" if at == 0 else indent + line for at, line in enumerate(lines))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Prose in lines of at most `width`; a name with its place stays on one."""
+    return [text] if "  " in text else textwrap.wrap(text, width) or [""]
 
 
 def _hint(name: str, known: list[str]) -> str:

@@ -12,6 +12,7 @@ from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import RunOutcome
+from conformance.report.document.basis import basis_of
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
 from conformance.report.document.model import Report
@@ -89,6 +90,14 @@ def _run_and_report(
         redactor=redactor,
         stopped=stopped.message if stopped else "",
         data_plane=settings.data_plane.name,
+        basis=basis_of(
+            settings.profile,
+            command=settings.command,
+            selection=settings.selection,
+            data_plane=settings.data_plane.name,
+            scenario_paths=settings.scenario_paths,
+            generated=outcome.counterexamples.items(),
+        ),
     )
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)

@@ -51,8 +51,7 @@ def selftest(
     if no_color:
         without_colour()
     from conformance.requirements.catalogue import Catalogue
-    from conformance.selftest import deviations, run_trials, select
-    from conformance.selftest import table as as_table
+    from conformance.selftest import deviations, page, run_trials, select
 
     whose: Role = "data-plane" if of.role is RoleName.DATA_PLANE else "epp"
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
@@ -66,7 +65,7 @@ def selftest(
 
     trials = run_trials(chosen, show, jobs=jobs, full=full, keep=output)
     if table is not None:
-        table.write_text(as_table(trials, Catalogue.load(), whose))
+        table.write_text(page(Catalogue.load(), whose, table, trials), encoding="utf-8")
     inexact = [trial for trial in trials if not trial.exact]
     missed = sum(not trial.caught for trial in trials)
     wrong = sum(bool(trial.wrongly) for trial in trials)

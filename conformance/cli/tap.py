@@ -87,8 +87,7 @@ def tap(
     """
     from conformance.cli.console import err, out, without_colour
     from conformance.cli.serving import until_interrupted
-    from conformance.tap.judge_process import JudgingSettings
-    from conformance.tap.judging import context
+    from conformance.tap.judging import JudgingSettings, context
     from conformance.tap.redaction import LiveRedaction, secret_names
     from conformance.tap.session import LiveSettings
 

@@ -7,7 +7,7 @@ health probes, processes, harness trouble) and the two values that judges get: `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, cast
@@ -321,21 +321,26 @@ class PoolHistory:
 # -- serialisation -----------------------------------------------------------------------------------------------------
 
 
-def to_json(episode: Episode, context: Context) -> dict[str, Any]:
-    """An episode with its context as one JSON object (a line of `evidence.ndjson.gz`). Nothing is lost."""
+def to_json(episode: Episode, context: Context, pack: Callable[[bytes], Any] | None = None) -> dict[str, Any]:
+    """An episode with its context as one JSON object (a line of `evidence.ndjson.gz`). Nothing is lost.
+
+    `pack` writes messages and bodies in another way than in full.
+    """
     return {
         "episode": episode.id,
         "context": _without_defaults(context),
-        "entries": [record.to_json(entry) for entry in episode.entries],
+        "entries": [record.to_json(entry, pack) for entry in episode.entries],
     }
 
 
-def from_json(body: Mapping[str, Any]) -> tuple[Episode, Context]:
+def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = None) -> tuple[Episode, Context]:
     """What `to_json` wrote. Raises `ValueError` if it was not written by it."""
     try:
-        entries = tuple(record.from_json(entry) for entry in body["entries"])
+        entries = tuple(record.from_json(entry, unpack) for entry in body["entries"])
+        if not isinstance(body["episode"], str):
+            raise TypeError("an episode's id is text")
         return Episode(id=body["episode"], entries=entries), _context.validate_python(body["context"])
-    except (KeyError, TypeError) as problem:
+    except (KeyError, TypeError, AttributeError) as problem:
         raise ValueError(f"not an episode: {problem!r}") from problem
 
 

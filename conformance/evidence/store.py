@@ -4,12 +4,14 @@
         evidence.add(result.id, episode, context)
     evidence.reference("1.0.0", result.id)     # what that result of the report refers to
 
-All bytes of all messages are kept, as bodies are synthetic and compress well; what a runner limits per episode, it
-records as truncated, with size and digest. Same episodes, same bytes: the gzip header has no time and no name.
+Messages and bodies are kept whole, each distinct block of bytes once (`evidence.blocks`). Where a target sends so much
+that the file would grow out of bounds, long values are cut to their beginning, and the line says `cut`: such an episode
+can't be judged again. Same episodes, same bytes: the gzip header has no time and no name.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -23,16 +25,19 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from conformance.errors import UsageError
+from conformance.evidence.blocks import MAX_BLOCKS, MAX_EPISODE, BlockReader, BlockWriter
 from conformance.evidence.episode import Context, Episode, from_json, to_json
 from conformance.report.document.blocks import EvidenceFile, EvidenceRef
 from ext_proc import record
 
-MAX_LINE_BYTES = 256 * 1024 * 1024
-MAX_TOTAL_BYTES = 4 * 1024 * 1024 * 1024
+MAX_LINE_BYTES = 160 * 1024 * 1024
+MAX_TOTAL_BYTES = 512 * 1024 * 1024
 """Bounds of what a reader unpacks: evidence may come from strangers."""
 
-PIECE = 128 * 1024
-"""Bytes of a line that are packed at a time, or the next entry if it is longer."""
+KEPT = 512
+"""Bytes that are kept of a long value where it is cut."""
+
+LONG = 16 * 1024
 
 
 class EvidenceError(UsageError):
@@ -47,11 +52,12 @@ class EvidenceWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("wb")
-        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=3)
+        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=6)
         self._whole = hashlib.sha256()
         self._bytes = 0
         self._episodes = 0
         self._references: dict[tuple[str, str], EvidenceRef] = {}
+        self._blocks = BlockWriter()
 
     def add(self, result: str, episode: Episode, context: Context) -> EvidenceRef:
         """Append the episode of the result with the id `result`, with what it was judged by.
@@ -59,16 +65,23 @@ class EvidenceWriter:
         Results are told apart by version and id, as ids of episodes need not be unique in a run. A result's later
         episode (a rerun) replaces the reference to its earlier one; both stay in the file.
         """
-        digest = hashlib.sha256()
-        for piece in _pieces(episode, context):
-            self._gzip.write(piece)
-            self._whole.update(piece)
-            self._bytes += len(piece)
-            digest.update(piece.removesuffix(b"\n"))
+        cut = self._blocks.bytes > MAX_BLOCKS or _size(episode) > MAX_EPISODE
+        body = to_json(_cut(episode) if cut else episode, context, self._blocks.pack)
+        line = _dumps({**body, "cut": True} if cut else body)
+        for block in self._blocks.lines:
+            self._write(_dumps(block))
+        self._blocks.lines.clear()
+        self._write(line)
         self._episodes += 1
-        reference = EvidenceRef(episode=episode.id, sha256=digest.hexdigest())
+        reference = EvidenceRef(episode=episode.id, sha256=hashlib.sha256(line).hexdigest())
         self._references[context.version, result] = reference
         return reference
+
+    def _write(self, line: bytes) -> None:
+        whole = line + b"\n"
+        self._gzip.write(whole)
+        self._whole.update(whole)
+        self._bytes += len(whole)
 
     def reference(self, version: str, result: str) -> EvidenceRef | None:
         """Where the episode of a version's result is; None if none was added."""
@@ -94,19 +107,21 @@ class EvidenceWriter:
         self.close()
 
 
-def _pieces(episode: Episode, context: Context) -> Iterator[bytes]:
-    """The line of an episode in pieces, as a whole is large: `to_json` of it, with its entries put in one by one."""
-    empty = to_json(Episode(id=episode.id, entries=()), context)
-    waiting, size = [_dumps(empty).removesuffix(b"]}")], 0
-    for number, entry in enumerate(episode.entries):
-        if number:
-            waiting.append(b",")
-        waiting.append(_dumps(record.to_json(entry)))
-        size += len(waiting[-1])
-        if size > PIECE:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    yield b"".join([*waiting, b"]}\n"])
+def _size(episode: Episode) -> int:
+    return sum(len(getattr(entry.event, name, b"")) for entry in episode.entries for name in ("raw", "body"))
+
+
+def _cut(episode: Episode) -> Episode:
+    """The episode without most of its long messages and bodies."""
+    entries = []
+    for entry in episode.entries:
+        event = entry.event
+        if isinstance(event, record.Message) and len(event.raw) > LONG:
+            event = record.shortened(event, KEPT)
+        elif len(getattr(event, "body", b"")) > LONG:
+            event = dataclasses.replace(event, body=event.body[:KEPT])  # type: ignore[attr-defined,call-arg]
+        entries.append(record.Entry(entry.seq, entry.t, event))
+    return Episode(id=episode.id, entries=tuple(entries))
 
 
 _dump_json = TypeAdapter(Any, config=ConfigDict(ser_json_inf_nan="constants")).dump_json
@@ -121,10 +136,11 @@ def _dumps(value: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceLine:
-    """One episode as it stands in the file."""
+    """One episode as it stands in the file. It can be read until the next line is taken, or later."""
 
     number: int
     raw: bytes
+    blocks: BlockReader
 
     @property
     def sha256(self) -> str:
@@ -133,25 +149,71 @@ class EvidenceLine:
 
     def read(self) -> tuple[Episode, Context]:
         """The episode and its context. Raises `EvidenceError`."""
+        episode, context, _ = self.read_cut()
+        return episode, context
+
+    def read_cut(self) -> tuple[Episode, Context, bool]:
+        """The episode, its context, and whether long values were cut. Raises `EvidenceError`."""
         try:
-            return from_json(json.loads(self.raw))
+            body = json.loads(self.raw)
+            if not {"episode", "context", "entries"} <= set(body) <= {"episode", "context", "entries", "cut"}:
+                raise ValueError("it has other keys than an episode")
+            if body.get("cut", True) is not True:
+                raise ValueError("`cut` is true, or is not there")
+            self.blocks.begin()
+            return *from_json(body, self.blocks.unpack), "cut" in body
         except (ValueError, TypeError, AttributeError, RecursionError) as problem:
             raise EvidenceError(f"line {self.number} of the evidence is no episode: {problem}") from problem
 
 
+class EvidenceReader:
+    """Iterates over the episodes of a file, one at a time.
+
+    Raises `EvidenceError` where it is no gzip, is cut short, is too large, or has a block that is not what it says.
+    `bytes` and `sha256` are of all lines read so far.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.bytes = 0
+        self.episodes = 0
+        self.blocks = BlockReader()
+        self._path = path
+        self._whole = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """The digest of all lines."""
+        return self._whole.hexdigest()
+
+    def __iter__(self) -> Iterator[EvidenceLine]:
+        number = 0
+        try:
+            with gzip.open(self._path, "rb") as file:
+                while line := file.readline(MAX_LINE_BYTES + 1):
+                    number, self.bytes = number + 1, self.bytes + len(line)
+                    self._whole.update(line)
+                    if len(line) > MAX_LINE_BYTES or self.bytes > MAX_TOTAL_BYTES:
+                        raise EvidenceError(f"{self._path}: larger than evidence can be, at line {number}")
+                    raw = line.removesuffix(b"\n")
+                    if raw.startswith(b'{"block"'):
+                        self._block(number, raw)
+                        continue
+                    self.episodes += 1
+                    yield EvidenceLine(number=number, raw=raw, blocks=self.blocks)
+        except (OSError, EOFError, zlib.error) as problem:
+            reason = getattr(problem, "strerror", None) or str(problem)
+            raise EvidenceError(f"{self._path}: {reason} (after {self.episodes} episodes)") from problem
+
+    def _block(self, number: int, raw: bytes) -> None:
+        try:
+            self.blocks.add(json.loads(raw))
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise EvidenceError(f"{self._path}: line {number}: {problem}") from problem
+
+
 def read_evidence(path: Path) -> Iterator[EvidenceLine]:
-    """The lines of a file, one at a time. Raises `EvidenceError` where it is no gzip, is cut short or is too large."""
-    total = number = 0
-    try:
-        with gzip.open(path, "rb") as file:
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                number, total = number + 1, total + len(line)
-                if len(line) > MAX_LINE_BYTES or total > MAX_TOTAL_BYTES:
-                    raise EvidenceError(f"{path}: larger than evidence can be, at line {number}")
-                yield EvidenceLine(number=number, raw=line.removesuffix(b"\n"))
-    except (OSError, EOFError, zlib.error) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
-        raise EvidenceError(f"{path}: {reason} (after {number} episodes)") from problem
+    """The episodes of a file, one at a time. Raises as `EvidenceReader`."""
+    return iter(EvidenceReader(path))
 
 
 def episodes(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Episode]]:

@@ -215,14 +215,15 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
     """Findings on requirements that the scenario names and no judge ruled on.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
-    its condition did not arise, or the EPP closed the stream, as it may, once the request was answered; otherwise
-    there is no finding, and the scenario stays inconclusive.
+    its condition did not arise, or the EPP closed the stream, as it may, once the request was answered. Where nothing
+    bears on any of them, the scenario is inconclusive, and the finding tells what came back.
     """
     context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
         return
     spoken_of = {finding.requirement for finding in found}
     broken = sorted({finding.requirement for finding in found if finding.verdict is FAIL})
+    unspoken = spoken_of.isdisjoint(context.requirements)
     for name in context.requirements:
         effect = catalogue.effect(name, context.version)
         if effect is None or name in spoken_of:
@@ -237,6 +238,17 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
         elif effect != "fail" or catalogue.get(name).conditional:
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
+        elif unspoken:
+            yield Finding(requirement=name, verdict=Verdict.INCONCLUSIVE, actual=_why_silent(episode_view))
+
+
+def _why_silent(episode_view: EpisodeView) -> str:
+    """What came back, where none of it bears on what the scenario is about."""
+    epp = episode_view.context.role == "epp"
+    views = episode_view.exchanges_but_polls if epp else episode_view.gateway_exchanges
+    answers = [f"{view.exchange}: {view.describe()}" for view in views]
+    came = "; ".join(answers[:3]) or "there was no exchange"
+    return f"nothing that was observed bears on it ({came})"
 
 
 def _left_after_the_request(stream: StreamState) -> bool:

@@ -79,7 +79,7 @@ def _nothing(view: ExchangeView) -> Ruling:
     found = model.deviation(view)
     if found is not None:
         return found
-    if view.due.error_due:
+    if view.due.error_possible:
         of_the_subset = subset.binding(view) and not view.due.pool_empty
         return subset.missing_error(view) if of_the_subset else errors.missing_error(view)
     return destination.missing(view)

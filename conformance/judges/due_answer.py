@@ -50,6 +50,8 @@ class DueAnswer:
     allowed: frozenset[str]
     endpoint_due: bool
     error_due: bool
+    error_possible: bool
+    """Some state left nothing eligible: an error is then right, and has the form that errors have."""
     pool_empty: bool
     """No state of the pool had an eligible endpoint."""
     load: PoolLoad
@@ -76,6 +78,7 @@ def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, h
         allowed=frozenset(endpoint for state in meant for endpoint in state),
         endpoint_due=bool(states) and all(named) and not odd,
         error_due=empty_hint or (bool(states) and not any(meant)),
+        error_possible=empty_hint or not all(meant),
         pool_empty=bool(states) and not anywhere,
         load=_load(shown, states, frozenset().union(*meant) if meant else frozenset(), last),
     )
@@ -136,6 +139,7 @@ NOTHING = DueAnswer(
     allowed=frozenset(),
     endpoint_due=False,
     error_due=False,
+    error_possible=False,
     pool_empty=False,
     load=PoolLoad(),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -160,9 +161,10 @@ class LoadRun:
         mode = settings.profile.body_modes[0]
         moments.delivered(loop.time() - moments.grace)  # the pool has settled
         self.memory = Memory(Bench(self.context, self.catalogue), RequestIds(), limit=settings.memory)
+        rng = random.Random(settings.seed)
         mix = Mix(
             settings.file.mix,
-            lambda exchange: runner.prepared(exchange, 0, mode),
+            lambda exchange: runner.prepared(exchange, 0, mode, rng),
             lambda: runner.pool.eligible,
             settings.seed,
         )

@@ -7,7 +7,7 @@ from typing import Literal
 
 from conformance.evidence.episode import Claims
 from conformance.planning.data_plane import DataPlaneChoice
-from conformance.planning.fixed import fitted
+from conformance.planning.fixed import fitted, fixed_pool
 from conformance.planning.plan import Obstacle
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import BodyMode, Role, Scenario
@@ -47,6 +47,11 @@ class EppTraits:
             ipv6=ipv6,
             data_plane=data_plane or DataPlaneChoice(),
         )
+
+    @property
+    def first_pool(self) -> Pool:
+        """The ordinary pool; on a target with fixed endpoints, one of all of them."""
+        return fixed_pool(self.endpoints) if self.discovery == "fixed" else Pool()
 
     def modes(self, scenario: Scenario) -> tuple[BodyMode, ...]:
         """Those that the scenario is about; for the smoke set all that are driven, for others the first."""

@@ -9,7 +9,7 @@ from typing import Literal
 from conformance.evidence.episode import GatewayFacts
 from conformance.planning.plan import Obstacle
 from conformance.scenario.pool import Pool
-from conformance.scenario.schema import Role, Scenario
+from conformance.scenario.schema import BodyMode, Role, Scenario
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.verdict import Verdict
 
@@ -29,7 +29,7 @@ class GatewayTraits:
     """How many IPv4 and IPv6 endpoints each of its pools has."""
 
     @classmethod
-    def of(cls, profile: GatewayProfile, *, ipv6: bool = True) -> GatewayTraits:
+    def of(cls, profile: GatewayProfile, *, ipv6: bool = True, data_plane: object = None) -> GatewayTraits:  # noqa: ARG003
         """The traits of the gateway that a profile describes; `ipv6`: whether this machine has such an address."""
         pools: list[tuple[int, int]] = []
         for name, backend, own in zip(EPPS, profile.backends, OWN, strict=False):
@@ -38,6 +38,16 @@ class GatewayTraits:
             pools.append((len(backend.endpoints) - known, known) if backend.endpoints else chosen)
         takes_a_subset = profile.subset_header is not None or profile.start.envoy is not None
         return cls(claims=profile.claims, takes_a_subset=takes_a_subset, pools=tuple(pools))
+
+    @property
+    def body_modes(self) -> tuple[BodyMode, ...]:
+        """None: they are the gateway's own business."""
+        return ()
+
+    @property
+    def first_pool(self) -> Pool:
+        """The ordinary pool."""
+        return Pool()
 
     def modes(self, scenario: Scenario) -> tuple[Literal["gateway"], ...]:  # noqa: ARG002 - part of the interface
         """The body mode is the gateway's own."""

@@ -57,6 +57,14 @@ class Traits(Protocol):
     def role(self) -> Role:
         """The role whose scenarios are planned."""
 
+    @property
+    def body_modes(self) -> tuple[BodyMode, ...]:
+        """The request body modes that the suite's data plane drives; empty: the data plane is what is tested."""
+
+    @property
+    def first_pool(self) -> Pool:
+        """The pool that the target starts with."""
+
     def modes(self, scenario: Scenario) -> tuple[Mode, ...]:
         """The body modes in which a scenario is run; empty if it makes no sense in any that the target has."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Coroutine, Mapping, Sequence
+from random import Random
 from typing import Any, TypeVar
 
 import pydantic
@@ -231,11 +232,11 @@ class Proxy:
 
     async def _send(self, request: HttpRequest | None, exchange: Exchange) -> Sent:
         lane = self._stage.lane
-        prepared = lane.prepared(exchange, 0, lane.profile.body_modes[0])
-        if request is not None:
-            prepared = dataclasses.replace(prepared, request=request)
         with lane.capture() as capture:
             name = capture.exchange()
+            prepared = lane.prepared(exchange, 0, lane.profile.body_modes[0], Random(f"{lane.seed} {name}"))
+            if request is not None:
+                prepared = dataclasses.replace(prepared, request=request)
             outcome = await lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
             episode = capture.episode()
         conversation = next(one for one in conversations(episode) if one.exchange == name)

@@ -18,7 +18,6 @@ from conformance.pytest_plugin.items import batches_by_item, invariant_reports
 from conformance.pytest_plugin.settings import settings_of
 from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
-from conformance.targets.resolve import only_one_at_a_time
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -75,7 +74,7 @@ class Plugin(Hooks):
 
     def _one_worker(self) -> str:
         """Two processes must not change one pool: if the target can't be had twice, there is one worker."""
-        reason = only_one_at_a_time(self.suite.settings.profile)
+        reason = self.suite.settings.profile.only_one_at_a_time
         if reason is None or len(self.config.option.tx) < 2:
             return ""
         self.config.option.tx = self.config.option.tx[:1]

@@ -22,6 +22,7 @@ from conformance.outcome import (
     requirement_results,
     version_outcome,
 )
+from conformance.report.document.basis import basis_of
 from conformance.report.document.build import build
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import EngineThread
@@ -130,6 +131,12 @@ class PluginSuite:
             evidence=evidence,
             redactor=self.redactor,
             stopped=self.stopped.message if self.stopped else "",
+            basis=basis_of(
+                self.settings.profile,
+                command=self.settings.command,
+                selection=self.settings.selection,
+                scenario_paths=self.settings.scenario_paths,
+            ),
         )
 
     def _is_complete(self, version: str, results: Mapping[str, ScenarioResult]) -> bool:

@@ -199,11 +199,14 @@ class Destination:
         return (found[-1] or None) if found else None
 
     @property
+    def later_metadata(self) -> tuple[MetadataEntry, ...]:
+        """The strings of later answers of the request phase, by which Envoy 1.40 steers too."""
+        return tuple(entry for entry in self.late_metadata if entry.message.side == REQUEST and entry.value)
+
+    @property
     def request_metadata(self) -> str | None:
-        """The effective metadata; failing that, the first that comes with a later answer of the request phase, by which
-        Envoy 1.40 steers too."""
-        late = (entry.value for entry in self.late_metadata if entry.message.side == REQUEST)
-        return self.metadata or next(late, None)
+        """The effective metadata; failing that, the first that comes with a later answer of the request phase."""
+        return self.metadata or next((entry.value for entry in self.later_metadata), None)
 
     @cached_property
     def late_metadata(self) -> tuple[MetadataEntry, ...]:

@@ -10,6 +10,7 @@ The data are the YAML files beside this module: one per area, `catalogue.yaml` (
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -45,7 +46,7 @@ class Requirement:
     how it is seen from outside, `reading` how an ambiguity is read, `why` how implementations come to break it,
     `recording` which recording of real Envoy it leans on. `untestable` and `pending` say why nothing tests it: it can't
     be, or is yet to come. `conditional`: the condition is the implementation's own choice, so that its not arising is
-    neutral. `universal`: judged on every exchange of every scenario.
+    neutral. `universal`: judged on every exchange of every scenario. `place` is where it is written, as file:line.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Requirement:
     pending: str | None
     conditional: bool
     universal: bool
+    place: str = field(default="", compare=False)
 
     @property
     def since(self) -> str:
@@ -213,7 +215,10 @@ class _Loader:
                 self.aliases[alias] = entry.id
             self.cross_references(entry, document, loc)
             effects = self.effects(entry, document, loc)
-            self.requirements[entry.id] = _requirement(area, entry, effects, by_requirement.get(entry.id, {}))
+            place = f"{document.name}:{document.position((*loc, 'id'))[0]}"
+            self.requirements[entry.id] = dataclasses.replace(
+                _requirement(area, entry, effects, by_requirement.get(entry.id, {})), place=place
+            )
         return area
 
     def name(self, loc: Loc, name: str, document: Document) -> None:

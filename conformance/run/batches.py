@@ -1,6 +1,7 @@
-"""Runs a batch on a lane and judges it; finds out which exchange is to blame when the target dies or hangs.
+"""Runs a batch on a target and judges it; finds out which exchange is to blame when the target dies or hangs.
 
-With several exchanges in flight none is accused: they are run again one at a time, and only what reproduces counts.
+With several exchanges in flight none is accused: they are run again one at a time, and what reproduces is
+to blame. What befalls it only with several in flight is run so once more, and shown by the one that began last.
 """
 
 from __future__ import annotations
@@ -8,19 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited, Unmet
+from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited
 from conformance.judges import judge
-from conformance.outcome import Anomaly, ScenarioResult, decisive, scenario_verdict
+from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
+from conformance.planning.results import judged, reproduce_command
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.epp.execute import execute
-from conformance.run.epp.runner import EppRunner
-from conformance.verdict import Finding, Verdict
-from ext_proc.record import StreamEnded, Wait
+from conformance.run.capture import Capture
+from conformance.run.execution import Execution, WorkDone, execute
+from conformance.run.target_runner import TargetRunner
+from conformance.scenario.pool import Pool
+from conformance.verdict import Finding
+from ext_proc.record import ExchangeOpened, StreamEnded, Wait
 
-AT_A_TIME = 12
-"""Pieces of work of one batch in flight together."""
+TRIES = 3
+"""How often a piece of work is begun in which the suite itself was in trouble."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,36 +37,29 @@ class JudgedResult:
     context: Context | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkDone:
-    """A piece of work that was executed, in so many seconds."""
-
-    work: Work
-    episode: Episode
-    context: Context
-    seconds: float
-
-
 class BatchRunner:
-    """Runs one batch."""
+    """Runs batches on one runner; `execution_type` carries out the steps of its role."""
 
     def __init__(
         self,
-        lane: EppRunner,
+        runner: TargetRunner,
+        execution_type: Callable[[Any, Work, Capture], Execution],
         catalogue: Catalogue,
         anomaly: Callable[[Anomaly], None],
         reproduce: Callable[[Work], str],
     ) -> None:
-        self._lane = lane
+        self._runner = runner
+        self._execution_type = execution_type
         self._catalogue = catalogue
         self._anomaly = anomaly
         self._reproduce = reproduce
 
     async def run(self, batch: Batch) -> AsyncIterator[JudgedResult]:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
-        await self._lane.pool.reset(batch.pool)
-        if len(batch.work) == 1:
-            yield await self.alone(batch.work[0])
+        await self._runner.prepare(batch.pool)
+        if len(batch.work) == 1 or self._runner.at_a_time == 1:
+            for work in batch.work:
+                yield await self.alone(work, batch.pool)
             return
         waiting = list(batch.work)
         while waiting:
@@ -73,113 +71,128 @@ class BatchRunner:
                     yield judge_done(one, self._catalogue, self._reproduce)
             again = [one.work for one in done if one.work.id in suspects]
             if again:
-                async for judged in self._one_at_a_time(again, batch):
+                befell = [one for one in done if one.work.id in suspects]
+                async for judged in self._one_at_a_time(again, batch, befell):
                     yield judged
+
+    async def alone(self, work: Work, pool: Pool | None = None) -> JudgedResult:
+        """Run one piece of work with nothing else in flight, on the pool as it is, or as it was made (`pool`)."""
+        for left in reversed(range(TRIES)):
+            await self._alive()
+            done = await self._execute(work)
+            if _hung(done.episode) and not self._runner.crashed:
+                await self._unhang()
+            if not left or not _troubled(done.episode):
+                break
+            if pool is not None:
+                await self._runner.prepare(pool)
+        await self._runner.check()
+        return judge_done(done, self._catalogue, self._reproduce)
 
     async def _together(self, waiting: list[Work]) -> list[WorkDone]:
         """Execute several at a time, taking them from `waiting`, until none is left or the target has died."""
         done: list[WorkDone] = []
 
-        async def worker() -> None:
-            while waiting and not self._lane.target.crashed:
+        async def some() -> None:
+            while waiting and not self._runner.crashed:
                 done.append(await self._execute(waiting.pop(0)))
 
-        await asyncio.gather(*(worker() for _ in range(min(AT_A_TIME, len(waiting)))))
+        await asyncio.gather(*(some() for _ in range(min(self._runner.at_a_time, len(waiting)))))
         return done
 
     async def _suspects(self, done: Sequence[WorkDone]) -> set[str]:
         """Whose results can't be trusted, because something befell the whole target while they ran."""
-        if self._lane.target.crashed:
+        if self._runner.crashed:
             return {one.work.id for one in done if died(one.episode) or _lost(one.episode)}
         hung = {one.work.id for one in done if _hung(one.episode)}
-        if hung and await self._lane.probe(None) is None and self._lane.pool.eligible:
+        if hung and not await self._runner.responds():
             return hung
-        return {one.work.id for one in done if any(True for _ in one.episode.of(HarnessTrouble))}
+        return {one.work.id for one in done if _troubled(one.episode)}
 
-    async def _one_at_a_time(self, again: Sequence[Work], batch: Batch) -> AsyncIterator[JudgedResult]:
-        guilty = False
-        if not self._lane.target.crashed:
+    async def _one_at_a_time(
+        self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]
+    ) -> AsyncIterator[JudgedResult]:
+        """The results of work in which something befell the whole target (`befell`), each run alone."""
+        if not self._runner.crashed:
             await self._unhang()
+        alone: dict[str, JudgedResult] = {}
         for work in again:
             await self._alive()
-            await self._lane.pool.reset(batch.pool)
-            judged = await self.alone(work)
-            guilty = guilty or judged.episode is None or died(judged.episode) or _hung(judged.episode)
-            yield judged
-        if not guilty:
-            text = "the target died or hung with several scenarios in flight, and under none of them alone"
-            self._anomaly(Anomaly(code="not-reproduced", text=text))
+            await self._runner.prepare(batch.pool)
+            alone[work.id] = await self.alone(work, batch.pool)
+        if not any(judged.episode is None or _befallen(judged.episode) for judged in alone.values()):
+            together = await self._blamed(again, batch, befell)
+            if together is not None:
+                alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
+        for one in alone.values():
+            yield one
 
-    async def alone(self, work: Work) -> JudgedResult:
-        """Run one piece of work on the pool as it is, with nothing else in flight."""
+    async def _blamed(self, again: Sequence[Work], batch: Batch, befell: Sequence[WorkDone]) -> WorkDone | None:
+        """The target died or hung, and under none of the work alone: the work that shows it, once more together.
+
+        A target that died is not conformant, whether it does so again or not. One that hung and does not do so again
+        is not accused.
+        """
         await self._alive()
-        done = await self._execute(work)
-        if _hung(done.episode) and not self._lane.target.crashed:
-            await self._unhang()
-        return judge_done(done, self._catalogue, self._reproduce)
+        await self._runner.prepare(batch.pool)
+        repeated = await self._together(list(again))
+        found = [one for one in repeated if died(one.episode)] or [one for one in befell if died(one.episode)]
+        if not found and not await self._runner.responds():
+            found = [one for one in repeated if _hung(one.episode)]
+        happened = "died" if found and died(found[0].episode) else "hung"
+        text = f"the target {happened} with several scenarios in flight, and under none of them alone"
+        reproduced = any(one in repeated for one in found)
+        more = "once more with the same at a time" if reproduced else "not again with the same at a time"
+        self._anomaly(Anomaly(code="not-reproduced", text=f"{text}; {more}"))
+        return max(found, key=lambda one: _last_begun(one.episode), default=None)
 
     async def _alive(self) -> None:
-        if self._lane.target.crashed:
+        if self._runner.crashed:
             self._anomaly(Anomaly(code="restarted", text="the target ended by itself and was started again"))
-            await self._lane.restart_target()
+            await self._runner.restart_target()
 
     async def _unhang(self) -> None:
         """A target that answers nothing any more is started again, if it is ours."""
-        if not self._lane.profile.started_by_us or not self._lane.pool.eligible:
-            return
-        if await self._lane.probe(None) is None:
+        if self._runner.profile.started_by_us and not await self._runner.responds():
             self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
-            await self._lane.restart_target()
+            await self._runner.restart_target()
 
     async def _execute(self, work: Work) -> WorkDone:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        episode, context = await execute(self._lane, work)
-        return WorkDone(work=work, episode=episode, context=context, seconds=loop.time() - began)
+        return await execute(self._runner, work, self._execution_type)
 
 
 def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> JudgedResult:
     """The result of what was executed. A judge that fails makes it `error`: that is our defect."""
-    scenario = done.work.instance.scenario
-    reason = next((event.what for _, event in done.episode.of(Unmet)), "")
+    findings: tuple[Finding, ...] | Exception
     try:
         findings = judge(done.episode, done.context, catalogue)
     except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
-        reason = f"a judge failed, which is a defect of the suite: {type(problem).__name__}: {problem}"
-        findings = tuple(
-            Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements
-        )
-    trouble = next((event.what for _, event in done.episode.of(HarnessTrouble)), "")
-    verdict = scenario_verdict(findings, scenario.requirements)
-    found = decisive(findings, scenario.requirements)
-    result = ScenarioResult(
-        id=done.work.id,
-        scenario=scenario.id,
-        title=scenario.title,
-        section=done.work.instance.section,
-        requirements=scenario.requirements,
-        mode=done.work.mode,
-        verdict=verdict,
-        findings=findings,
-        reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
-        provisional=scenario.provisional,
-        smoke=scenario.smoke,
-        duration=done.seconds,
-        evidence=done.episode.id,
-        reproduce=reproduce(done.work),
-        source=f"{done.work.instance.file}:{done.work.instance.line}",
-    )
+        findings = problem
+    result = judged(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
     return JudgedResult(result=result, episode=done.episode, context=done.context)
 
 
 def reproducing(command: str) -> Callable[[Work], str]:
     """For a piece of work, the command line that runs just it again; `command` is its beginning."""
-    return lambda work: f"{command} --scenario '{work.instance.id}'"
+    return lambda work: reproduce_command(command, work)
 
 
 def died(episode: Episode) -> bool:
     """Whether the target ended by itself."""
     return any(not event.asked for _, event in episode.of(ProcessExited))
+
+
+def _befallen(episode: Episode) -> bool:
+    return died(episode) or _hung(episode)
+
+
+def _last_begun(episode: Episode) -> int:
+    """Where in the log its last exchange began."""
+    return max((entry.seq for entry, _ in episode.of(ExchangeOpened)), default=0)
+
+
+def _troubled(episode: Episode) -> bool:
+    return any(True for _ in episode.of(HarnessTrouble))
 
 
 def _lost(episode: Episode) -> bool:

@@ -1,4 +1,4 @@
-"""Which entries of a lane's log belong to an episode: its own exchanges, and what concerns all while it runs."""
+"""Which entries of a runner's log belong to an episode: its own exchanges, and what concerns all while it runs."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class Capture:
     def remark(self, event: Event) -> None:
         """Add something that concerns this episode and no other that runs meanwhile."""
         self._entries.append(self._recorder.stamp(event))
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add entries of the log that belong to this episode under other names."""
+        self._entries = sorted([*self._entries, *entries], key=lambda entry: entry.seq)
 
     def episode(self) -> Episode:
         """What was collected until now."""

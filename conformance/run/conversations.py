@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.errors import UsageError
-from conformance.outcome import ScenarioResult
+from conformance.planning.results import GENERATED_SECTION, all_kept, shortest_broken
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult
 from conformance.scenario.loader import Instance
@@ -22,8 +22,6 @@ from conformance.scenario.schema import BodyMode, Scenario
 from conformance.strict_yaml import dump
 from conformance.verdict import Verdict
 
-SECTION = "generated"
-ID = f"{SECTION}.conversations"
 SERVED = ("default", "absent", "unknown", "other", "number", "list", "empty")
 
 
@@ -42,22 +40,9 @@ class Exploration:
     def judged(self, seed: int) -> JudgedResult:
         """The exploration as one result: that of the failing conversation, or a pass."""
         if self.failure is not None and self.scenario is not None:
-            broken = self.scenario.requirements
-            reason = f"{self.failure.result.reason} (in the shortest of {self.examples} conversations, seed {seed})"
-            result = replace(
-                self.failure.result, id=ID, scenario=ID, requirements=broken, verdict=Verdict.FAIL, reason=reason
-            )
-            return replace(self.failure, result=result)
-        result = ScenarioResult(
-            id=ID,
-            scenario=ID,
-            title="Generated conversations keep every rule",
-            section=SECTION,
-            requirements=(),
-            mode="",
-            verdict=Verdict.PASS,
-            reason=f"{self.examples} conversations, seed {seed}",
-        )
+            told = shortest_broken(self.failure.result, self.scenario.requirements, self.examples, seed)
+            return replace(self.failure, result=replace(self.failure.result, **told))  # type: ignore[arg-type]
+        result = all_kept(self.examples, seed)
         return JudgedResult(result=result, episode=None, context=None)
 
     @property
@@ -66,7 +51,7 @@ class Exploration:
         if self.scenario is None:
             return None
         content = self.scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        return dump({"section": SECTION, "scenarios": [content]})
+        return dump({"section": GENERATED_SECTION, "scenarios": [content]})
 
 
 def check_hypothesis() -> None:
@@ -115,7 +100,9 @@ def explore(
         count = next(tried)
         mode, exchange = drawn
         scenario = _scenario(count, exchange, universal)
-        judged = run(Instance(id=scenario.id, scenario=scenario, section=SECTION, file=SECTION, line=0), mode)
+        judged = run(
+            Instance(id=scenario.id, scenario=scenario, section=GENERATED_SECTION, file=GENERATED_SECTION, line=0), mode
+        )
         broken = {one.requirement for one in judged.result.findings if one.verdict is Verdict.FAIL} - set(known)
         if broken:
             found.append((judged, _scenario(count, exchange, tuple(sorted(broken)))))
@@ -131,7 +118,7 @@ def explore(
 
 def _scenario(number: int, exchange: dict[str, Any], requirements: tuple[str, ...]) -> Scenario:
     content = {
-        "id": f"{SECTION}.conversation-{number}",
+        "id": f"{GENERATED_SECTION}.conversation-{number}",
         "title": "A generated conversation",
         "requirements": requirements,
         "steps": [{"exchange": exchange}],

@@ -27,18 +27,17 @@ from conformance.events import (
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import GENERATED, Anomaly, RunOutcome, ScenarioResult, VersionOutcome, version_outcome
 from conformance.planning.data_plane import DataPlaneChoice
-from conformance.planning.epp import EppTraits
-from conformance.planning.gateway import GatewayTraits
-from conformance.planning.plan import Plan, Selection, Skip, Traits, Work, make_plan
+from conformance.planning.plan import Plan, Selection, Work, make_plan
+from conformance.planning.results import not_done, skipped, versioned_command
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import BatchRunner, JudgedResult, reproducing
+from conformance.roles import traits_of
+from conformance.run.batches import JudgedResult
 from conformance.run.conversations import Exploration, check_hypothesis, explore
 from conformance.run.engine import EngineThread
-from conformance.run.epp.runner import EppRunner
+from conformance.run.worker import StartTarget
 from conformance.run.workers import Workers, shares
 from conformance.scenario.loader import load
-from conformance.targets.gateway import AnyProfile, GatewayProfile
-from conformance.targets.profile import Profile
+from conformance.targets.gateway import AnyProfile
 from conformance.verdict import Verdict
 from fake_modelserver import has_ipv6_loopback
 
@@ -64,7 +63,7 @@ class RunSettings:
 
     def command_for(self, version: str) -> str:
         """The beginning of the commands that reproduce results of a version."""
-        return f"{self.command} --protocol-version {version} --seed {self.seed}"
+        return versioned_command(self.command, version, self.seed)
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None = None) -> RunOutcome:
@@ -90,7 +89,7 @@ def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None 
 
 
 class Session:
-    """The plan of every version, its lanes while they are needed, and the results so far."""
+    """The plan of every version, its workers while they are needed, and the results so far."""
 
     def __init__(self, settings: RunSettings, engine: EngineThread, handler: Handler = lambda _: None) -> None:
         self.settings = settings
@@ -100,17 +99,12 @@ class Session:
         settings.selection.check(self.instances, self.catalogue)
         if settings.property_examples:
             check_hypothesis()
-        ipv6 = has_ipv6_loopback()
-        traits: Traits = (
-            GatewayTraits.of(settings.profile, ipv6=ipv6)
-            if isinstance(settings.profile, GatewayProfile)
-            else EppTraits.of(settings.profile, ipv6=ipv6, data_plane=settings.data_plane)
-        )
+        self._traits = traits_of(settings.profile, ipv6=has_ipv6_loopback(), data_plane=settings.data_plane)
         self.plans: Mapping[str, Plan] = {
-            version: make_plan(self.instances, self.catalogue, version, traits, settings.selection)
+            version: make_plan(self.instances, self.catalogue, version, self._traits, settings.selection)
             for version in settings.versions
         }
-        if settings.property_examples and role != "epp":
+        if settings.property_examples and not self._traits.body_modes:
             raise UsageError("generated conversations are for EPPs", hint="leave out --property-examples")
         if settings.property_examples and settings.data_plane.variant is not None:
             raise UsageError(
@@ -125,7 +119,21 @@ class Session:
         self._results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in self.plans}
         self._engine = engine
         self._handler = handler
-        self._lanes = Workers(settings, self.catalogue, engine.lag, tell=handler, anomaly=self._anomaly)
+        self._workers = Workers(
+            StartTarget(
+                profile=settings.profile,
+                values=dict(settings.values),
+                seed=settings.seed,
+                redactor=settings.redactor,
+                data_plane=settings.data_plane,
+            ),
+            settings.jobs,
+            settings.command_for,
+            self.catalogue,
+            engine.lag,
+            tell=handler,
+            anomaly=self._anomaly,
+        )
         self._in_turn = InTurn(handler)
         self._began = time.monotonic()
         self._started_at = _now()
@@ -150,8 +158,7 @@ class Session:
         """Try generated conversations in each version, if the settings ask for any. A failure is one result more."""
         for plan in self.plans.values():
             if self.settings.property_examples and self.stopped is None:
-                assert isinstance(self.settings.profile, Profile), "refused before anything was started"
-                self._explore(plan, self.settings.profile)
+                self._explore(plan)
 
     def ensure(self, work_id: str) -> ScenarioResult:
         """The result of one piece of work, running the batch that holds it if that has not happened yet.
@@ -173,7 +180,7 @@ class Session:
             duration=time.monotonic() - self._began,
             anomalies=tuple(self.anomalies),
             interrupted=self.interrupted,
-            image=self._lanes.image,
+            image=self._workers.image,
             figures={GENERATED: sum(one.examples for one in self.explorations.values())} if self.explorations else {},
             counterexamples={
                 version: text for version, one in self.explorations.items() if (text := one.scenario_file) is not None
@@ -182,14 +189,14 @@ class Session:
 
     def close(self) -> None:
         """Stop what still runs."""
-        self._engine.call(self._lanes.close())
+        self._engine.call(self._workers.close())
 
     # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run every version to its end, on the engine's loop."""
         try:
-            await self._lanes.run(
+            await self._workers.run(
                 self.plans.values(),
                 begin=self._begin,
                 record=lambda plan, judged: self._record(plan.version, judged),
@@ -212,7 +219,8 @@ class Session:
             return
         batch = next(one for one in shares(plan.batches) if any(work.id == work_id for work in one.work))
         try:
-            async for judged in self._lanes.results(await self._lanes.first(plan.version), batch):
+            await self._workers.first(plan.version)
+            async for judged in self._workers.results(batch):
                 self._record(plan.version, judged)
         except IncompleteError as problem:
             self.stopped = problem
@@ -220,32 +228,30 @@ class Session:
 
     # -- generated conversations ---------------------------------------------------------------------------------------
 
-    def _explore(self, plan: Plan, profile: Profile) -> None:
+    def _explore(self, plan: Plan) -> None:
         rows = self._version_outcome(plan).requirements
         known = [row.requirement.id for row in rows if row.verdict is Verdict.FAIL]
         self._handler(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
-            lane = self._engine.call(self._lanes.first(plan.version))
-            assert isinstance(lane, EppRunner), "the first lane of an EPP is in this process"
+            worker = self._engine.call(self._workers.first(plan.version))
             command = self.settings.command_for(plan.version)
-            runner = BatchRunner(lane, self.catalogue, self._anomaly, reproducing(command))
             exploration = explore(
                 lambda instance, mode: self._engine.call(
-                    runner.alone(Work(id=instance.id, instance=instance, mode=mode))
+                    worker.alone(Work(id=instance.id, instance=instance, mode=mode), command)
                 ),
                 self.catalogue,
                 plan.version,
-                profile.body_modes,
+                self._traits.body_modes,
                 examples=self.settings.property_examples,
                 seed=self.settings.seed,
-                pods=[fact.name for fact in lane.pool.facts],
+                pods=[pod.name for pod in self._traits.first_pool.pods],
                 known=known,
             )
         except IncompleteError as problem:
             self.stopped = problem
             return
         finally:
-            self._engine.call(self._lanes.close())
+            self._engine.call(self._workers.close())
         self.explorations[plan.version] = exploration
         self._record(plan.version, exploration.judged(self.settings.seed))
 
@@ -254,7 +260,7 @@ class Session:
     def _skip(self, plan: Plan) -> None:
         for skip in plan.skips:
             if skip.work.id not in self._results[plan.version]:
-                self._record(plan.version, JudgedResult(result=_skipped(skip), episode=None, context=None))
+                self._record(plan.version, JudgedResult(result=skipped(skip), episode=None, context=None))
 
     def _record(self, version: str, judged: JudgedResult) -> None:
         self._results[version][judged.result.id] = judged.result
@@ -268,10 +274,10 @@ class Session:
 
     def _version_outcome(self, plan: Plan) -> VersionOutcome:
         results = dict(self._results[plan.version])
-        reason = str(self.stopped.message) if self.stopped else "the run was ended before its turn"
+        stopped = str(self.stopped.message) if self.stopped else ""
         for work in itertools.chain.from_iterable(batch.work for batch in plan.batches):
             if work.id not in results:
-                results[work.id] = _not_done(work, reason)
+                results[work.id] = not_done(work, stopped)
         return version_outcome(
             self.catalogue,
             plan.version,
@@ -280,31 +286,6 @@ class Session:
             claimed=plan.version in self.settings.profile.protocol_versions,
             complete=plan.complete and not self.interrupted,
         )
-
-
-def _skipped(skip: Skip) -> ScenarioResult:
-    return _result(skip.work, skip.verdict, skip.reason)
-
-
-def _not_done(work: Work, reason: str) -> ScenarioResult:
-    return _result(work, Verdict.INCONCLUSIVE, reason)
-
-
-def _result(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
-    scenario = work.instance.scenario
-    return ScenarioResult(
-        id=work.id,
-        scenario=scenario.id,
-        title=scenario.title,
-        section=work.instance.section,
-        requirements=scenario.requirements,
-        mode=work.mode,
-        verdict=verdict,
-        reason=reason,
-        provisional=scenario.provisional,
-        smoke=scenario.smoke,
-        source=f"{work.instance.file}:{work.instance.line}",
-    )
 
 
 def _now() -> str:

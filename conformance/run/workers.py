@@ -1,48 +1,44 @@
-"""Lanes side by side: they take the work of all versions in its order, each as fast as its target allows.
+"""Workers side by side: they take the work of all versions in its order, each as fast as its target allows.
 
-The first lane is in this process, which also keeps the record; as many further ones as there are cores have processes
+The first worker is in this process, which also keeps the record; as many further ones as there are cores have processes
 of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from conformance.errors import ConformanceError
 from conformance.events import RunEvent, Status
 from conformance.outcome import Anomaly
 from conformance.planning.plan import Batch, Plan
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import BatchRunner, JudgedResult, reproducing
+from conformance.roles import ROLES
+from conformance.run.batches import JudgedResult
 from conformance.run.engine import LagMeter, cores
-from conformance.run.epp.runner import EppRunner
-from conformance.run.gateway.runner import GatewayRunner
-from conformance.run.worker_process import StartTarget, WorkerProcess
-from conformance.targets.gateway import GatewayProfile
-from conformance.targets.profile import Profile
-from conformance.targets.resolve import only_one_at_a_time
+from conformance.run.worker import LocalWorker, RemoteWorker, StartTarget, Worker
 
-if TYPE_CHECKING:
-    from conformance.run.session import RunSettings
-
-LANES = 4
+WORKERS = 4
 """Targets that run side by side, where the suite may start several: waits of one are used by the other."""
 
 SHARE = 24
-"""Pieces of work that a lane takes at a time from a batch that several could share."""
-
-AnyLane = EppRunner | GatewayRunner | WorkerProcess
+"""Pieces of work that a worker takes at a time from a batch that several could share."""
 
 
 class Workers:
-    """The lanes of one session. Callbacks get what they say; `image` is what the target ran from, once it is known."""
+    """The workers of one session, at most `count`. `target` says what they start, for whichever version and number.
+
+    `command` gives the beginning of the commands that reproduce results of a version. The callbacks get what is said.
+    """
 
     def __init__(
         self,
-        settings: RunSettings,
+        target: StartTarget,
+        count: int | None,
+        command: Callable[[str], str],
         catalogue: Catalogue,
         lag: LagMeter,
         *,
@@ -50,13 +46,16 @@ class Workers:
         anomaly: Callable[[Anomaly], None],
     ) -> None:
         self.image: str | None = None
-        self._settings = settings
+        """The digest of the image that the target runs, once it is known."""
+        self._target = target
+        self._count = 1 if target.profile.only_one_at_a_time else count or WORKERS
+        self._command = command
         self._catalogue = catalogue
         self._lag = lag
         self._tell = tell
         self._anomaly = anomaly
-        self._wanted = 1 if only_one_at_a_time(settings.profile) else settings.jobs or LANES
-        self._lanes: dict[int, AnyLane] = {}
+        self._first = LocalWorker(catalogue, lag, self._said)
+        self._workers: dict[int, Worker] = {0: self._first}
         self._unread_told = False
 
     async def run(
@@ -74,7 +73,7 @@ class Workers:
         """
         todo = deque((plan, batch) for plan in plans for batch in (None, *shares(plan.batches)))
         left = Counter(plan.version for plan, _ in todo)
-        wanted = min(self._wanted, sum(batch is not None for _, batch in todo))
+        wanted = min(self._count, sum(batch is not None for _, batch in todo))
         ready = asyncio.Event()
         begun: set[str] = set()
 
@@ -84,29 +83,27 @@ class Workers:
                 if plan.version not in begun:
                     begun.add(plan.version)
                     begin(plan)
-                lane = self._lanes.get(number)
-                if lane is None or lane.version != plan.version:
+                if self._worker(number).version != plan.version:
                     try:
-                        await self.start(plan.version, number)
+                        await self._start(plan.version, number)
                     except ConformanceError as problem:
                         if number == 0:
                             raise
                         text = f"a second target did not start: {problem.message}"  # the first one does all the work
-                        self._anomaly(Anomaly(code="lane", text=text))
+                        self._anomaly(Anomaly(code="worker", text=text))
                         return
                     ready.set()
-                    continue  # another lane may have taken the rest of this version meanwhile
+                    continue  # another worker may have taken the rest of this version meanwhile
                 todo.popleft()
                 if batch is not None:  # None has a version's target started even if there is nothing to run on it
-                    async for judged in self.results(lane, batch):
+                    async for judged in self._worker(number).run(batch, self._command(plan.version)):
                         record(plan, judged)
                 left[plan.version] -= 1
                 if not left[plan.version]:
                     end(plan)
 
         async def further(number: int) -> None:
-            if number <= cores() and isinstance(self._settings.profile, Profile):
-                self._lanes[number] = WorkerProcess(self._settings.redactor, self._tell, self._anomaly)
+            self._worker(number)  # a process needs a moment to start
             await ready.wait()
             await work(number)
 
@@ -119,94 +116,52 @@ class Workers:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.close()
 
-    async def first(self, version: str) -> AnyLane:
-        """The first lane, with a target of this version: the one that it has, or a new one."""
-        if 0 not in self._lanes:
-            await self.start(version, 0)
-        return self._lanes[0]
+    async def first(self, version: str) -> LocalWorker:
+        """The worker in this process, with a target of this version: the one that it has, or a new one."""
+        if self._first.version != version:
+            await self._start(version, 0)
+        return self._first
 
-    async def start(self, version: str, number: int) -> None:
-        """Give a lane a target of this version, in place of the one before. Raises what stops the target."""
-        lane = self._lanes.get(number)
-        if isinstance(lane, WorkerProcess):
-            assert isinstance(self._settings.profile, Profile), "gateways are tested in this process"
-            await lane.start(
-                StartTarget(
-                    profile=self._settings.profile,
-                    version=version,
-                    values=dict(self._settings.values),
-                    seed=self._settings.seed + number,
-                    number=number,
-                    redactor=self._settings.redactor,
-                    data_plane=self._settings.data_plane,
-                )
-            )
-            return
-        if lane is not None:
-            await self._close([self._lanes.pop(number)])
-        self._lanes[number] = await self._entered(version, number)
-
-    def results(self, lane: AnyLane, batch: Batch) -> AsyncIterator[JudgedResult]:
-        """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
-        command = self._settings.command_for(lane.version)
-        if isinstance(lane, WorkerProcess):
-            return lane.run(batch, command)
-        if isinstance(lane, GatewayRunner):
-            return lane.run(batch, self._catalogue, self._anomaly, reproducing(command))
-        return BatchRunner(lane, self._catalogue, self._anomaly, reproducing(command)).run(batch)
+    def results(self, batch: Batch) -> AsyncIterator[JudgedResult]:
+        """The results of a batch on the first worker, as they come. Raises `IncompleteError`."""
+        return self._first.run(batch, self._command(self._first.version))
 
     async def close(self) -> None:
         """Stop everything."""
-        lanes, self._lanes = list(self._lanes.values()), {}
-        await self._close(lanes)
-
-    # -- inside --------------------------------------------------------------------------------------------------------
-
-    async def _entered(self, version: str, number: int) -> EppRunner | GatewayRunner:
-        settings, profile = self._settings, self._settings.profile
-        if isinstance(profile, GatewayProfile):
-            return await GatewayRunner(
-                profile,
-                version,
-                dict(settings.values),
-                seed=settings.seed,
-                lag=self._lag,
-                status=self._status,
-                redactor=settings.redactor,
-            ).__aenter__()
-        lane = await EppRunner(
-            profile,
-            version,
-            dict(settings.values),
-            seed=settings.seed + number,
-            lag=self._lag,
-            status=self._status,
-            number=number,
-            redactor=settings.redactor,
-            data_plane=settings.data_plane,
-        ).__aenter__()
-        self.image = lane.target.image
-        return lane
-
-    async def _close(self, lanes: Sequence[AnyLane]) -> None:
-        if not self._unread_told and any(_reads_no_metrics(lane) for lane in lanes):
+        if not self._unread_told and any(worker.reads_no_metrics for worker in self._workers.values()):
             self._unread_told = True
             text = "it reads no metrics; `discovery.scrapes: false` in its profile says so and saves the waiting"
             self._anomaly(Anomaly(code="scrapes", text=text))
-        await asyncio.gather(*(lane.close() for lane in lanes))
+        workers, self._workers = list(self._workers.values()), {0: self._first}
+        await asyncio.gather(*(worker.close() for worker in workers))
 
-    def _status(self, text: str) -> None:
-        self._tell(Status(text=text))
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _worker(self, number: int) -> Worker:
+        if number not in self._workers:
+            apart = number <= cores() and ROLES[self._target.profile.role].has_processes
+            self._workers[number] = (
+                RemoteWorker(self._target.redactor, self._said)
+                if apart
+                else LocalWorker(self._catalogue, self._lag, self._said)
+            )
+        return self._workers[number]
+
+    async def _start(self, version: str, number: int) -> None:
+        """Give a worker a target of this version, in place of the one before. Raises what stops the target."""
+        worker = self._worker(number)
+        await worker.start(dataclasses.replace(self._target, version=version, number=number))
+        self.image = worker.image
+
+    def _said(self, said: Status | Anomaly) -> None:
+        if isinstance(said, Anomaly):
+            self._anomaly(said)
+        else:
+            self._tell(said)
 
 
 def shares(batches: Sequence[Batch]) -> Iterator[Batch]:
-    """Batches in pieces that lanes can share."""
+    """Batches in pieces that workers can share."""
     for batch in batches:
         for at in range(0, len(batch.work), SHARE):
             yield Batch(pool=batch.pool, work=batch.work[at : at + SHARE])
-
-
-def _reads_no_metrics(lane: AnyLane) -> bool:
-    if isinstance(lane, EppRunner):
-        return lane.pool.reads_no_metrics
-    return isinstance(lane, WorkerProcess) and lane.reads_no_metrics

@@ -118,11 +118,7 @@ def _endpoints(pods: Iterable[Pod], ports: int) -> dict[str, tuple[str, ...]]:
 
 
 def _eligible(pods: Iterable[Pod], ports: int) -> Sequence[str]:
-    ready = [
-        pod
-        for pod in pods
-        if pod.ready is not False and pod.selected is not False and not pod.terminating and pod.namespace != "other"
-    ]
+    ready = [pod for pod in pods if pod.is_ready and pod.is_selected and not pod.terminating]
     endpoints = _endpoints(ready, ports)
     return [
         one

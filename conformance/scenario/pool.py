@@ -33,10 +33,28 @@ class Load(FileModel):
 class PodState(Load):
     """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
 
-    ready: bool | None = Field(None, description="passes its readiness probe; default: yes")
-    selected: bool | None = Field(None, description="carries the label that the pool selects")
+    ready: bool | Literal["unknown", "missing", "gated"] | None = Field(
+        None,
+        description="its Ready condition is True (default), False, Unknown, or missing; gated: False though its "
+        "containers are ready",
+    )
+    selected: bool | Literal["one-label", "longer-value"] | None = Field(
+        None,
+        description="carries both labels that the pool selects (default), neither, one of the two, or both with a "
+        "value that is longer than the right one",
+    )
     terminating: bool | None = Field(None, description="is being deleted, and still answers")
     namespace: Literal["pool", "other"] | None = Field(None, description="the pool's namespace, or another")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may be picked as far as readiness goes: only a Ready condition that is True says so."""
+        return self.ready in (None, True)
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether the pool selects it: both labels, in the pool's namespace."""
+        return self.selected in (None, True) and self.namespace != "other"
 
 
 class Pod(PodState):

@@ -84,12 +84,17 @@ Inject = Literal[
 ]
 """Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
 
+CHAT_PATH = "/v1/chat/completions"
+"""What scenarios call the path of chat requests, wherever a target has it."""
+
 
 class ClientRequest(FileModel):
     """A client's HTTP request, and what the model server answers."""
 
     method: str = Field("POST", description="the HTTP method")
-    path: str | None = Field(None, description="default: the profile's path")
+    path: str | None = Field(
+        None, description="default: the profile's path; `/v1/chat/completions` stands for its `chatPath`"
+    )
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
@@ -103,6 +108,9 @@ class ClientRequest(FileModel):
     chunks: int | tuple[int, ...] = Field(1, description="how many equal chunks, or the sizes of all but the last")
     end: Literal["default", "flag", "empty", "trailers"] = Field("default", description="how the body ends")
     trailers: HeaderPairs = Field((), description="trailers after the body, as [name, value]")
+    coalesced: bool = Field(
+        False, description="over HTTP/2 each chunk arrives as one piece, as large as it is, not in frames of 16 KiB"
+    )
     content_length: bool = Field(True, description="the length is said beforehand; else the body is chunked")
     subset: tuple[str, ...] | None = Field(None, description="the subset hint: a list of endpoints")
     reply: Reply = Field(Reply.model_construct(), description="what the model server answers")
@@ -118,7 +126,7 @@ class Exchange(ClientRequest):
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
-    hint_namespace: str | None = Field(None, description="another namespace for the hint")
+    hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
@@ -205,7 +213,11 @@ class PoolStep(FileModel):
     set: dict[Name, PodState] = Field({}, description="pods that change, by name")
     ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
-    settle: bool = Field(True, description="whether the target is given time to follow before the next step")
+    settle: bool | Literal["quietly"] = Field(
+        True,
+        description="whether the target is polled until it follows, before the next step; quietly: it is given the "
+        "time to converge, and nothing is sent meanwhile",
+    )
     convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 

@@ -9,9 +9,9 @@ A fault declares by hand which requirement it breaks. Run against the suite, exa
 break as well) must be accused: nothing missed, nothing accused wrongly. A variant must not be accused at all.
 """
 
-from conformance.selftest.deviation import Deviation, deviations, select
-from conformance.selftest.table import table
+from conformance.selftest.deviation import Deviation, deviations, places, select
+from conformance.selftest.table import page
 from conformance.selftest.trial import Trial
 from conformance.selftest.workers import run_trials
 
-__all__ = ["Deviation", "Trial", "deviations", "run_trials", "select", "table"]
+__all__ = ["Deviation", "Trial", "deviations", "page", "places", "run_trials", "select"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args
 
 from conformance.errors import HarnessError, UnknownNameError
@@ -75,6 +78,23 @@ def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation,
         if name not in {one.name for one in known}:
             raise UnknownNameError("fault or variant", name, [one.name for one in known])
     return tuple(one for one in known if not wanted or one.name in wanted)
+
+
+def places(known: Sequence[Deviation]) -> Mapping[str, str]:
+    """Where each of the deviations is declared, as file:line from the root of the tree; nothing of them is imported."""
+    found: dict[str, str] = {}
+    for program in sorted({PROGRAM[one.role] for one in known}):
+        spec = importlib.util.find_spec(program)
+        folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else Path()
+        names = {f'"{one.name}"': one.name for one in known if PROGRAM[one.role] == program}
+        for path in sorted(folder.rglob("*.py")):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+                for name in (names[text] for text in _QUOTED.findall(line) if text in names):
+                    found.setdefault(name, f"{path.relative_to(folder.parent).as_posix()}:{number}")
+    return found
+
+
+_QUOTED = re.compile(r'"[^"]+"')
 
 
 def _of_gateway(entry: Mapping[str, Any]) -> Deviation:

@@ -1,58 +1,61 @@
-"""The page of faults: declared beside observed."""
+"""The page of faults: what they declare, from their lists, and what was observed, from the selftest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.schema import Role
-from conformance.selftest.deviation import Deviation
+from conformance.selftest.deviation import Deviation, deviations
 from conformance.selftest.trial import Trial
+
+OBSERVED = "## Observed"
+"""Heads the part of the page that the selftest writes."""
 
 _HEADS: Mapping[Role, tuple[str, ...]] = {
     "epp": (
         "# Faults",
         "",
-        "<!-- Written by `make selftest`. -->",
+        "<!-- `make docs` writes this page down to “Observed”, `make selftest` the rest. -->",
         "",
-        "The proof that the suite bites. Each fault is one deviation of the reference EPP",
-        "(`reference-epp --fault NAME`) that declares what it breaks; exactly that must be accused.",
-        "Each variant (`reference-epp --variant NAME`) is odd but right: nothing of it may be accused.",
-        "`epp-conformance selftest` tries them all, and CI holds this table exact.",
+        "The suite is mutation-tested. Each fault is one deviation of the reference EPP (`reference-epp --fault NAME`)",
+        "that declares what it breaks; exactly that must be accused. Each conforming variant",
+        "(`reference-epp --variant NAME`) is unusual and breaks nothing: nothing of it may be accused.",
+        "`epp-conformance selftest` tries them all.",
     ),
     "data-plane": (
         "# Faults of gateways",
         "",
-        "<!-- Written by `make selftest`. -->",
+        "<!-- `make docs` writes this page down to “Observed”, `make selftest` the rest. -->",
         "",
-        "The proof that the suite bites in role data-plane, too. Each fault is one deviation of a small gateway",
+        "The suite is mutation-tested in role data-plane, too. Each fault is one deviation of a small gateway",
         "(`python -m reference_gateway --fault NAME`), or of the configuration of a real Envoy, that declares what it",
-        "breaks; exactly that must be accused. `epp-conformance selftest --role data-plane` tries them, and right",
+        "breaks; exactly that must be accused. `epp-conformance selftest --role data-plane` tries them, and conforming",
         "variants of both, which must not be accused.",
     ),
 }
 
 
-def table(trials: Sequence[Trial], catalogue: Catalogue, role: Role = "epp") -> str:
-    """Declared beside observed, as a Markdown page for the docs."""
-    faults = sorted((one for one in trials if one.deviation.breaks), key=_place)
-    variants = [one for one in trials if not one.deviation.breaks]
-    missing = without([one.deviation for one in trials], catalogue, role)
+def declared(catalogue: Catalogue, role: Role = "epp") -> str:
+    """The part of the page that says what the faults and variants of a role declare."""
+    faults, variants = deviations("faults", role), deviations("variants", role)
+    missing = without([*faults, *variants], catalogue, role)
     lines = [
         *_HEADS[role],
         "",
-        f"{len(faults)} faults, {sum(one.exact for one in faults)} exact; "
-        f"{len(variants)} variants, {sum(one.exact for one in variants)} exact.",
-        "",
-        "| fault | what it does | breaks | may also break | accused | exact |",
-        "|---|---|---|---|---|---|",
-        *(_fault(one) for one in faults),
-        "",
-        "## Odd but right",
-        "",
-        "| variant | what is odd about it | recorded under | exact |",
+        "| fault | what it does | breaks | may also break |",
         "|---|---|---|---|",
-        *(_variant(one) for one in variants),
+        *(
+            f"| `{one.name}` | {_cell(one.why)} | {one.breaks} | {', '.join(sorted(one.also_breaks)) or '-'} |"
+            for one in sorted(faults, key=_place)
+        ),
+        "",
+        "## Conforming variants",
+        "",
+        "| variant | what is unusual about it | recorded under |",
+        "|---|---|---|",
+        *(f"| `{one.name}` | {_cell(one.why)} | {', '.join(sorted(one.noted)) or '-'} |" for one in variants),
         "",
         "## Requirements without",
         "",
@@ -62,6 +65,29 @@ def table(trials: Sequence[Trial], catalogue: Catalogue, role: Role = "epp") -> 
         f"Without either: {', '.join(missing) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def observed(trials: Iterable[Trial]) -> str:
+    """The part of the page that says what the suite made of them."""
+    ordered = sorted(trials, key=lambda one: (one.deviation.breaks is None, *_place(one.deviation)))
+    lines = [
+        OBSERVED,
+        "",
+        f"{len(ordered)} deviations, {sum(one.exact for one in ordered)} exact.",
+        "",
+        "| fault or variant | accused | exact |",
+        "|---|---|---|",
+        *(f"| `{one.deviation.name}` | {', '.join(one.accused) or 'nothing'} | {_mark(one)} |" for one in ordered),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def page(catalogue: Catalogue, role: Role, path: Path, trials: Sequence[Trial] | None = None) -> str:
+    """The whole page. Without `trials` its observed part is the one in the file `path`, if that has one."""
+    if trials is not None:
+        return f"{declared(catalogue, role)}\n{observed(trials)}"
+    _, heading, rest = (path.read_text(encoding="utf-8") if path.is_file() else "").partition(OBSERVED)
+    return declared(catalogue, role) + (f"\n{heading}{rest}" if heading else "")
 
 
 def without(known: Sequence[Deviation], catalogue: Catalogue, role: Role = "epp") -> Iterator[str]:
@@ -75,20 +101,8 @@ def without(known: Sequence[Deviation], catalogue: Catalogue, role: Role = "epp"
                 yield one.id
 
 
-def _place(trial: Trial) -> tuple[str, str]:
-    return trial.deviation.breaks or "", trial.deviation.name
-
-
-def _fault(trial: Trial) -> str:
-    one = trial.deviation
-    also = ", ".join(sorted(one.also_breaks)) or "-"
-    accused = ", ".join(trial.accused) or "nothing"
-    return f"| `{one.name}` | {_cell(one.why)} | {one.breaks} | {also} | {accused} | {_mark(trial)} |"
-
-
-def _variant(trial: Trial) -> str:
-    one = trial.deviation
-    return f"| `{one.name}` | {_cell(one.why)} | {', '.join(sorted(one.noted)) or '-'} | {_mark(trial)} |"
+def _place(one: Deviation) -> tuple[str, str]:
+    return one.breaks or "", one.name
 
 
 def _cell(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.gateway import gateway_profile
+from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
@@ -87,7 +88,7 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
         selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted))
     else:
         selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared)
-    profile = _profile(deviation) if deviation.role == "epp" else gateway_profile(deviation)
+    profile = _PROFILES[deviation.role](deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     suspects: list[ScenarioFinished] = []
 
@@ -188,3 +189,6 @@ def _claims(claims: Claims, deviation: Deviation) -> Claims:
     names = {field.name: to_camel(field.name) for field in fields(claims)}
     changes: dict[str, Any] = {name: said[alias] for name, alias in names.items() if alias in said}
     return replace(claims, **changes)
+
+
+_PROFILES: Mapping[str, Callable[[Deviation], AnyProfile]] = {"epp": _profile, "data-plane": gateway_profile}

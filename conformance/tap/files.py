@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from conformance.errors import UsageError
+from conformance.evidence.blocks import BlockReader
 from conformance.evidence.episode import Context, Episode, from_json, to_json
 from ext_proc.relay import RecordingEnded
 
@@ -77,7 +78,7 @@ def read(path: Path) -> Iterator[Transcript | Damage]:
 
     Raises `UsageError` if the file can't be read at all.
     """
-    number = 0
+    number, blocks = 0, BlockReader()
     try:
         with _open(path) as file:
             while raw := file.readline(MAX_LINE + 1):
@@ -85,8 +86,8 @@ def read(path: Path) -> Iterator[Transcript | Damage]:
                 if len(raw) > MAX_LINE:
                     yield Damage(line=number, what=f"longer than {MAX_LINE} bytes", harmless=False)
                     return
-                if raw.strip():
-                    yield _line(number, raw)
+                if raw.strip() and (found := _line(number, raw, blocks)) is not None:
+                    yield found
     except (OSError, EOFError, zlib.error) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         if not number:
@@ -100,12 +101,17 @@ def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
     return gzip.open(path, "rb") if packed else path.open("rb")
 
 
-def _line(number: int, raw: bytes) -> Transcript | Damage:
+def _line(number: int, raw: bytes, blocks: BlockReader) -> Transcript | Damage | None:
+    """What a line holds; None for a block of bytes that later lines of evidence refer to."""
     try:
         body = json.loads(raw)
         if not isinstance(body, dict):
             return Damage(line=number, what="not a JSON object", harmless=False)
-        episode, context = from_json(body)
+        if "block" in body:
+            blocks.add(body)
+            return None
+        blocks.begin()
+        episode, context = from_json(body, blocks.unpack)
     except (ValueError, AttributeError, RecursionError) as problem:
         return Damage(
             line=number, what=str(problem).splitlines()[0][:200], harmless=number > 1 and not raw.endswith(b"\n")

@@ -4,46 +4,27 @@
     await judging.start()
     judging.offer(gathered)        # False: the queue is full, the exchange is not judged
 
-Pickled batches go to its standard input, results come from its standard output, and the end of the one is the end of
-the other. What happens in it is in `bench`.
+What happens in it is in `judge_worker`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import pickle
-import struct
-import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
-from conformance.evidence.episode import Context
+from conformance.errors import HarnessError
+from conformance.run.child_process import ChildProcess
 from conformance.tap.gathering import Gathered
-from conformance.tap.judging import JudgedExchange
-
-LENGTH = struct.Struct(">I")
-"""What stands before each pickle."""
+from conformance.tap.judge_worker import LiveJudge
+from conformance.tap.judging import JudgedExchange, JudgingSettings
 
 _BATCH = 32
 """Exchanges that are sent at a time."""
 
 _ATTEMPTS = 3
 """How often in a row the process may end without having judged anything."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgingSettings:
-    """What the process needs: the context to judge by; a file for transcripts, with its limit in bytes, of all
-    exchanges or only of those with a broken rule; and how many findings of a kind are worth printing."""
-
-    context: Context
-    record: Path | None = None
-    record_limit: int = 1 << 30
-    record_failures_only: bool = False
-    print_each: int = 3
 
 
 class JudgingProcess:
@@ -116,7 +97,7 @@ class JudgingProcess:
         while failures < _ATTEMPTS:
             judged, ended = await self._serve()
             failures = 0 if judged else failures + 1
-            self._on_trouble(f"the judging process ended ({ended}), it is started again")
+            self._on_trouble(f"judging broke ({ended}), it is started again")
         self._on_trouble("the judging process can't be kept running: nothing is judged any more, relaying goes on")
         self._given_up = True
         self.lost += len(self._waiting)
@@ -126,36 +107,24 @@ class JudgingProcess:
 
     async def _serve(self) -> tuple[int, str]:
         """Feed one process until it ends: how many it judged, and how it ended."""
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "conformance.tap.judge_worker",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert child.stdin is not None
-        assert child.stdout is not None
+        child = ChildProcess(LiveJudge, self._settings)
         judged = 0
         batch: list[Gathered] = []
         try:
-            await _send(child.stdin, self._settings)
             while True:
                 batch = await self._batch()
-                await _send(child.stdin, batch)
-                for one in await _receive(child.stdout):
+                await asyncio.to_thread(child.send, batch)
+                for one in await child.answer():
                     judged += 1
                     self._on_judged(one)
                 batch = []
                 if not self._waiting:
                     self._idle.set()
-        except (OSError, EOFError, pickle.PickleError):
-            code = await child.wait()
-            return judged, f"exit code {code}" if code >= 0 else f"signal {-code}"
+        except HarnessError as problem:
+            return judged, problem.message
         finally:
             self.lost += len(batch)
-            child.stdin.close()
-            if child.returncode is None:
-                await _end(child)
+            await asyncio.to_thread(child.close)
 
     async def _batch(self) -> list[Gathered]:
         while not self._waiting:
@@ -164,25 +133,3 @@ class JudgingProcess:
         batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
         self._bytes -= sum(one.size for one in batch)
         return batch
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    """The process ends with its input; if not, it is made to."""
-    try:
-        async with asyncio.timeout(5):
-            await child.wait()
-    except TimeoutError:
-        child.kill()
-        await child.wait()
-
-
-async def _send(writer: asyncio.StreamWriter, value: object) -> None:
-    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    writer.write(LENGTH.pack(len(data)) + data)
-    await writer.drain()
-
-
-async def _receive(reader: asyncio.StreamReader) -> list[JudgedExchange]:
-    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    judged: list[JudgedExchange] = pickle.loads(await reader.readexactly(size))
-    return judged

@@ -1,45 +1,29 @@
 """The process that judges live traffic: batches in, results out, transcripts into a file.
 
-It is started by `conformance.tap.judge_process`, talks to it alone, and ends when its input does.
+`conformance.tap.judge_process` starts it.
 """
 
 from __future__ import annotations
 
-import pickle
-import signal
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
 
 from conformance.evidence.episode import Episode
 from conformance.judges.remembered import RememberedVerdicts
 from conformance.requirements.catalogue import Catalogue
+from conformance.run.child_process import Say
+from conformance.run.engine import EngineThread
 from conformance.tap.files import TranscriptWriter
 from conformance.tap.gathering import Gathered
-from conformance.tap.judge_process import LENGTH, JudgingSettings
-from conformance.tap.judging import BOTH, JudgedExchange, episode, judged
+from conformance.tap.judging import BOTH, JudgedExchange, JudgingSettings, episode, judged
 from conformance.tap.wording import Worth, finding_text
 
 
-def main() -> None:
-    """Judge what comes in until nothing more does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the tap, which then ends us
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # whatever prints must not do so between results
-    settings = _read(source)
-    if settings is None:
-        return
-    bench = Bench(settings)
-    while (batch := _read(source)) is not None:
-        data = pickle.dumps([bench(one) for one in batch], pickle.HIGHEST_PROTOCOL)
-        sink.write(LENGTH.pack(len(data)) + data)
-        sink.flush()
+class LiveJudge:
+    """Judges batch after batch of exchanges, each in its order."""
 
-
-class Bench:
-    """Judges one exchange after the other."""
-
-    def __init__(self, settings: JudgingSettings) -> None:
+    def __init__(self, engine: EngineThread, say: Say, settings: JudgingSettings) -> None:  # noqa: ARG002 - a `Service`
+        self._say = say
         self._settings = settings
         self._catalogue = Catalogue.load()
         self._memory = RememberedVerdicts(settings.context, self._catalogue, BOTH)
@@ -47,8 +31,14 @@ class Bench:
         self._writer: TranscriptWriter | None = None
         self._trouble = ""
 
-    def __call__(self, gathered: Gathered) -> JudgedExchange:
-        """Judge one exchange. Never raises."""
+    async def carry_out(self, command: Sequence[Gathered]) -> None:
+        """Judge these exchanges."""
+        self._say([self._judged(one) for one in command])
+
+    async def close(self) -> None:
+        """Transcripts are written as they come."""
+
+    def _judged(self, gathered: Gathered) -> JudgedExchange:
         seen = episode(gathered)
         result = judged(seen, self._settings.context, self._catalogue, roles=BOTH, memory=self._memory)
         shown = []
@@ -75,16 +65,3 @@ class Bench:
         except OSError as problem:
             return f"transcripts can't be written: {problem}"
         return f"{settings.record} has reached its limit: no more transcripts are written" if self._writer.full else ""
-
-
-def _read(source: BinaryIO) -> Any:
-    """The next pickle of the process that started us; None at the end."""
-    head = source.read(LENGTH.size)
-    if len(head) < LENGTH.size:
-        return None
-    (size,) = LENGTH.unpack(head)
-    return pickle.loads(source.read(size))
-
-
-if __name__ == "__main__":
-    main()

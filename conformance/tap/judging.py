@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from conformance.evidence.episode import Claims, Context, Episode
 from conformance.judges import Role, Rules, judge
@@ -23,6 +24,18 @@ BOTH: tuple[Role, ...] = ("epp", "data-plane")
 
 TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR)
 """Findings that are shown; of the others there is only a count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingSettings:
+    """What the process needs: the context to judge by; a file for transcripts, with its limit in bytes, of all
+    exchanges or only of those with a broken rule; and how many findings of a kind are worth printing."""
+
+    context: Context
+    record: Path | None = None
+    record_limit: int = 1 << 30
+    record_failures_only: bool = False
+    print_each: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

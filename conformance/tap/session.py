@@ -17,8 +17,8 @@ from typing import Self
 
 from conformance.errors import UsageError
 from conformance.tap.gathering import Gathered, Gathering
-from conformance.tap.judge_process import JudgingProcess, JudgingSettings
-from conformance.tap.judging import JudgedExchange
+from conformance.tap.judge_process import JudgingProcess
+from conformance.tap.judging import JudgedExchange, JudgingSettings
 from conformance.tap.metrics import Readings, Tally, serve_metrics
 from conformance.tap.redaction import LiveRedaction
 from ext_proc.http2.errors import BadAddress

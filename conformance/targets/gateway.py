@@ -9,8 +9,9 @@ the run), `{python}`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import fill, free_ports
-from conformance.targets.profile import Implementation, Limits, Metadata, Profile, Requests, Timeouts
+from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
 EPPS = ("first", "second")
@@ -136,9 +137,28 @@ class GatewayProfile(FileModel):
         return bool(self.start.command or self.start.envoy)
 
     @property
+    def only_one_at_a_time(self) -> str | None:
+        """Why two runs of this gateway can't stand side by side on one machine."""
+        return "its pods and EPPs change their conduct from one scenario to the next"
+
+    @property
+    def started_for(self) -> tuple[str, ...]:
+        """The protocol versions for which it can be started; empty: for any."""
+        return ()
+
+    @property
     def address(self) -> str:
         """host:port of its listener, with placeholders."""
         return self.url.removeprefix("http://").rstrip("/")
+
+    def beside(self, folder: Path) -> GatewayProfile:
+        """The profile with its relative paths read from the folder of its file."""
+        workdir = self.start.workdir and str((folder / self.start.workdir).absolute())
+        return self.model_copy(update={"start": self.start.model_copy(update={"workdir": workdir})})
+
+    def out_of_place(self) -> Iterator[Misplaced]:
+        """What it names that can't be there: nothing but the folder that every profile may name."""
+        return iter(())
 
 
 AnyProfile: TypeAlias = Profile | GatewayProfile

@@ -7,7 +7,10 @@ Every key has a default that suits an EPP on the defaults of the protocol. Strin
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -16,6 +19,9 @@ from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
+
+Misplaced: TypeAlias = tuple[tuple[str, ...], str, str]
+"""A key of a profile by its path, what is wrong with its value, and what to do."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
@@ -217,3 +223,55 @@ class Profile(FileModel):
     def started_by_us(self) -> bool:
         """True if the suite starts the target, so that it can also restart it and run several."""
         return bool(self.start.command or self.start.image)
+
+    @property
+    def only_one_at_a_time(self) -> str | None:
+        """Why two runs of this target can't stand side by side on one machine; None if they can."""
+        if not self.started_by_us:
+            return "the target runs already and is shared, so that only one process may change its pool"
+        if self.discovery.fixed is not None:
+            return "its endpoints are fixed, and each can be bound only once"
+        if self.discovery.file is not None and "{workdir}" not in self.discovery.file.path:
+            return f"its endpoints file {self.discovery.file.path} is one for all"
+        if "{port}" not in self.address:
+            return f"its address {self.address} is one for all"
+        return None
+
+    @property
+    def started_for(self) -> tuple[str, ...]:
+        """The protocol versions for which it can be started; empty: for any."""
+        return (*self.start.versions, *self.protocol_versions) if self.start.versions else ()
+
+    def beside(self, folder: Path) -> Profile:
+        """The profile with its relative paths read from the folder of its file."""
+        tls = self.tls.model_copy(update={name: _placed(getattr(self.tls, name), folder) for name in _TLS_FILES})
+        start = self.start.model_copy(update={"workdir": _placed(self.start.workdir, folder)})
+        return self.model_copy(update={"tls": tls, "start": start})
+
+    def out_of_place(self) -> Iterator[Misplaced]:
+        """What it names that can't be there: files, folders, an address. Its paths are absolute by now."""
+        for name in _TLS_FILES:
+            path = getattr(self.tls, name)
+            if path is not None and not Path(path).is_file():
+                yield ("tls", name), f"there is no file {path}", ""
+        if "{" not in self.address and not is_address(self.address):
+            yield ("address",), f"{self.address!r} is no address", "give HOST:PORT, IPv6 as [::1]:9002"
+        file = self.discovery.file
+        if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
+            what = f"there is no folder {Path(file.path).parent}"
+            yield ("discovery", "file", "path"), what, "the suite writes the file there"
+
+
+_TLS_FILES = ("ca", "cert", "key")
+
+
+def _placed(path: str | None, folder: Path) -> str | None:
+    return path if path is None else str((folder / path).absolute())
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is `host:port`, IPv6 in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        return False
+    return bool(re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+", host))

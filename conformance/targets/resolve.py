@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -19,11 +18,12 @@ from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
-from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls
+from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls, is_address
 
 REFERENCE = "reference"
 KINDS = ("reference", "HOST:PORT", "cmd:COMMAND", "image:IMAGE")
-ROLES = ("epp", "data-plane")
+PROFILES: Mapping[str, type[AnyProfile]] = {"epp": Profile, "data-plane": GatewayProfile}
+"""The kinds of profiles, by their key `role`."""
 BODY_MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered", "streamed", "none")
 
 
@@ -80,27 +80,11 @@ def protocol_versions(profile: AnyProfile, wanted: Sequence[str] = ()) -> tuple[
         if version != "all" and version not in VERSIONS:
             raise UnknownNameError("protocol version", version, (*VERSIONS, "all"))
     if "all" in wanted:
-        variants = profile.start.versions if isinstance(profile, Profile) else {}
-        return tuple(v for v in VERSIONS if not variants or v in variants or v in profile.protocol_versions)
+        return tuple(version for version in VERSIONS if version in (profile.started_for or VERSIONS))
     if not wanted:
         claimed = [version for version in VERSIONS if version in profile.protocol_versions]
         return ("1.0.0",) if "1.0.0" in claimed or not claimed else (claimed[-1],)
     return tuple(version for version in VERSIONS if version in wanted)
-
-
-def only_one_at_a_time(profile: AnyProfile) -> str | None:
-    """Why two runs of this target can't stand side by side on one machine; None if they can."""
-    if isinstance(profile, GatewayProfile):
-        return "its pods and EPPs change their conduct from one scenario to the next"
-    if not profile.started_by_us:
-        return "the target runs already and is shared, so that only one process may change its pool"
-    if profile.discovery.fixed is not None:
-        return "its endpoints are fixed, and each can be bound only once"
-    if profile.discovery.file is not None and "{workdir}" not in profile.discovery.file.path:
-        return f"its endpoints file {profile.discovery.file.path} is one for all"
-    if "{port}" not in profile.address:
-        return f"its address {profile.address} is one for all"
-    return None
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -137,7 +121,7 @@ def load_any(name: str) -> AnyProfile:
     if path.is_dir():
         raise UsageError(f"{name} is a folder", hint="name the profile's file in it")
     found, document = _of_its_role(path, name)
-    profile = _beside(found, path.parent)
+    profile = found.beside(path.parent)
     if wrong := tuple(_out_of_place(document, profile)):
         raise FileError(wrong)
     return profile
@@ -145,7 +129,7 @@ def load_any(name: str) -> AnyProfile:
 
 def json_schema(role: str = "epp") -> dict[str, Any]:
     """The JSON Schema of profile files, of endpoint pickers or of gateways."""
-    schema = (GatewayProfile if role == "data-plane" else Profile).model_json_schema(by_alias=True)
+    schema = PROFILES[role].model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EPP conformance profile"}
 
 
@@ -161,9 +145,9 @@ def _of_its_role(source: Traversable, name: str) -> tuple[AnyProfile, Document]:
         load(source, Profile, name=name)  # tells what else is wrong with it
         raise
     role = document.data.get("role", "epp") if isinstance(document.data, Mapping) else "epp"
-    if role not in ROLES:
-        raise FileError([document.problem(("role",), f"{role!r} is no role", did_you_mean(str(role), ROLES))])
-    return document.validate(GatewayProfile) if role == "data-plane" else document.validate(Profile), document
+    if role not in PROFILES:
+        raise FileError([document.problem(("role",), f"{role!r} is no role", did_you_mean(str(role), PROFILES))])
+    return document.validate(PROFILES[role]), document
 
 
 def _out_of_place(document: Document, profile: AnyProfile) -> Iterator[Problem]:
@@ -171,32 +155,8 @@ def _out_of_place(document: Document, profile: AnyProfile) -> Iterator[Problem]:
     workdir = profile.start.workdir
     if workdir is not None and "{" not in workdir and not Path(workdir).is_dir():
         yield document.problem(("start", "workdir"), f"there is no folder {workdir}")
-    if isinstance(profile, GatewayProfile):
-        return
-    for name in ("ca", "cert", "key"):
-        path = getattr(profile.tls, name)
-        if path is not None and not Path(path).is_file():
-            yield document.problem(("tls", name), f"there is no file {path}")
-    if "{" not in profile.address and not _is_address(profile.address):
-        yield document.problem(("address",), f"{profile.address!r} is no address", "give HOST:PORT, IPv6 as [::1]:9002")
-    file = profile.discovery.file
-    if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
-        place = ("discovery", "file", "path")
-        yield document.problem(place, f"there is no folder {Path(file.path).parent}", "the suite writes the file there")
-
-
-def _beside(profile: AnyProfile, folder: Path) -> AnyProfile:
-    """The profile with its relative paths read from the folder of its file."""
-
-    def place(path: str | None) -> str | None:
-        return path if path is None else str((folder / path).absolute())
-
-    if isinstance(profile, GatewayProfile):
-        own = profile.start.model_copy(update={"workdir": place(profile.start.workdir)})
-        return profile.model_copy(update={"start": own})
-    tls = profile.tls.model_copy(update={name: place(getattr(profile.tls, name)) for name in ("ca", "cert", "key")})
-    start = profile.start.model_copy(update={"workdir": place(profile.start.workdir)})
-    return profile.model_copy(update={"tls": tls, "start": start})
+    for place, what, hint in profile.out_of_place():
+        yield document.problem(place, what, hint)
 
 
 # -- what --epp says ---------------------------------------------------------------------------------------------------
@@ -226,7 +186,7 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
         if not rest.strip():
             raise UsageError("image: needs the name of an image", hint="for example --epp image:registry/epp@sha256:…")
         return _with_start(epp, base, Start(image=rest.strip()), overrides, text="")
-    if _is_address(epp):
+    if is_address(epp):
         return _with_start(epp, base, Start(), overrides, text="", address=epp)
     best = nearest(scheme, ["reference", "cmd", "image"])
     did_you_mean = f"did you mean {best!r}? " if best else ""
@@ -319,10 +279,3 @@ def _tls(tls: Tls, overrides: Overrides) -> Tls:
 def _program(binary: str) -> str:
     """A path that holds wherever the target is started."""
     return str(Path(binary).absolute()) if "/" in binary or Path(binary).exists() else binary
-
-
-def _is_address(text: str) -> bool:
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        return False
-    return bool(re.fullmatch(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+", host))

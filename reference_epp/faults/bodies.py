@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.answers import Direction
-from reference_epp.conversation import Action, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, fault
+from reference_epp.epp import Action
 from reference_epp.picker import Picked
 
 if TYPE_CHECKING:

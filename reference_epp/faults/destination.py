@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
-from reference_epp.conversation import Action, BodyMode, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, NOT_STEERED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
+from reference_epp.epp import Action, BodyMode
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Decision, Picked, Picker, Request
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
-from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ENDED, FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
 from reference_epp.endpoints import parse_endpoint
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
 from reference_epp.names import FALLBACK
 from reference_epp.picker import SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, Decision, Picked, Picker, Refused, Request

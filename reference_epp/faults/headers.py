@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from reference_epp import answers
-from reference_epp.conversation import Action, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import ENDED, FULL_DUPLEX, fault
+from reference_epp.epp import Action
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Picked
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-import grpc
-
+from ext_proc.server import Handler, ServedStream
 from reference_epp.deviations import ENDED, NEXT, fault, part_of
 from reference_epp.health import NOT_SERVING, SERVING, Health
 from reference_epp.names import EXT_PROC_SERVICE, LIVENESS, READINESS
 from reference_epp.service import Service
 
+UNAVAILABLE = 14
+
 
 @fault("no-health-service", breaks="EPP-HLTH-01", why="There is no gRPC health service.", versions=NEXT)
 class NoHealthService(Health):
-    def handler(self) -> grpc.GenericRpcHandler:
-        return grpc.method_handlers_generic_handler("no.Health", {})
+    def methods(self) -> Mapping[bytes, Handler]:
+        return {}
 
 
 @fault(
@@ -103,8 +105,9 @@ class ReadyButUnavailable(Health):
 
 @part_of("ready-but-unavailable")
 class RefusesAfterCheck(Service):
-    async def process(self, _: Any, context: Any) -> None:
+    async def process(self, stream: ServedStream) -> None:
         if ReadyButUnavailable.owed:
             ReadyButUnavailable.owed.clear()
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "not yet")
-        await super().process(_, context)
+            stream.end(UNAVAILABLE, "not yet")
+        else:
+            await super().process(stream)

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from reference_epp import answers
-from reference_epp.conversation import Action, BodyMode, Close, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, STREAMED, WITH_SERVED, fault
 from reference_epp.endpoints import parse_endpoint
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.names import SERVED
 from reference_epp.picker import Picked, Refused
 

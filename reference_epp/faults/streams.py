@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import grpc
 from google.protobuf.message import DecodeError
 
 from ext_proc.messages import ProcessingRequest
+from ext_proc.server import ServedStream
 from reference_epp.answers import Direction
-from reference_epp.conversation import Action, Close, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault, part_of
+from reference_epp.epp import Action, Close
 from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.subset import Subset
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FAILED_PRECONDITION = 9
 DEADLINE_EXCEEDED = 4
+RESOURCE_EXHAUSTED = 8
 
 # -- what the first message says
 
@@ -171,12 +173,13 @@ class StateByRequestId(Conversation):
 class FiftyStreamsAtMost(Service):
     open_streams = 0
 
-    async def process(self, _: Any, context: Any) -> None:
+    async def process(self, stream: ServedStream) -> None:
         if self.open_streams >= 50:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many streams")
+            stream.end(RESOURCE_EXHAUSTED, "too many streams")
+            return
         self.open_streams += 1
         try:
-            await super().process(_, context)
+            await super().process(stream)
         finally:
             self.open_streams -= 1
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from reference_epp.conversation import Action, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import DEAD, ENDED, NEXT, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint, parse_endpoint
+from reference_epp.epp import Action
 from reference_epp.names import DESTINATION, SUBSET
 from reference_epp.picker import SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 

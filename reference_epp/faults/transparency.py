@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ext_proc.messages import CommonResponse, HttpHeaders
-    from reference_epp.conversation import Action
+    from reference_epp.epp import Action
     from reference_epp.picker import Picked
 
 

@@ -1,4 +1,4 @@
-"""Odd but right: EPPs that keep the protocol in another way. Importing this package declares them all."""
+"""Conforming variants: EPPs that keep the protocol in another way. Importing this package declares them all."""
 
 from reference_epp.variants import answering, choosing, streaming
 

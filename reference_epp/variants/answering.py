@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
-from reference_epp.conversation import Action, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
+from reference_epp.epp import Action
 from reference_epp.health import SERVING, Health
 from reference_epp.names import FALLBACK
 from reference_epp.picker import Decision, Picked

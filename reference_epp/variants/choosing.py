@@ -7,13 +7,13 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import grpc
-
 from ext_proc.messages import ProcessingResponse
+from ext_proc.server import ServedStream
 from reference_epp import answers
-from reference_epp.conversation import BAD_REQUEST, Action, BodyMode, Close, Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 from reference_epp.service import Service
 from reference_epp.subset import read_subset
@@ -98,7 +98,6 @@ class RefusalsWithAdvice(Conversation):
         actions = list(super().refuse(refusal))
         for action in actions:
             if isinstance(action, ProcessingResponse):
-                answers.set_header(action.immediate_response.headers, "retry-after", b"1")
                 answers.set_header(action.immediate_response.headers, "x-dropped-reason", refusal.reason.encode())
                 action.immediate_response.grpc_status.status = 14
         return actions
@@ -162,10 +161,10 @@ class RefusesUnknownModels(Conversation):
     claims={"queues": True},
 )
 class QueuesBriefly(Service):
-    async def send(self, context: grpc.aio.ServicerContext, answer: Action) -> None:
+    async def send(self, stream: ServedStream, answer: Action) -> None:
         if isinstance(answer, ProcessingResponse) and answer.immediate_response.status.code == SERVICE_UNAVAILABLE:
             await asyncio.sleep(0.2)
-        await super().send(context, answer)
+        await super().send(stream, answer)
 
 
 @variant(

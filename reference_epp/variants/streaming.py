@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ext_proc.messages import ProcessingResponse
+from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.answers import Direction
-from reference_epp.conversation import Action, BodyMode, Close, Conversation
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, variant
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import Picked
 from reference_epp.service import Service
 from reference_epp.variants.answering import BEFORE_THE_BODY
@@ -64,10 +66,10 @@ class SteersBufferedHeaders(Conversation):
 
 @variant("slow", why="Every answer but those to bodies takes 50 ms; there is no time limit as long as it comes.")
 class Slow(Service):
-    async def send(self, context: Any, answer: Action) -> None:
+    async def send(self, stream: ServedStream, answer: Action) -> None:
         if isinstance(answer, ProcessingResponse) and not (answer.WhichOneof("response") or "").endswith("_body"):
             await asyncio.sleep(SLOWNESS)
-        await super().send(context, answer)
+        await super().send(stream, answer)
 
 
 @variant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,8 @@ import yaml
 
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import built_in, load
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_scenario_is_listed_once(cli) -> None:
@@ -85,6 +88,29 @@ def test_explain_a_requirement(cli) -> None:
         "subset.nobody",
     ):
         assert part in out
+
+
+@pytest.mark.parametrize("name", ["EPP-SUB-02", "ENV-08", "DP-DEST-01"])
+def test_explain_names_the_places_of_a_requirement(cli, name: str) -> None:
+    """Each is a line of a file of the tree that has to do with it."""
+    text = cli("explain", name).out
+    found = re.findall(r"\S+\.(?:py|yaml):\d+", text)
+    lines = {place: _line(place) for place in found}
+    for folder in ("conformance/requirements/", "conformance/judges/", "scenarios/", "reference_"):
+        assert any(place.startswith(folder) for place in found), folder
+    written = next(line for place, line in lines.items() if "/requirements/" in place)
+    assert written.strip() == f"- id: {name}"
+    for place, line in lines.items():
+        label = text.split(place)[0].split()[-1]
+        if place.startswith("reference_"):
+            assert f'"{label}"' in line
+        if place.startswith("scenarios/"):
+            assert f"id: {label}" in line
+
+
+def _line(place: str) -> str:
+    path, _, number = place.rpartition(":")
+    return (ROOT / path).read_text().splitlines()[int(number) - 1]
 
 
 def test_explain_takes_the_name_of_an_invariant(cli) -> None:

@@ -7,28 +7,15 @@ from pathlib import Path
 import pytest
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.selftest import deviations, select
+from conformance.selftest import deviations
+from conformance.selftest.table import OBSERVED
 
-FAULTS = {
-    "DP-EXTP-01": "asks-once-per-connection",
-    "DP-SUB-01": "hint-as-text",
-    "DP-DEST-01": "pick-ignored",
-    "DP-DEST-02": "retries-go-anywhere",
-    "DP-DEST-03": "fallback-ignored",
-    "DP-DEST-04": "client-header-kept",
-    "DP-ERR-01": "error-without-its-headers",
-    "DP-SRVD-01": "served-is-the-first-attempt",
-    "DP-SCOPE-01": "pool-out-of-order",
-    "DP-SCOPE-02": "second-epp-unasked",
-    "DP-SCOPE-03": "first-epp-is-told",
-    "DP-FAIL-01": "fails-open",
-}
+FAULTS = {one.breaks: one.name for one in deviations("faults", "data-plane") if one.envoy is None}
+"""One for each requirement, of the small gateway: none needs a real Envoy."""
 
 
 def test_there_is_one_for_each_requirement() -> None:
-    assert set(FAULTS) == {one.id for one in Catalogue.load() if one.role == "data-plane" and one.testable}
-    for requirement, name in FAULTS.items():
-        assert select(deviations("faults", "data-plane"), [name])[0].breaks == requirement
+    assert {one.id for one in Catalogue.load() if one.role == "data-plane" and one.testable} <= FAULTS.keys()
 
 
 @pytest.mark.timeout(300)
@@ -39,7 +26,8 @@ def test_some_are_caught_for_what_they_break(cli, tmp_path: Path) -> None:
     assert ran.code == 0, ran.out + ran.err
     assert f"{len(names)} faults: {len(names)} caught, 0 missed · 0 of {len(names)} wrongly accused" in ran.out
     assert page.read_text().startswith("# Faults of gateways")
-    assert {line.split("`")[1] for line in page.read_text().splitlines() if line.startswith("| `")} == set(names)
+    observed = page.read_text().split(OBSERVED)[1]
+    assert {line.split("`")[1] for line in observed.splitlines() if line.startswith("| `")} == set(names)
 
 
 @pytest.mark.timeout(300)

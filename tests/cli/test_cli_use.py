@@ -39,7 +39,7 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("run", "-k", "subset.nobdy"), "did you mean 'subset.nobody'?"),
         (("run", "-k", "nothing.*"), "there is no scenario 'nothing.*'"),
         (("run", "--exclude", "subset.nobdy"), "subset.nobody"),
-        (("run", "--requirement", "EPP-SUB-99"), "EPP-SUB-"),
+        (("run", "--requirement", "EPP-SUBS-01"), "did you mean 'EPP-SUB-01'?"),
         (("run", "--level", "MUSTY"), "did you mean 'MUST'?"),
         (("run", "--section", "endpoint-subst"), "did you mean 'endpoint-subset'?"),
         (("run", "-k", "subset.pick-*", "--protocol-version", "0.2.0"), "no scenario of version 0.2.0"),

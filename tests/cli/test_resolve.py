@@ -22,7 +22,6 @@ from conformance.targets.resolve import (
     json_schema,
     load_any,
     load_profile,
-    only_one_at_a_time,
     protocol_versions,
     resolve,
     shipped,
@@ -280,15 +279,15 @@ def test_versions() -> None:
 
 
 def test_what_can_stand_side_by_side() -> None:
-    assert only_one_at_a_time(load_profile("reference")) is None
-    assert only_one_at_a_time(load_profile("gie-epp-1.5")) is None
+    assert load_profile("reference").only_one_at_a_time is None
+    assert load_profile("gie-epp-1.5").only_one_at_a_time is None
     for one, why in (
         (_profile(address="h:1"), "runs already"),
         (_profile(start={"command": ("x",)}, discovery={"fixed": {"endpoints": ("127.0.0.1:1",)}}), "bound only once"),
         (_profile(start={"command": ("x",)}, discovery={"file": {"path": "/tmp/e"}}), "/tmp/e"),
         (_profile(start={"command": ("x",)}, address="127.0.0.1:9002"), "9002"),
     ):
-        reason = only_one_at_a_time(one)
+        reason = one.only_one_at_a_time
         assert reason is not None
         assert why in reason
 

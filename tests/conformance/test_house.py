@@ -18,7 +18,6 @@ PACKAGES = (
 )
 
 KNOWN_CIRCLES = (
-    {"conformance.judges.gateway.exchange", "conformance.judges.views"},
     {"conformance.run.gateway.execute", "conformance.run.gateway.runner"},
     {"conformance.run.session", "conformance.run.workers"},
 )

@@ -23,7 +23,13 @@ def run(arguments, folder):
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     command = [sys.executable, "-m", "conformance", "run", *arguments]
     return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PATH": path, "COLUMNS": samples.WIDTH}, capture_output=True, text=True, timeout=100, check=False
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path, "COLUMNS": samples.WIDTH},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
 
 

@@ -672,8 +672,7 @@ def test_health_of_servers_that_have_none_or_break() -> None:
         async def cut(stream: ServedStream) -> None:
             stream.transport.abort()
 
-        server = await serve("127.0.0.1", 0, echo, health=lambda _: 1)
-        server._check = cut  # type: ignore[method-assign]
+        server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: cut})
         channel = await dial(server.address)
         broken = await health_check(channel)
         assert (broken.status, broken.grpc_status) == (None, None)
@@ -689,8 +688,7 @@ def test_health_that_never_comes_is_a_time_out() -> None:
         async def silent(stream: ServedStream) -> None:
             await asyncio.get_running_loop().create_future()
 
-        server = await serve("127.0.0.1", 0, echo, health=lambda _: 1)
-        server._check = silent  # type: ignore[method-assign]
+        server = await serve("127.0.0.1", 0, echo, methods={grpc.HEALTH_CHECK: silent})
         channel = await dial(server.address)
         with pytest.raises(TimeoutError):
             await health_check(channel, timeout=0.05)

@@ -18,8 +18,13 @@ def run(request):
     runner = asyncio.run if request.param == "asyncio" else uvloop.run
 
     async def limited(coroutine):
+        # What fails in a callback has no caller to tell: the loop's handler hears of it.
+        failed = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
         async with asyncio.timeout(LIMIT):
-            return await coroutine
+            found = await coroutine
+        assert not failed
+        return found
 
     return lambda coroutine: runner(limited(coroutine))
 

@@ -12,11 +12,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fake_modelserver import Engine, FaultKind, Fleet, Gauges, LoraSeries, MetricsFault, PodSpec
-from fake_modelserver.metrics import GARBAGE, Identity, render
+from fake_modelserver import Engine, FaultKind, Fleet, Gauges, LoraForm, LoraSeries, MetricsFault, PodSpec
+from fake_modelserver.engines import generation
+from fake_modelserver.engines.families import Identity
+from fake_modelserver.faults.pages import GARBAGE, damaged
+from fake_modelserver.page import Page, Rank
 
 # No verdict may depend on how busy the machine is.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def render(gauges, *, engine=Engine.VLLM, updated=1.0, fault=None, lora=None, **identity):
+    """The minimal page of one rank of an engine's newest generation."""
+    kind = generation(engine)
+    page = Page(kind, Identity(**identity), lora=lora).render([Rank(gauges=gauges, updated=updated)])
+    if fault is not None:
+        found = fault.fault("/metrics")
+        page = damaged(page, found, kind.named(found.attributes.get("families", ())))
+    return page
 
 
 def parse(page: bytes):
@@ -35,87 +48,14 @@ def parse(page: bytes):
 GAUGES = Gauges(queue=3, running=2, kv=0.25, running_loras=("a", "b"), waiting_loras=("c",), max_lora=4)
 
 
-def test_vllm_names_both_cache_gauges_and_lora_info():
-    page = render(Identity(model_name="m", engine_label="0"), GAUGES, updated=1700000000.5)
-    samples, types = parse(page)
-    assert set(types.values()) == {"gauge"}
-    assert {name: found[0].value for name, found in samples.items()} == {
-        "vllm:num_requests_waiting": 3,
-        "vllm:num_requests_running": 2,
-        "vllm:kv_cache_usage_perc": 0.25,
-        "vllm:gpu_cache_usage_perc": 0.25,
-        "vllm:lora_requests_info": 1700000000.5,
-        "vllm:cache_config_info": 1,
-    }
-    assert samples["vllm:num_requests_waiting"][0].labels == {"engine": "0", "model_name": "m"}
-    assert samples["vllm:lora_requests_info"][0].labels == {
-        "max_lora": "4",
-        "running_lora_adapters": "a,b",
-        "waiting_lora_adapters": "c",
-    }
-    config = samples["vllm:cache_config_info"][0].labels
-    assert (config["block_size"], config["num_gpu_blocks"]) == ("16", "2048")
-
-
-def test_a_pod_without_lora_has_no_lora_metric():
-    samples, _ = parse(render(Identity(), Gauges(), updated=1.0))
-    assert "vllm:lora_requests_info" not in samples
-    assert samples["vllm:num_requests_waiting"][0].labels == {"model_name": "fake-model"}
-
-
-def test_stale_lora_series_are_older_and_stand_where_told():
+def test_a_stale_lora_series_is_older_and_stands_where_told():
     stale = (
         LoraSeries(running=("old",), max_lora=4, age=60),
         LoraSeries(max_lora=4, age=5, place="after"),
     )
-    samples, _ = parse(render(Identity(), replace(GAUGES, stale_loras=stale), updated=1000.0))
+    samples, _ = parse(render(replace(GAUGES, stale_loras=stale), updated=1000.0, lora=LoraForm()))
     listed = [(item.labels["running_lora_adapters"], item.value) for item in samples["vllm:lora_requests_info"]]
     assert listed == [("old", 940.0), ("a,b", 1000.0), ("", 995.0)]
-
-
-@pytest.mark.parametrize(
-    ("engine", "expected"),
-    [
-        (
-            Engine.SGLANG,
-            {
-                ("sglang:num_queue_reqs", ""): 3,
-                ("sglang:num_running_reqs", ""): 2,
-                ("sglang:token_usage", ""): 0.25,
-                ("sglang:cache_config_info", ""): 1,
-            },
-        ),
-        (
-            Engine.TRTLLM_SERVE,
-            {
-                ("trtllm_num_requests_waiting", ""): 3,
-                ("trtllm_num_requests_running", ""): 2,
-                ("trtllm_kv_cache_utilization", ""): 0.25,
-                ("trtllm_kv_cache_tokens_per_block", ""): 16,
-                ("trtllm_kv_cache_max_blocks", ""): 2048,
-            },
-        ),
-        (
-            Engine.TRITON,
-            {
-                ("nv_trt_llm_request_metrics", "waiting"): 3,
-                ("nv_trt_llm_request_metrics", "scheduled"): 2,
-                ("nv_trt_llm_kv_cache_block_metrics", "fraction"): 0.25,
-                ("nv_trt_llm_kv_cache_block_metrics", "tokens_per"): 16,
-                ("nv_trt_llm_kv_cache_block_metrics", "max"): 2048,
-            },
-        ),
-    ],
-)
-def test_other_engines(engine, expected):
-    samples, types = parse(render(Identity(engine=engine), GAUGES, updated=1.0))
-    assert set(types.values()) == {"gauge"}
-    found = {
-        (item.name, item.labels.get("request_type") or item.labels.get("kv_cache_block_type", "")): item.value
-        for items in samples.values()
-        for item in items
-    }
-    assert found == expected
 
 
 adapter = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=","), min_size=1).filter(
@@ -147,12 +87,12 @@ def test_any_values_survive_the_text_format(
         waiting_loras=waiting_loras,
         max_lora=max_lora,
     )
-    samples, _ = parse(render(Identity(engine=engine, model_name=model), gauges, updated=updated))
+    samples, _ = parse(render(gauges, engine=engine, model_name=model, updated=updated, lora=LoraForm()))
     every = [item for items in samples.values() for item in items]
     values = [item.value for item in every]
     assert float(queue) in values
     assert float(running) in values
-    assert kv in values
+    assert (round(kv, 2) if engine is Engine.SGLANG else kv) in values
     assert model in [item.labels.get("model_name", item.labels.get("model")) for item in every]
     if engine is Engine.VLLM and gauges.has_lora:
         (info,) = samples["vllm:lora_requests_info"]
@@ -162,13 +102,13 @@ def test_any_values_survive_the_text_format(
 
 
 def test_nan_and_missing_families():
-    nan, _ = parse(render(Identity(), GAUGES, updated=1.0, fault=MetricsFault(kind=FaultKind.NAN)))
+    nan, _ = parse(render(GAUGES, fault=MetricsFault(kind=FaultKind.NAN)))
     assert math.isnan(nan["vllm:num_requests_waiting"][0].value)
     assert math.isnan(nan["vllm:kv_cache_usage_perc"][0].value)
     missing = MetricsFault(kind=FaultKind.MISSING, families=("kv", "vllm:num_requests_running"))
-    left, _ = parse(render(Identity(), GAUGES, updated=1.0, fault=missing))
+    left, _ = parse(render(GAUGES, fault=missing))
     assert set(left) == {"vllm:num_requests_waiting", "vllm:lora_requests_info", "vllm:cache_config_info"}
-    assert render(Identity(), GAUGES, updated=1.0, fault=MetricsFault(kind=FaultKind.MISSING)) == b""
+    assert render(GAUGES, fault=MetricsFault(kind=FaultKind.MISSING)) == b""
 
 
 @pytest.mark.parametrize(
@@ -185,7 +125,6 @@ def test_nan_and_missing_families():
         lambda: LoraSeries(running=(" a",)),
         lambda: MetricsFault(kind=FaultKind.SLOW, delay=-1),
         lambda: MetricsFault(kind=FaultKind.STATUS, status=200),
-        lambda: MetricsFault(kind=FaultKind.MISSING, families=("queues",)),
     ],
 )
 def test_values_out_of_range_are_refused(wrong):
@@ -205,7 +144,7 @@ def test_gauges_change_at_run_time(run):
         async with Fleet() as fleet, httpx.AsyncClient() as client:
             pod = await fleet.add(PodSpec(name="a", gauges=Gauges(queue=1)))
             first = await scrape(client, pod)
-            assert first.headers["content-type"].startswith("text/plain; version=0.0.4")
+            assert first.headers["content-type"].startswith("text/plain; version=1.0.0")
             assert parse(first.content)[0]["vllm:num_requests_waiting"][0].value == 1
             assert (await scrape(client, pod)).content == first.content
             pod.gauges = replace(pod.gauges, queue=7, running_loras=("x",))
@@ -243,7 +182,7 @@ def test_faults_over_http_and_what_the_listener_hears(run):
             pod.metrics_fault = MetricsFault(kind=FaultKind.SLOW, delay=0.001)
             assert (await scrape(client, pod)).status_code == 200
         outcomes = [event.outcome for event in heard]
-        assert outcomes == ["status", "garbage", "down", "stale", "ok", "slow", "slow"]
+        assert outcomes == ["status", "garbage", "reset_peer", "frozen", "ok", "latency", "latency"]
         assert {event.pod for event in heard} == {"a"}
         assert [event.t for event in heard] == sorted(event.t for event in heard)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fake_modelserver import Fleet, Gauges, PodSpec
 from fake_modelserver.messages import Request
-from fake_modelserver.openai import Catalogue, chat_completions, completions
+from fake_modelserver.openai import Catalogue, completions
 
 # No verdict may depend on how busy the machine is.
 steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -167,8 +167,8 @@ fields = st.sampled_from(["model", "prompt", "messages", "max_tokens", "stream",
 def test_any_json_is_served_or_refused(body):
     request = Request(method="POST", target="/", headers=(), body=json.dumps(body).encode())
     catalogue = Catalogue(pod="a", models=("base",), adapters=(), any_model=True)
-    for serve in (completions, chat_completions):
-        assert serve(request, catalogue).status in (200, 400)
+    for chat in (False, True):
+        assert completions(request, catalogue, chat=chat).status in (200, 400)
 
 
 @pytest.mark.parametrize(("prompt", "tokens"), [(["a b", "c"], 3), ([1, 2, 3], 3), ([[1, 2], [3]], 3)])

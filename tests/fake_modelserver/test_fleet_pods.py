@@ -240,6 +240,13 @@ def test_names_are_unique_and_known(run):
         {"name": "a", "ports": (70000,)},
         {"name": "a", "engine": "ollama"},
         {"name": "a", "block_size": 0},
+        {"name": "a", "generation": "0.7"},
+        {"name": "a", "page": "long"},
+        {"name": "a", "ranks": 0},
+        {"name": "a", "ranks": 2, "engine": "triton-tensorrt-llm"},
+        {"name": "a", "ranks": 2, "rank_ports": True, "ports": (1,)},
+        {"name": "a", "metrics_path": "metrics"},
+        {"name": "a", "metrics_port": -1},
     ],
 )
 def test_a_pod_that_makes_no_sense_is_refused(wrong):

@@ -16,8 +16,9 @@ import pytest
 
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from reference_epp.accounting import Accounting
-from reference_epp.conversation import Conversation, Epp
+from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Pool, parse_endpoint
+from reference_epp.epp import Epp
 from reference_epp.gauges import Gauges
 from reference_epp.picker import Limits
 from reference_epp.scraper import Readings
@@ -64,12 +65,17 @@ class Messages:
         return message
 
     def response_headers(
-        self, *, end: bool = False, status: bytes = b"200", content_type: bytes = b"application/json", **context: Any
+        self,
+        *extra: tuple[str, bytes],
+        end: bool = False,
+        status: bytes = b"200",
+        content_type: bytes = b"application/json",
+        **context: Any,
     ) -> ProcessingRequest:
         message = self._with_context(context)
         message.response_headers.end_of_stream = end
-        message.response_headers.headers.headers.add(key=":status", raw_value=status)
-        message.response_headers.headers.headers.add(key="content-type", raw_value=content_type)
+        for key, value in ((":status", status), ("content-type", content_type), *extra):
+            message.response_headers.headers.headers.add(key=key, raw_value=value)
         return message
 
     def response_body(self, body: bytes = b"{}", *, end: bool = True) -> ProcessingRequest:
@@ -180,7 +186,8 @@ def destination() -> Callable[[ProcessingResponse], tuple[str | None, str | None
 
 
 class Process(SimpleNamespace):
-    """A running `reference-epp`: `address`, further addresses by name, `file`, and `stop()`, which gives its log."""
+    """A running `reference-epp`: `address`, further addresses by name, `file`, `signal()`, which sends SIGTERM, and
+    `stop()`, which sends it unless that was done, and gives the log."""
 
     address: str
     file: Path
@@ -209,8 +216,15 @@ def _process(directory: Path, content: str | None, *arguments: str) -> Iterator[
     reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
     reader.start()
 
-    def stop() -> list[dict[str, Any]]:
+    signalled: list[bool] = []
+
+    def signal() -> None:
+        signalled.append(True)
         process.terminate()
+
+    def stop() -> list[dict[str, Any]]:
+        if process.poll() is None and not signalled:
+            signal()
         assert process.wait(20) == 0
         reader.join(20)
         return [json.loads(line) for line in log]
@@ -218,7 +232,7 @@ def _process(directory: Path, content: str | None, *arguments: str) -> Iterator[
     try:
         line = process.stdout.readline()
         assert line, "".join(log)
-        yield Process(file=file, stop=stop, **json.loads(line))
+        yield Process(file=file, stop=stop, signal=signal, **json.loads(line))
     finally:
         if process.poll() is None:
             process.terminate()

@@ -16,11 +16,12 @@ from typing import Any
 import grpc
 import pytest
 
+from ext_proc.http2.tls import self_signed
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
 from reference_epp import settings
 from reference_epp.server import Parts, running
 from reference_epp.settings import Settings
-from reference_epp.tls import Tls, self_signed
+from reference_epp.tls import Tls
 
 A, B = "127.0.0.1:18001", "127.0.0.1:18002"
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
@@ -307,11 +308,11 @@ def test_a_self_signed_certificate_is_served(tmp_path: Path, data_plane: Any, de
 
 
 def test_client_certificates_can_be_demanded(tmp_path: Path, data_plane: Any) -> None:
-    key, certificate = self_signed("127.0.0.1")
-    client_key, client_certificate = self_signed("client")
-    for name, content in (("key", key), ("cert", certificate), ("ca", client_certificate)):
-        (tmp_path / name).write_bytes(content)
-    tls = Tls(certificate=tmp_path / "cert", key=tmp_path / "key", client_ca=tmp_path / "ca")
+    server = self_signed(tmp_path, names=("127.0.0.1",))
+    client = self_signed(tmp_path, names=("client",), stem="client")
+    tls = Tls(certificate=server.certificate, key=server.key, client_ca=client.certificate)
+    certificate = server.certificate.read_bytes()
+    client_key, client_certificate = client.key.read_bytes(), client.certificate.read_bytes()
 
     async def act() -> None:
         async with running(options(tmp_path, tls=tls), Parts()) as addresses:
@@ -325,3 +326,111 @@ def test_client_certificates_can_be_demanded(tmp_path: Path, data_plane: Any) ->
                     await health(channel, "liveness")
 
     asyncio.run(act())
+
+
+def test_a_certificate_that_is_replaced_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_epp.tls.RELOAD_SECONDS", 0.02)
+    made = self_signed(tmp_path, names=("127.0.0.1",))
+    files = {"key": made.key, "certificate": made.certificate}
+    first = made.certificate.read_text()
+
+    async def act() -> None:
+        async with running(options(tmp_path, tls=Tls(**files)), Parts()) as addresses:
+            host, port = addresses["address"].split(":")
+
+            async def served() -> str:
+                return await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+
+            assert await served() == first
+            made.key.write_bytes(b"half")
+            second = self_signed(tmp_path, names=("127.0.0.1",)).certificate.read_text()
+            while (seen := await served()) != second:
+                assert seen == first
+                await asyncio.sleep(0.02)
+
+    asyncio.run(act())
+
+
+# -- the end
+
+
+def test_open_streams_may_end_after_the_signal(run_epp: Callable[..., Any], data_plane: Any) -> None:
+    async def act(process: Any) -> None:
+        async with grpc.aio.insecure_channel(process.address) as channel:
+            watch = channel.unary_stream(
+                HEALTH + "Watch", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
+            )(HealthCheckRequest(service="readiness"), timeout=DEADLINE)
+            assert (await watch.read()).status == SERVING
+            call = stream(channel)
+            await call.write(data_plane.request_headers(end=True))
+            assert (await call.read()).HasField("request_headers")
+            process.signal()
+            assert (await watch.read()).status == NOT_SERVING
+            await call.write(data_plane.response_headers())
+            assert (await call.read()).HasField("response_headers")
+            await call.write(data_plane.response_body(b"last"))
+            assert (await call.read()).response_body.response.body_mutation.streamed_response.body == b"last"
+            await call.done_writing()
+            assert await call.code() == grpc.StatusCode.OK
+
+    with run_epp(f"{A}\n", "--stop-deadline", "60s") as process:
+        asyncio.run(act(process))
+        log = process.stop()
+    assert log[-1]["message"] == "stopped"
+    assert "streams were still open at the deadline" not in {line["message"] for line in log}
+
+
+def test_streams_that_do_not_end_are_ended_at_the_deadline(run_epp: Callable[..., Any], data_plane: Any) -> None:
+    async def act(process: Any) -> None:
+        async with grpc.aio.insecure_channel(process.address) as channel:
+            call = stream(channel)
+            await call.write(data_plane.request_headers(end=True))
+            assert (await call.read()).HasField("request_headers")
+            process.signal()
+            assert await call.code() != grpc.StatusCode.DEADLINE_EXCEEDED
+
+    with run_epp(f"{A}\n", "--stop-deadline", "50ms") as process:
+        asyncio.run(act(process))
+        log = process.stop()
+    assert "streams were still open at the deadline" in {line["message"] for line in log}
+
+
+# -- limits, logs and the reporter
+
+
+def test_a_body_that_is_too_large_gets_413(tmp_path: Path, data_plane: Any) -> None:
+    async def act() -> None:
+        async with epp(options(tmp_path, max_body=100_000)) as channel:
+            for sizes, code in (([60_000, 40_000], None), ([60_000, 40_001], 413), ([100_001], 413)):
+                call = stream(channel)
+                await call.write(data_plane.request_headers(("content-type", b"text/plain")))
+                for index, size in enumerate(sizes):
+                    await call.write(data_plane.request_body(b"x" * size, end=code is None and index == 1))
+                answer = await call.read()
+                assert (answer.immediate_response.status.code or None) == code
+                call.cancel()
+
+    asyncio.run(act())
+
+
+def test_the_reporter_is_configured_on_the_command_line(run_epp: Callable[..., Any], data_plane: Any) -> None:
+    text = (
+        "{apiVersion: config.apix.gateway-api-inference-extension.sigs.k8s.io/v1alpha1, kind: EndpointPickerConfig, "
+        "plugins: [{type: request-attribute-reporter, parameters: {attributes: "
+        "[{key: {name: x-cost}, expression: usage.total_tokens}]}}]}"
+    )
+
+    async def act(address: str) -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            *_, last = await exchange(
+                channel,
+                data_plane.request_headers(("x-request-id", b"id-1"), end=True),
+                data_plane.response_headers(),
+                data_plane.response_body(b'{"usage": {"total_tokens": 42}}'),
+            )
+            assert last.dynamic_metadata.fields["envoy.lb"].struct_value.fields["x-cost"].number_value == 42
+
+    with run_epp(f"{A}\n", "--config-text", text, "--log-level", "debug") as process:
+        asyncio.run(act(process.address))
+        log = process.stop()
+    assert [line["request_id"] for line in log if line["message"] == "picked"] == ["id-1"]

@@ -12,17 +12,49 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ext_proc.messages import ProcessingRequest
 from reference_epp.conversation import Conversation
+from reference_epp.endpoints import Endpoint
+from reference_epp.picker import Picker, Request
 from reference_epp.server import Parts, serve
 from reference_epp.service import Service
 from reference_epp.settings import Settings, parse
 
+CROWD = 4
+"""Open streams that are too many for the habit `crowded`."""
+
+KEEPS = 0.3
+"""Seconds for which the habit `keeps-by-hint` remembers its pool, for each subset hint apart."""
+
 MANY = 12
 """Streams of a life that goes well, where the trouble comes by itself."""
+
+
+class Late(Picker):
+    """Learns of its pool late: `habit` says when."""
+
+    habit = ""
+    kept: ClassVar[dict[Any, tuple[float, Any]]] = {}
+    endpoints: tuple[Endpoint, ...] | None = None
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        now = self.pool.endpoints
+        if self.habit == "refreshes-afterwards":
+            before, Late.endpoints = Late.endpoints, now
+            now = now if before is None else before
+        elif self.habit == "reads-once":
+            Late.endpoints = Late.endpoints or now
+            now = Late.endpoints
+        elif self.habit == "keeps-by-hint":
+            until, kept = self.kept.get(request.subset, (0.0, ()))
+            now = kept if time.monotonic() < until else now
+            if now is not kept:
+                self.kept[request.subset] = (time.monotonic() + KEEPS, now)
+        return now if request.subset is None else [one for one in now if one in request.subset]
 
 
 class Hostile(Service):
@@ -31,6 +63,7 @@ class Hostile(Service):
     habit = ""
     mark = Path()
     seen = 0
+    contexts: ClassVar[list[Any]] = []
 
     async def send(self, context: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
@@ -41,6 +74,11 @@ class Hostile(Service):
         message = await super().read(context, conversation)
         if isinstance(message, ProcessingRequest) and message.HasField("request_headers"):
             Hostile.seen += 1
+            if self.habit == "crowded":
+                await self.crowded(context)
+            pool = self.epp.picker.pool
+            while self.habit == "queues" and pool.endpoints and self.epp.picker.saturated(pool.endpoints):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
             headers = message.request_headers.headers.headers
             if any(one.key == ":method" and (one.raw_value or one.value) in (b"OPTIONS", "OPTIONS") for one in headers):
                 await self.stimulated()
@@ -49,6 +87,13 @@ class Hostile(Service):
                 say("a bad day")
                 os.kill(os.getpid(), signal.SIGKILL)
         return message
+
+    async def crowded(self, context: Any) -> None:
+        Hostile.contexts = [*(one for one in Hostile.contexts if not one.done()), context]
+        if len(Hostile.contexts) >= CROWD:
+            say("fatal: too many streams")
+            os._exit(43)
+        await asyncio.sleep(0.05)
 
     async def stimulated(self) -> None:
         match self.habit:
@@ -99,7 +144,8 @@ def main() -> None:
                 sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
         case "never-binds":
             sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
-    asyncio.run(serve(settings, Parts().exchange(Hostile)))
+    Late.habit = habit
+    asyncio.run(serve(settings, Parts().exchange(Hostile, Late)))
 
 
 async def _forever(settings: Settings) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from conformance.outcome import ScenarioResult
+from conformance.planning.results import GENERATED_ID as ID
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult
-from conformance.run.conversations import ID, Exploration, explore
+from conformance.run.conversations import Exploration, explore
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.verdict import Finding, Verdict

@@ -13,15 +13,16 @@ from conformance.judges import judge
 from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
-from conformance.run.epp.execute import LAGGING, execute
+from conformance.run.epp.execute import LAGGING, EppExecution
+from conformance.run.execution import execute
 from conformance.scenario.loader import load
 from conformance.targets.resolve import REFERENCE, load_profile
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Recorder
 
 
-class _Lane(SimpleNamespace):
-    """As much of a lane as a health check needs; its target can't be reached."""
+class _Runner(SimpleNamespace):
+    """As much of a runner as a health check needs; its target can't be reached."""
 
     def __init__(self, late: float, problem: Exception) -> None:
         async def health_channel() -> Any:
@@ -32,7 +33,8 @@ class _Lane(SimpleNamespace):
             profile=load_profile(REFERENCE),
             recorder=Recorder(),
             lag=SimpleNamespace(worst=lambda since: late),
-            target=SimpleNamespace(crashed=False, health_channel=health_channel),
+            crashed=False,
+            target=SimpleNamespace(health_channel=health_channel),
             pool=SimpleNamespace(exists=True, endpoints={}),
         )
 
@@ -47,7 +49,9 @@ class _Lane(SimpleNamespace):
 def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Exception):
     catalogue = Catalogue.load()
     instance = next(one for one in load(catalogue) if one.id == "health.liveness")
-    lane: Any = _Lane(late, problem)
-    episode, context = asyncio.run(execute(lane, Work(id=instance.id, instance=instance, mode="full-duplex")))
+    runner: Any = _Runner(late, problem)
+    work = Work(id=instance.id, instance=instance, mode="full-duplex")
+    done = asyncio.run(execute(runner, work, EppExecution))
+    episode, context = done.episode, done.context
     assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
     assert {one.requirement: one.verdict for one in judge(episode, context, catalogue)}["EPP-HLTH-01"] == verdict

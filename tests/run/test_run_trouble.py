@@ -11,7 +11,7 @@ import pytest
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.events import RunEvent, ScenarioFinished
-from conformance.evidence.episode import ProcessExited
+from conformance.evidence.episode import Claims, ProcessExited
 from conformance.outcome import RunOutcome, ScenarioResult
 from conformance.planning.plan import Selection
 from conformance.run.session import RunSettings, run
@@ -95,11 +95,32 @@ def test_only_what_reproduces_a_hang_is_accused(habit, tmp_path):
     assert results(outcome)[OPTIONS].verdict is Verdict.FAIL
 
 
-def test_a_death_that_nothing_reproduces_accuses_nobody(tmp_path):
+def test_a_death_that_nothing_reproduces_is_shown_by_one_scenario(tmp_path):
     outcome = conduct(profile("dies-once", tmp_path / "mark"))
     assert (tmp_path / "mark").exists()
-    assert accused(outcome) == set()
-    assert {anomaly.code for anomaly in outcome.anomalies} >= {"restarted", "not-reproduced"}
+    (name,) = accused(outcome)
+    assert set(broken(results(outcome)[name])) == {"ENV-27"}
+    assert outcome.versions[0].result is Result.NON_CONFORMANT
+    (anomaly,) = [one for one in outcome.anomalies if one.code == "not-reproduced"]
+    assert "not again with the same at a time" in anomaly.text
+
+
+def test_a_death_under_several_streams_is_reproduced_with_as_many(tmp_path):
+    selection = Selection(scenarios=("destination.bodyless", "destination.completion"))
+    outcome = conduct(profile("crowded", tmp_path / "mark"), selection)
+    (name,) = accused(outcome)
+    assert "exit code 43" in broken(results(outcome)[name])["ENV-27"]
+    assert outcome.versions[0].result is Result.NON_CONFORMANT
+    assert any("once more with the same at a time" in one.text for one in outcome.anomalies)
+
+
+def test_a_target_that_queues_is_not_started_again_for_that(tmp_path):
+    """It holds every request of a saturated pool, in the polls and in what comes after a scenario."""
+    target = profile("queues", tmp_path / "mark", claims=Claims(queues=True, sheds=True))
+    selection = Selection(scenarios=("errors.*", "subset.saturated*", "destination.within-pool"))
+    outcome = conduct(target, selection)
+    assert {one.code for one in outcome.anomalies} <= {"unsettled"}
+    assert all(one.verdict not in (Verdict.INCONCLUSIVE, Verdict.ERROR) for one in results(outcome).values())
 
 
 def test_a_flood_of_output_hurts_nobody(tmp_path):

@@ -1,4 +1,4 @@
-"""Lanes side by side: a lane in a process of its own does what one in this process does, and versions stay in order."""
+"""Workers side by side: one in another process does what one in this process does, and versions stay in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.run import workers
 from conformance.run.batches import JudgedResult
 from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session, run
-from conformance.run.worker_process import StartTarget, WorkerProcess
+from conformance.run.worker import RemoteWorker, StartTarget
 from conformance.targets.profile import Profile
 from conformance.targets.profile import Start as Command
 from conformance.targets.resolve import load_profile
@@ -40,9 +40,9 @@ def said() -> list[Status | Anomaly]:
 
 
 @pytest.fixture
-def process(engine: EngineThread, said: list[Status | Anomaly]) -> Iterator[WorkerProcess]:
-    async def made() -> WorkerProcess:
-        return WorkerProcess(Redactor(), said.append, said.append)
+def process(engine: EngineThread, said: list[Status | Anomaly]) -> Iterator[RemoteWorker]:
+    async def made() -> RemoteWorker:
+        return RemoteWorker(Redactor(), said.append)
 
     process = engine.call(made())
     yield process
@@ -70,7 +70,7 @@ def batches(engine: EngineThread) -> tuple[Batch, ...]:
 
 
 def test_a_process_runs_batches_and_hands_back_results_with_their_evidence(
-    engine: EngineThread, process: WorkerProcess, said: list[Status | Anomaly]
+    engine: EngineThread, process: RemoteWorker, said: list[Status | Anomaly]
 ) -> None:
     engine.call(process.start(start()))
     for batch in batches(engine):
@@ -82,7 +82,7 @@ def test_a_process_runs_batches_and_hands_back_results_with_their_evidence(
     assert Status(text="starting the target") in said
 
 
-def test_a_process_takes_one_version_after_the_other(engine: EngineThread, process: WorkerProcess) -> None:
+def test_a_process_takes_one_version_after_the_other(engine: EngineThread, process: RemoteWorker) -> None:
     for version in ("0.2.0", "1.0.0"):
         engine.call(process.start(start(version=version)))
         (judged, *_) = engine.call(gathered(process.run(batches(engine)[0], "run")))
@@ -91,7 +91,7 @@ def test_a_process_takes_one_version_after_the_other(engine: EngineThread, proce
 
 
 def test_a_target_that_does_not_start_is_the_same_error_as_in_this_process(
-    engine: EngineThread, process: WorkerProcess
+    engine: EngineThread, process: RemoteWorker
 ) -> None:
     dead = load_profile("reference").model_copy(update={"start": Command(command=("{python}", "-c", "exit('no')"))})
     with pytest.raises((TargetUnreachableError, GateFailedError), match="no"):
@@ -99,14 +99,14 @@ def test_a_target_that_does_not_start_is_the_same_error_as_in_this_process(
     engine.call(process.start(start()))  # and it is of use afterwards
 
 
-def test_a_process_that_is_gone_is_our_trouble(engine: EngineThread, process: WorkerProcess) -> None:
+def test_a_process_that_is_gone_is_our_trouble(engine: EngineThread, process: RemoteWorker) -> None:
     os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(HarnessError, match="ended with -9"):
+    with pytest.raises(HarnessError, match="signal 9"):
         engine.call(process.start(start()))
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_versions_come_in_order_and_complete_however_many_lanes(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_come_in_order_and_complete_however_many_workers(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "cores", lambda: 2)
     events: list[RunEvent] = []
     versions = ("0.3.0", "1.0.0")

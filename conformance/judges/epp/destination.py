@@ -29,10 +29,10 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with an ImmediateResponse although an endpoint is due, where no other rule explains it."""
     expected = ("an endpoint",)
     match view.shape:
-        case Shape.BODYLESS if view.code in range(400, 500):
-            return None if view.incomprehensible else view.warn("EPP-DEST-07", expected)
+        case Shape.BODYLESS if view.incomprehensible and view.code in range(400, 500):
+            return None
         case Shape.BODYLESS:
-            return view.fail("EPP-DEST-07", expected)
+            return view.fail("EPP-DEST-07", expected, hint="Model servers take requests without a body, too.")
         case Shape.ODD:
             either = ("an endpoint", "an ImmediateResponse with 4xx")
             return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
@@ -117,14 +117,19 @@ def _different(view: ExchangeView) -> Ruling | None:
     if twice is not None:
         actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
         return view.fail("EPP-DEST-05", "one value", actual, at=twice[1].message, hint=_client(view, twice[1].value))
-    header, metadata = destination.header, destination.request_metadata
-    if header is None or metadata is None or header == metadata:
+    header = destination.header
+    given = [(destination.metadata, view.decided), *((one.value, one.message) for one in destination.later_metadata)]
+    others = [(value, message) for value, message in given if value and header and value != header]
+    if not others:
         return None
-    actual = f"header {header}, metadata {metadata}"
+    value, message = next((one for one in others if _items(one[0]) != _items(header or "")), others[0])
+    actual = f"header {header}, metadata {value}"
     expected = "the same value in the header and in the metadata"
-    if _items(header) == _items(metadata):
-        return view.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ")
-    return view.fail("EPP-DEST-05", expected, actual, hint=_client(view, header))
+    if _items(header or "") == _items(value):
+        return view.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ", at=message)
+    if message is not None and message is not view.decided:
+        actual += f" on {message.what}, by which Envoy 1.40 steers"
+    return view.fail("EPP-DEST-05", expected, actual, at=message, hint=_client(view, header or ""))
 
 
 def _items(value: str) -> list[str]:
@@ -172,7 +177,9 @@ def lists_allowed(view: ExchangeView) -> bool:
 
 def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
     destination = view.destination
-    later = [(one.message, one.value or f"a {one.kind}", destination.metadata) for one in destination.late_metadata]
+    other = destination.later_metadata if destination.header else ()  # EPP-DEST-05
+    late = [one for one in destination.late_metadata if one not in other]
+    later = [(one.message, one.value or f"a {one.kind}", destination.metadata) for one in late]
     later += [(one.message, one.value, destination.header) for one in destination.late_settings]
     for message, value, first in later:
         if first is not None and value != first:

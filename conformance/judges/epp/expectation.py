@@ -13,7 +13,8 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.reading.endpoints import canonical
 
-TOO_MANY = 429
+_TELLS_NOTHING = (AnswerKind.UNSEEN, AnswerKind.OFFENDED, AnswerKind.NOT_ASKED)
+"""An answer that was not observed, that is itself the finding, or that no request asked for."""
 
 
 def accepts(expected: Sequence[str], view: ExchangeView) -> bool:
@@ -44,8 +45,10 @@ def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
     """The scenario's expectation of `view`; `blamed`: fault was already found with its answer."""
     expected = view.expectation
     requirement = about(expected, view.context) if expected is not None else None
-    if expected is None or requirement is None or view.answer in (AnswerKind.UNSEEN, AnswerKind.OFFENDED):
+    if expected is None or requirement is None or view.answer in _TELLS_NOTHING:
         return
+    if view.ended_by_exit and view.answer in (AnswerKind.ENDED, AnswerKind.SILENT):
+        return  # the exit is the finding
     ruling = _answer(view, requirement, expected) or _members(view, requirement, expected)
     ruling = ruling or _status(view, requirement, expected)
     if ruling is None:
@@ -79,7 +82,7 @@ def _members(view: ExchangeView, requirement: str, expected: Expectation) -> Rul
 
 def _status(view: ExchangeView, requirement: str, expected: Expectation) -> Ruling | None:
     response = view.conversation.client_response
-    if not expected.status or response is None:
+    if not expected.status or response is None or view.facts.exit is not None:
         return None
     entry, got = response
     if got.status in expected.status:

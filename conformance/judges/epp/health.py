@@ -88,6 +88,8 @@ def _kept_promises(episode_view: EpisodeView, probes: Sequence[Probe]) -> Iterat
 
 def expected_health(episode_view: EpisodeView, *, blamed: frozenset[str | None]) -> Iterator[Ruling]:
     """What the scenario expects of each check; `blamed`: labels of checks with which fault was already found."""
+    if episode_view.exit is not None:
+        return
     for probe in episode_view.episode.of(HealthProbe):
         expected: Expectation | None = episode_view.context.expectations.get(probe[1].exchange or "")
         requirement = _about(expected, episode_view.context, probe[1].service) if expected is not None else None

@@ -65,6 +65,8 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         return
     missing = stream.missing
     if stop is not None and stop.kind is StopKind.REFUSED:
+        if view.ended_by_exit:
+            return
         yield view.fail(
             "ENV-16",
             "a stream that is refused is accepted when it is opened again",
@@ -76,11 +78,13 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
                 yield from _response_not_reached()
+        elif view.ended_by_exit:
+            return
         elif _error_by_status(view, stop):
             yield passed("EPP-ERR-01")
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
-        elif not view.ended_by_exit:
+        else:
             yield _unanswered(view, stop, side, part)
     elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(view):
         if not view.ended_by_exit:
@@ -128,7 +132,7 @@ def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
 def _error_by_status(view: ExchangeView, stop: StreamStop) -> bool:
     """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
     in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
-    return in_words and view.decided is None and view.due.error_due and view.facts.counts("EPP-ERR-01")
+    return in_words and view.decided is None and view.due.error_possible and view.facts.counts("EPP-ERR-01")
 
 
 @judge_of_episode("ENV-20")
@@ -167,7 +171,8 @@ _HINTS = {
 
 def _expected(view: ExchangeView, requirement: str, side: str, part: str) -> tuple[str, ...]:
     if requirement in ("EPP-ERR-02", "EPP-ERR-04", "EPP-SUB-02", "EPP-SUB-03", "EPP-SUB-14"):
-        return (f"an ImmediateResponse with {503 if view.due.error_due else 429}",)
+        error = f"an ImmediateResponse with {503 if view.due.error_possible else 429}"
+        return (error,) if view.due.error_due or not view.due.error_possible else (error, "an endpoint")
     if requirement == "EPP-ERR-01":
         return ("an ImmediateResponse with 400 or more", "a gRPC error")
     if requirement == "ENV-05":
@@ -200,11 +205,11 @@ def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
 
 
 def _error_due(view: ExchangeView, stop: StreamStop) -> str | None:
-    """The requirement of the error that should have come, if one was due."""
+    """The requirement of the error that should have come, if one was due in any state of the pool meanwhile."""
     due, hint, counts = view.due, view.hint, view.facts.counts
     if stop.kind is StopKind.LOST:
         return None
-    if not due.error_due:
+    if not due.error_possible:
         dropped = due.load.saturated and stop.kind is not StopKind.HANG and counts("EPP-ERR-04")
         return "EPP-ERR-04" if dropped else None
     if counts("EPP-ERR-01"):

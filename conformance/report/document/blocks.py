@@ -45,6 +45,7 @@ class CatalogueBlock(Block):
 
     version: str = Field(description="the catalogue's own semantic version")
     digest: Digest = Field(description="of the catalogue's data")
+    scenarios: Digest | None = Field(None, description="of the scenarios that come with the suite")
 
 
 class Specification(Block):

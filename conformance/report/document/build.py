@@ -18,6 +18,7 @@ from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.report.document.ai_gateway import assess
+from conformance.report.document.basis import PlanBasis
 from conformance.report.document.blocks import (
     AnomalyRow,
     CatalogueBlock,
@@ -34,6 +35,8 @@ from conformance.report.document.blocks import (
 from conformance.report.document.model import Report, seal
 from conformance.report.document.rows import RequirementRow, ScenarioRow, VersionRow
 from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.digest import scenarios_digest
+from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile, GatewayStart
 from conformance.verdict import Result, Verdict
 
@@ -49,23 +52,25 @@ def build(
     waivers: Sequence[Waiver] = (),
     stopped: str = "",
     data_plane: str = "fake",
+    basis: PlanBasis | None = None,
 ) -> Report:
     """The report of a run.
 
     `evidence` is the (closed) writer that was given every judged episode, `redactor` the one that was used at capture:
     it also goes over this document. `subject` says how the target was run where the profile does not. `stopped` says
     why the run ended early (the gate, a target out of reach, Ctrl-C); such a report is never complete. `data_plane` is
-    the name of what carried the scenarios.
+    the name of what carried the scenarios, `basis` what their plan was computed from.
     """
     headline = headline_version(outcome, profile)
     complete = not (stopped or outcome.interrupted) and bool(outcome.versions)
     document: dict[str, Any] = {
         "suite": suite(),
-        "catalogue": CatalogueBlock(version=catalogue.version, digest=f"sha256:{catalogue.digest}"),
+        "catalogue": catalogue_block(catalogue),
         "specification": specification(catalogue, headline),
         "implementation": ImplementationBlock(**profile.implementation.model_dump(), role=profile.role),
         "subject": subject or subject_of(profile, outcome.image),
         "environment": environment(outcome.seed, profile, data_plane),
+        "plan": basis,
         "claims": profile.claims,
         "started_at": outcome.started_at,
         "finished_at": outcome.finished_at,
@@ -102,6 +107,15 @@ def build(
         plain = redactor.document(plain)
         plain["redactions"] = [one.model_dump(mode="json", by_alias=True) for one in redactor.redactions]
     return seal(plain)
+
+
+def catalogue_block(catalogue: Catalogue) -> CatalogueBlock:
+    """The requirements that are judged, and the scenarios that come with the suite."""
+    return CatalogueBlock(
+        version=catalogue.version,
+        digest=f"sha256:{catalogue.digest}",
+        scenarios=f"sha256:{scenarios_digest(load(catalogue))}",
+    )
 
 
 def headline_version(outcome: RunOutcome, profile: AnyProfile) -> str:

@@ -23,7 +23,7 @@ from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.render.transcript import Line, transcript
-from conformance.report.verify.verification import PROVES
+from conformance.report.verify.steps import PROVES
 from conformance.verdict import UNSETTLED, Verdict
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from conformance.report.document.blocks import GatewayTopology, Topology
 from conformance.report.document.failures import Concern, concerns
 from conformance.report.document.model import Report
 from conformance.report.render.marks import SUBJECT, WORD, mark, plural
-from conformance.report.verify.verification import PROVES
+from conformance.report.verify.steps import PROVES
 from conformance.requirements.schema import VERSIONS
 from conformance.verdict import KINDS, UNSETTLED, Verdict
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from conformance.roles import ROLES
 from conformance.verdict import Result, Verdict
 
 SYMBOL: Mapping[Verdict | Result, str] = {
@@ -55,7 +56,7 @@ STYLE: Mapping[Verdict | Result, str] = {
 """Styles of rich."""
 
 
-SUBJECT: Mapping[str, str] = {"epp": "endpoint picker", "data-plane": "gateway", "model-server": "model server"}
+SUBJECT: Mapping[str, str] = {name: role.subject for name, role in ROLES.items()}
 """What is tested, by role."""
 
 

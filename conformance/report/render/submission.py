@@ -18,14 +18,11 @@ from conformance.errors import UsageError
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report, read_report, seal
 from conformance.report.render.markdown import readme
+from conformance.roles import ROLES
 from conformance.verdict import Result
 
 BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "develop", "trunk", "nightly", "snapshot"})
 """What people write where a version is asked for; a report must name something that others can fetch."""
-
-
-FOLDER = {"epp": "epp", "data-plane": "gateway", "model-server": "model-server"}
-"""What upstream calls the roles, in paths."""
 
 
 class SubmissionRefusedError(UsageError):
@@ -105,7 +102,7 @@ def write_submission(report: Report, root: Path, *, mode: str = "default") -> tu
     if found := problems(report, mode):
         raise SubmissionRefusedError(found)
     name, version = _file_name(report.implementation.project), _file_name(report.implementation.version)
-    side = FOLDER[report.implementation.role]
+    side = ROLES[report.implementation.role].folder
     written: list[Submission] = []
     for row in report.versions:
         folder = root / row.version / side / name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from conformance.evidence.episode import Episode
-    from conformance.report.verify.verification import Verification
+    from conformance.report.verify.steps import Verification
 
 CONVERSATION_LINES = 14
 """How much of a conversation fits on a screen beside the rest."""

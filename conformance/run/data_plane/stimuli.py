@@ -14,8 +14,8 @@ from typing import Any
 from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Reply
 from conformance.scenario.schema import BodyMode as ScenarioMode
-from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Reply
 from conformance.targets.profile import Profile, Requests
 from ext_proc.headers import to_value
 from ext_proc.messages import Any as TypedAny
@@ -100,7 +100,7 @@ def _note(exchange: Exchange) -> dict[str, Any]:
 
 def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random) -> HttpRequest:
     """The HTTP request that a scenario asks for; `requests` says what those to this target look like."""
-    path = exchange.path or requests.path
+    path = _path(exchange, requests)
     bodyless = exchange.body in ("none", "empty") or (exchange.body == "default" and exchange.method in ("GET", "HEAD"))
     body = b"" if bodyless else _body(exchange, requests, path, rng)
     trailers = _pairs(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
@@ -112,9 +112,15 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         body=_chunks(body, exchange.chunks),
         trailers=trailers,
         http=2 if http == 2 else 1,
+        coalesced=exchange.coalesced,
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
+
+
+def _path(exchange: ClientRequest, requests: Requests) -> str:
+    path, query, rest = (exchange.path or requests.path).partition("?")
+    return (requests.chat_path if path == CHAT_PATH else path) + query + rest
 
 
 _ABORTS = {
@@ -171,7 +177,7 @@ def _inference_request(exchange: ClientRequest, requests: Requests, path: str, p
     if exchange.sheddable and requests.sheddable.model is not None:
         model = requests.sheddable.model
     content: dict[str, Any] = {"model": model}
-    if path.partition("?")[0].endswith("/chat/completions"):
+    if path.partition("?")[0] == requests.chat_path:
         content["messages"] = [{"role": "user", "content": prompt}]
     else:
         content["prompt"] = prompt
@@ -201,7 +207,8 @@ def _chunks(body: bytes, chunks: int | tuple[int, ...]) -> bytes | tuple[Chunk, 
 
 def _config(exchange: Exchange, mode: ScenarioMode, profile: Profile, pool: tuple[str, ...], index: int) -> ProxyConfig:
     forms = {"absent": ProtocolConfigForm.ABSENT}
-    namespaces = dict.fromkeys((profile.metadata.destination, profile.metadata.subset, *exchange.metadata))
+    hinted = _hint_namespace(exchange, profile)
+    namespaces = dict.fromkeys((profile.metadata.destination, profile.metadata.subset, hinted, *exchange.metadata))
     ending = ROTATION[index % len(ROTATION)] if exchange.ending == "rotate" else Ending(exchange.ending)
     return ProxyConfig(
         request_body_mode=MODES[exchange.mode or mode],
@@ -224,7 +231,7 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
     metadata: dict[str, dict[str, Any]] = {name: dict(values) for name, values in exchange.metadata.items()}
     hint = _hint(exchange, endpoints)
     if hint is not None:
-        metadata.setdefault(profile.metadata.subset, {})[SUBSET] = hint[0]
+        metadata.setdefault(_hint_namespace(exchange, profile), {})[SUBSET] = hint[0]
     append = b""
     inject: list[Injection] = []
     for one in exchange.inject:
@@ -252,6 +259,10 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
         inject=tuple(inject),
         duplicate_end="duplicate-end" in exchange.inject,
     )
+
+
+def _hint_namespace(exchange: Exchange, profile: Profile) -> str:
+    return exchange.hint_namespace or profile.metadata.subset
 
 
 def _hint(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> tuple[Any] | None:

@@ -1,133 +1,103 @@
-"""Executes one piece of work on a lane: its steps, in order, into an episode."""
+"""The steps of scenarios for an endpoint picker."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Mapping
+from random import Random
 
-from conformance.errors import ConformanceError
-from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, HealthProbe, Unmet
+from conformance.evidence.episode import Context, Episode, HealthProbe, Unmet
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
-from conformance.scenario import references
-from conformance.scenario.schema import Exchange, Expect, HealthStep, Reply, Step
+from conformance.run.execution import Action, Execution
+from conformance.scenario.pool import Load
+from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
 from ext_proc.record import DRAINING, UNROUTED, Wait
 
+STARVED = 0.3
+"""Seconds that our loop may be late while a target is given time to follow: it may have been kept from it, too."""
+
 LAGGING = 1.0
 """Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
 
 
-async def execute(lane: EppRunner, work: Work) -> tuple[Episode, Context]:
-    """Run the steps. Trouble of the harness ends the episode and is recorded in it; it never raises."""
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    with lane.capture() as capture:
-        execution = _Execution(lane, work, capture)
-        try:
-            await execution.steps()
-            if execution.lost:
-                await lane.target.given_time_to_end()
-        except ConformanceError as problem:
-            capture.remark(Unmet(what=str(problem)))
-        except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
-            capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
-        late = lane.lag.worst(began)
-        if late > LAGGING and (execution.expired or _ran_out(capture.episode())):
-            what = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
-            capture.remark(HarnessTrouble(what=what))
-        return capture.episode(), execution.context()
+class EppExecution(Execution):
+    """One piece of work on an endpoint picker."""
 
-
-class _Execution:
-    def __init__(self, lane: EppRunner, work: Work, capture: Capture) -> None:
-        self._lane = lane
-        self._work = work
-        self._capture = capture
-        self._expectations: dict[str, Expectation] = {}
-        self.expired = False
+    def __init__(self, runner: EppRunner, work: Work, capture: Capture) -> None:
+        super().__init__(runner, work, capture)
+        self._epp = runner
+        self._expired = False
         """The deadline of a health check ran out."""
-        self.lost = False
+        self._quiet = False
+        """A change was followed by nothing but a wait."""
+        self._lost = False
         """The connection of some exchange broke."""
 
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """See `Execution`."""
+        return {
+            "exchange": self._exchanges,
+            "pool": self._change,
+            "gauges": self._gauges,
+            "health": self._health,
+            "kubernetes": self._trouble,
+            "restart": self._restart,
+        }
+
+    @property
+    def endpoints(self) -> Mapping[str, tuple[str, ...]]:
+        """See `Execution`."""
+        return self._epp.pool.endpoints
+
     def context(self) -> Context:
-        """What the judges need beside the log."""
-        profile, scenario = self._lane.profile, self._work.instance.scenario
-        return Context(
-            version=self._lane.version,
-            scenario=self._work.id,
-            requirements=scenario.requirements,
-            stimulus=scenario.stimulus,
-            provisional=scenario.provisional,
-            destination_namespace=profile.metadata.destination,
-            subset_namespace=profile.metadata.subset,
-            deadline=profile.timeouts.answer,
-            claims=profile.claims,
-            expectations=self._expectations,
-        )
+        """See `Execution`."""
+        return dataclasses.replace(super().context(), claims=self._epp.profile.claims)
 
-    async def steps(self) -> None:
-        """All of them, one after the other."""
-        for step in self._work.instance.scenario.steps:
-            if self._lane.target.crashed:
-                return  # the crash is in the log; nothing can be sent any more
-            await self._step(step)
+    def spoilt(self, late: float) -> str:
+        """A deadline that ran out, or a quiet time, while the loop was late."""
+        if late > STARVED and self._quiet:
+            return f"the suite's own event loop was {late:.1f} s late in a quiet time: the target may have been, too"
+        if late > LAGGING and (self._expired or _ran_out(self._capture.episode())):
+            return f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
+        return ""
 
-    async def _step(self, step: Step) -> None:
-        if step.exchange is not None:
-            await self._exchanges(step.exchange, step.expect)
-        elif step.pool is not None:
-            await self._lane.pool.change(step.pool)
-        elif step.gauges is not None:
-            await self._lane.pool.load(step.gauges)
-        elif step.health is not None:
-            await self._health(step.health, step.expect)
-        elif step.kubernetes is not None and self._lane.kubernetes is not None:
-            await self._lane.kubernetes.trouble(step.kubernetes.fault)
-        elif step.restart is not None:
-            await self._lane.restart_target()
+    async def end(self) -> None:
+        """See `Execution`."""
+        if self._lost:
+            await self._epp.target.given_time_to_end()
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
     async def _exchanges(self, exchange: Exchange, expect: Expect | None) -> None:
-        """The repeats of an exchange, as many at a time as it says."""
-        queue: Iterator[int] = iter(range(exchange.repeat))
         barrier: Barrier | None = None
         if exchange.interleaved:
-            profile = self._lane.profile
+            profile = self._epp.profile
             size = min(exchange.repeat, exchange.concurrent, profile.limits.concurrency)
             barrier = Barrier(size, scouts=profile.connect.connections)
-        await asyncio.gather(*(self._some(queue, exchange, expect, barrier) for _ in range(exchange.concurrent)))
 
-    async def _some(
-        self, queue: Iterator[int], exchange: Exchange, expect: Expect | None, barrier: Barrier | None
-    ) -> None:
-        for index in queue:
+        async def send(index: int, name: str, rng: Random) -> bool:
             mode = self._work.mode
             assert mode != "gateway", "scenarios of that role are executed elsewhere"
-            prepared = self._lane.prepared(exchange, index, mode)
-            name = self._capture.exchange()
-            if expect is not None:
-                self._expectations[name] = self._expectation(expect)
+            prepared = self._epp.prepared(exchange, index, mode, rng)
             with barrier.place() if barrier else contextlib.nullcontext() as hold:
-                outcome = await self._lane.carry_out(
-                    prepared,
-                    name,
-                    fresh_connection=exchange.connection == "fresh",
-                    hold=hold,
+                outcome = await self._epp.carry_out(
+                    prepared, name, fresh_connection=exchange.connection == "fresh", hold=hold
                 )
             if outcome.details == UNROUTED and _about_the_response(exchange, expect):
                 self._unrouted(name)
-            self.lost = self.lost or (outcome.stream is not None and outcome.stream.how == "lost")
-            if outcome.expired.startswith("answer"):
-                return  # one that was never answered says it all; a hung target would make each repeat wait as long
+            self._lost = self._lost or (outcome.stream is not None and outcome.stream.how == "lost")
+            return not outcome.expired.startswith("answer")
+
+        await self.repeat(exchange, expect, send)
 
     def _unrouted(self, exchange: str) -> None:
         """The data plane can't follow this target: what the client got says nothing of the target."""
@@ -136,41 +106,50 @@ class _Execution:
         what = "the data plane could not follow the pick, so that no model server answered"
         self._capture.remark(Unmet(what=what, verdict="skipped"))
 
-    def _expectation(self, expect: Expect) -> Expectation:
-        endpoints = self._lane.pool.endpoints
-        return Expectation(
-            answer=_several(expect.answer),
-            within=None if expect.within is None else references.resolve(expect.within, endpoints),
-            absent=references.resolve(expect.absent, endpoints),
-            status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),
-            health=_several(expect.health),
-            requirement=expect.requirement,
-        )
+    # -- other steps ---------------------------------------------------------------------------------------------------
 
-    # -- health --------------------------------------------------------------------------------------------------------
+    async def _change(self, step: PoolStep, _: Expect | None) -> None:
+        self._quiet = self._quiet or step.settle == "quietly"
+        try:
+            await self._epp.pool.change(step)
+        finally:
+            self._capture.add(self._epp.take_polls())
+        if not self._epp.pool.followed and step.settle is True:
+            what = f"in {self._work.id} the target did not follow a change of the pool in time"
+            self._epp.unsettled(f"{what}: it was judged as it was then")
+
+    async def _gauges(self, gauges: Mapping[str, Load], _: Expect | None) -> None:
+        await self._epp.pool.load(gauges)
+
+    async def _trouble(self, step: KubernetesStep, _: Expect | None) -> None:
+        assert self._epp.kubernetes is not None, "the plan has no such step for other targets"
+        await self._epp.kubernetes.trouble(step.fault)
+
+    async def _restart(self, _: str, __: Expect | None) -> None:
+        await self._epp.restart_target()
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
         name = self._capture.exchange()
         if expect is not None:
-            self._expectations[name] = self._expectation(expect)
+            self._expectations[name] = self.expectation(expect)
         serving, status = None, 14
         channel: Channel | None = None
         try:
-            channel = await self._lane.target.health_channel()
-            answer = await health_check(channel, step.service, timeout=self._lane.profile.timeouts.answer)
+            channel = await self._epp.target.health_channel()
+            answer = await health_check(channel, step.service, timeout=self._epp.profile.timeouts.answer)
             status = 14 if answer.grpc_status is None else answer.grpc_status
             serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
         except (ConnectFailed, TimeoutError):
-            self.expired = True
+            self._expired = True
         if channel is not None:
             await channel.close()
-        self._lane.recorder.emit(
+        self._epp.recorder.emit(
             HealthProbe(
                 exchange=name,
                 service=step.service,
                 serving=serving,
                 grpc_status=status,
-                pool_synced=self._lane.pool.exists,
+                pool_synced=self._epp.pool.exists,
             )
         )
 
@@ -183,7 +162,3 @@ def _ran_out(episode: Episode) -> bool:
 def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
     """Whether the stimulus is a response of a model server."""
     return exchange.reply != Reply() or bool(exchange.fail_first) or (expect is not None and expect.status is not None)
-
-
-def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value or ()

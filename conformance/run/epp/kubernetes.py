@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from conformance.errors import UsageError
@@ -19,8 +19,16 @@ from fake_kubernetes import (
     builders,
 )
 
-SELECTOR = {"app": "epp-conformance"}
-UNSELECTED = {"app": "something-else"}
+SELECTOR = {"app": "epp-conformance", "component": "model-server"}
+FURTHER = {"pod-template-hash": "5d8c7b9f6"}
+"""A label that the pool says nothing about, as every pod of a Deployment has one."""
+LABELS: Mapping[bool | str, Mapping[str, str]] = {
+    True: SELECTOR,
+    False: {"app": "something-else"},
+    "one-label": {"app": SELECTOR["app"]},
+    "longer-value": {**SELECTOR, "component": f"{SELECTOR['component']}-canary"},
+}
+"""A pod's labels by what a scenario says of `selected`."""
 
 SLOW = 0.3
 """Seconds before every answer of an API that is slow."""
@@ -106,9 +114,9 @@ class KubernetesApi:
             pod.shares_name_with or pod.name,
             member.endpoints[0].rpartition(":")[0].strip("[]"),
             namespace=namespace,
-            ready=member.fact.ready,
+            ready=True if pod.ready is None else pod.ready,
             terminating=member.fact.terminating,
-            labels=UNSELECTED if pod.selected is False else SELECTOR,
+            labels={**FURTHER, **LABELS[True if pod.selected is None else pod.selected]},
             active_ports=[int(endpoint.rpartition(":")[2]) for endpoint in member.endpoints]
             if pod.active_ports
             else None,

@@ -31,9 +31,9 @@ class Member:
         return PodFact(
             name=self.pod.name,
             endpoints=self.endpoints,
-            ready=self.pod.ready is not False,
+            ready=self.pod.is_ready,
             terminating=bool(self.pod.terminating),
-            selected=self.pod.selected is not False and self.pod.namespace != "other",
+            selected=self.pod.is_selected,
         )
 
     def changed(self, change: PodState | Load) -> Member:

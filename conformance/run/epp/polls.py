@@ -15,7 +15,7 @@ KEPT = 12
 
 
 class Polls:
-    """Those of one lane."""
+    """Those of one runner."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._open: dict[str, list[Entry]] = {}

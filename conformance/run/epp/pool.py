@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PodFact, PoolState
+from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.members import Member
-from conformance.scenario.pool import Load, Pod, PodState, Pool
+from conformance.scenario.pool import Load, Pod, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import PoolStep
 from conformance.targets.launch import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait
-from fake_modelserver import FaultKind, Fleet, FleetError, Gauges, MetricsFault, PodSpec
+from fake_modelserver import FaultKind, Fleet, FleetError, PodSpec
 
 Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
 """Ask the target for a pick within some endpoints (None: no subset hint); gives its first endpoint, or None."""
@@ -31,14 +33,12 @@ POLL_INTERVAL = 0.02
 ENOUGH_POLLS = 25
 """So many that are answered as before the change show that it is not followed."""
 
-AGREEING_POLLS = 3
-"""Without a subset hint a pool change shows only by chance; so many picks in a row must agree with it."""
+AGREEING_POLLS = 8
+"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
 
 UNREAD = 3
 """After so many waits in which no metrics of any pod were ever read, the target is taken for one that reads none. A
 slow one may be meant: from the first scrape on it is waited for again."""
-
-IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok"}
 
 
 class PoolController:
@@ -65,6 +65,8 @@ class PoolController:
         """False for protocol versions without the subset hint."""
         self.was_scraped = False
         """Whether the target has ever read any pod's metrics; its owner, who hears of scrapes, sets it."""
+        self._doubtful: set[str] = set()
+        """Endpoints of which it is not known that the target has followed their last change."""
         self._unread = 0
         """Waits in which no metrics of any pod were read, of a target that never did."""
 
@@ -94,6 +96,11 @@ class PoolController:
         """Every endpoint that may be picked now."""
         return tuple(endpoint for fact in self.facts if fact.eligible for endpoint in fact.endpoints)
 
+    @property
+    def followed(self) -> bool:
+        """Whether the target is known to have followed the pool."""
+        return not self._doubtful
+
     # -- changing ------------------------------------------------------------------------------------------------------
 
     async def reset(self, pool: Pool) -> None:
@@ -110,7 +117,7 @@ class PoolController:
             if name in wanted and same_ports and _same_place(member.pod, wanted[name])
         }
         await self._become(keep, [pod for pod in pool.pods if pod.name not in keep], ports, exists=True)
-        await self.load({pod.name: Load(**{**IDLE, **_load(pod)}) for pod in pool.pods})
+        await self.load({pod.name: loads.full(pod) for pod in pool.pods})
 
     async def change(self, step: PoolStep) -> None:
         """Carry out a pool step."""
@@ -125,19 +132,20 @@ class PoolController:
         exists = self._exists if step.pool is None else step.pool == "create"
         await self._become(keep, step.add, ports, exists=exists, settle=step.settle, convergence=step.convergence)
         await self.load(
-            {name: _only_load(change) for name, change in step.set.items()} | {p.name: _full(p) for p in step.add}
+            {name: loads.only_load(change) for name, change in step.set.items()}
+            | {p.name: loads.full(p) for p in step.add}
         )
 
-    async def load(self, loads: Mapping[str, Load]) -> None:
+    async def load(self, changes: Mapping[str, Load]) -> None:
         """Set gauges and metric faults, and wait until they have been read."""
         marks: dict[str, int] = {}
-        for name, load in loads.items():
+        for name, load in changes.items():
             member = self._members[name]
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
-            gauges, fault = _gauges(changed.pod), _fault(changed.pod)
-            if self._shown.get(name) != _shown(changed.pod):
-                self._shown[name] = _shown(changed.pod)
+            gauges, fault = loads.gauges(changed.pod), loads.fault(changed.pod)
+            if self._shown.get(name) != loads.shown(changed.pod):
+                self._shown[name] = loads.shown(changed.pod)
                 self._emit(GaugesShown(pod=name, values=self._shown[name]))
             if (gauges, fault) == (server.gauges, server.metrics_fault):
                 continue
@@ -148,9 +156,27 @@ class PoolController:
         if marks:
             await self._scraped(marks)
 
-    async def close(self) -> None:
-        """Stop every pod."""
-        await self._fleet.stop()
+    @contextlib.asynccontextmanager
+    async def unloaded(self) -> AsyncIterator[None]:
+        """Meanwhile no pod is busy, if the target queues: it may hold every request while all are."""
+        busy = {name: loads.full(member.pod) for name, member in self._members.items()}
+        if not self._profile.claims.queues:
+            yield
+            return
+        await self.load(dict.fromkeys(busy, Load(**loads.IDLE)))
+        try:
+            yield
+        finally:
+            await self.load({name: load for name, load in busy.items() if name in self._members})
+
+    async def settle(self) -> None:
+        """Poll the target until it follows, as after a change."""
+        if self._doubtful:
+            await self._settle({}, self._profile.timeouts.convergence)
+
+    def take_for_followed(self) -> None:
+        """Ask no more whether the target follows the pool as it is."""
+        self._doubtful.clear()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -166,7 +192,7 @@ class PoolController:
         ports: tuple[int, ...],
         *,
         exists: bool,
-        settle: bool = True,
+        settle: bool | Literal["quietly"] = True,
         convergence: float | None = None,
     ) -> None:
         before, existed, old_ports = dict(self._members), self._exists, self._ports
@@ -178,9 +204,11 @@ class PoolController:
                 await self._fleet.remove(self._server(member))
         for pod in add:
             members[pod.name] = await self._started(pod, ports, before)
-        if (members, exists, ports) == (before, existed, old_ports) and before:
+        if (members, exists, ports) == (before, existed, old_ports) and before and self.followed:
             return
+        old = _eligible(before.values()) if existed else set()
         self._members, self._exists, self._ports = members, exists, ports
+        self._doubtful |= old ^ set(self.eligible)
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self._channel.publish(tuple(members.values()), ports, exists=exists)
         patience = convergence or self._profile.timeouts.convergence
@@ -188,8 +216,12 @@ class PoolController:
             patience if self.probe is not None else 0.0
         ):  # nobody listens before the start
             self._emit(PoolState(phase="delivered", pods=self.facts))
-        if settle:  # else either state may be followed, until a later change has settled
-            await self._settle(before if existed else {}, patience)
+        if settle == "quietly":
+            await asyncio.sleep(patience)
+        elif settle:  # else either state may be followed, until a later change has settled
+            async with self.unloaded():
+                await self._settle(before if existed else {}, patience)
+        if settle:
             self._emit(PoolState(phase="effective", pods=self.facts))
 
     async def _started(self, pod: Pod, ports: tuple[int, ...], before: Mapping[str, Member]) -> Member:
@@ -216,13 +248,13 @@ class PoolController:
             ports=tuple(served),
             models=(self._profile.requests.model,),
             any_model=True,
-            gauges=_gauges(pod),
+            gauges=loads.gauges(pod),
         )
         try:
             server = await self._fleet.add(spec)
         except FleetError as problem:
             raise cant_bind(problem) from problem
-        server.metrics_fault = _fault(pod)
+        server.metrics_fault = loads.fault(pod)
         return dataclasses.replace(member, endpoints=server.endpoints)
 
     async def _moved(self, member: Member, ports: tuple[int, ...]) -> Member:
@@ -235,7 +267,7 @@ class PoolController:
             ports=tuple(0 for _ in ports) if self._fleet.shares_address else ports,
             models=(self._profile.requests.model,),
             any_model=True,
-            gauges=_gauges(member.pod),
+            gauges=loads.gauges(member.pod),
         )
         return dataclasses.replace(member, endpoints=(await self._fleet.add(spec)).endpoints)
 
@@ -255,21 +287,24 @@ class PoolController:
     # -- settling ------------------------------------------------------------------------------------------------------
 
     async def _settle(self, before: Mapping[str, Member], patience: float) -> None:
-        old = {endpoint for member in before.values() if member.fact.eligible for endpoint in member.endpoints}
         now = set(self.eligible)
         new_servers = [self._server(m) for name, m in self._members.items() if name not in before or before[name] != m]
         marks = {name: pod.mark() for name, pod in self._fleet.pods.items() if name in new_servers}
         readable = {name: mark for name, mark in marks.items() if self._fleet.pod(name).metrics_fault is None}
         if readable and now:
             await self._scraped({name: mark for name, mark in readable.items() if self._is_eligible(name)})
-        if self.probe is None or old == now:
+        if self.probe is None:
+            self._doubtful.clear()  # it reads the pool when it starts, and passes the gate then
+        if not self._doubtful:
             return
         loop = asyncio.get_running_loop()
         start = loop.time()
         met = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * patience):
-                met = await self._followed(old ^ now, now, start + patience)
+                met = await self._followed(self._doubtful, now, start + patience)
+        if met:
+            self._doubtful.clear()
         what = "the target follows the pool change"
         self._emit(Wait(what=what, outcome="met" if met else "expired", seconds=loop.time() - start))
 
@@ -280,7 +315,8 @@ class PoolController:
         for endpoint in sorted(changed):
             if not await self._until(lambda one=endpoint: self._follows(one, one in now), deadline):  # type: ignore[misc]
                 return False
-        return True
+        # What is asked for with a hint may be kept apart from what is picked without one.
+        return await self._until(self._picks_from_the_pool, deadline)
 
     def _is_eligible(self, server: str) -> bool:
         return any(self._server(member) == server and member.fact.eligible for member in self._members.values())
@@ -292,7 +328,10 @@ class PoolController:
     async def _picks_from_the_pool(self) -> bool:
         assert self.probe is not None
         allowed: set[str | None] = set(self.eligible) or {None}
-        return all([await self.probe(None) in allowed for _ in range(AGREEING_POLLS)])
+        for _ in range(AGREEING_POLLS if self._doubtful - allowed else 1):
+            if await self.probe(None) not in allowed:
+                return False
+        return True
 
     @staticmethod
     async def _until(condition: Callable[[], Awaitable[bool]], deadline: float) -> bool:
@@ -319,52 +358,8 @@ class PoolController:
         self._emit(Wait(what=what, outcome="met" if outcome == "met" else "expired", seconds=loop.time() - start))
 
 
-# -- a pod's load ------------------------------------------------------------------------------------------------------
-
-_LOAD = tuple(Load.model_fields)
-
-
-def _load(pod: PodState) -> dict[str, object]:
-    return {name: value for name in _LOAD if (value := getattr(pod, name)) is not None}
-
-
-def _only_load(change: PodState) -> Load:
-    return Load.model_validate(_load(change))
-
-
-def _full(pod: Pod) -> Load:
-    return Load.model_validate({**IDLE, **_load(pod)})
-
-
-def _shown(pod: Pod) -> dict[str, object]:
-    return {**IDLE, **_load(pod)}
-
-
-def _gauges(pod: Pod) -> Gauges:
-    loras, waiting = pod.loras or (), pod.waiting_loras or ()
-    return Gauges(
-        queue=pod.queue or 0,
-        running=pod.running or 0,
-        kv=0.1 if pod.kv is None else pod.kv,
-        running_loras=loras,
-        waiting_loras=waiting,
-        max_lora=4 if loras or waiting else 0,
-    )
-
-
-_FAULTS = {
-    "down": MetricsFault(kind=FaultKind.DOWN),
-    "slow": MetricsFault(kind=FaultKind.SLOW, delay=5.0),
-    "garbage": MetricsFault(kind=FaultKind.GARBAGE),
-    "nan": MetricsFault(kind=FaultKind.NAN),
-    "stale": MetricsFault(kind=FaultKind.STALE),
-    "error": MetricsFault(kind=FaultKind.STATUS, status=500),
-    "empty": MetricsFault(kind=FaultKind.MISSING),
-}
-
-
-def _fault(pod: Pod) -> MetricsFault | None:
-    return _FAULTS.get(pod.metrics or "ok")
+def _eligible(members: Iterable[Member]) -> set[str]:
+    return {endpoint for member in members if member.fact.eligible for endpoint in member.endpoints}
 
 
 def _same_place(old: Pod, new: Pod) -> bool:

@@ -1,45 +1,49 @@
-"""A lane: one target with its own pool, log and discovery, on which batches of work run one after the other."""
+"""An endpoint picker under test with everything around it: its pool, its discovery, its data plane, and the gate."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import itertools
-import random
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
-from conformance.evidence.redaction import Redactor
-from conformance.planning.data_plane import DataPlaneChoice
-from conformance.planning.fixed import fixed_pool
-from conformance.reading.decoded_message import decode
+from conformance.outcome import Anomaly
+from conformance.planning.epp import EppTraits
 from conformance.run.capture import Capture
 from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
-from conformance.run.engine import LagMeter
+from conformance.run.epp import gate
 from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
-from conformance.run.limits import Throttle
+from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.targets.bridge import Bridge, open_bridge
 from conformance.targets.launch import fill, in_bridge
 from conformance.targets.profile import Profile
-from ext_proc.record import Author, Entry, Message, Recorder
+from ext_proc.record import Entry
 from fake_kubernetes import Emulator
 from fake_modelserver import Fleet, ScrapeStarted
 from fake_proxy.exchange import ExchangeOutcome
 
 if TYPE_CHECKING:
     from conformance.run.data_plane.envoy import EnvoyDataPlane
+
+RESTARTS = 2
+"""How often a target that does not follow the pool of a scenario is still not right after it was started again, before
+it is not started again for that any more."""
+
+UNSETTLED = 8
+"""So many changes that were not followed are told of; all are in the evidence."""
 
 PORT_TRIES = 4
 """How often a target is started, each time on another port, when somebody else was quicker to take its port."""
@@ -52,44 +56,29 @@ SETTLING = {"settling": True}
 """Note of exchanges that are made while the pool settles: judged for how the stream behaves only."""
 
 
-class EppRunner:
-    """Use as an async context manager: entering starts the target and passes the gate."""
+class EppRunner(TargetRunner):
+    """An endpoint picker with its pool and its discovery."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        version: str,
-        values: dict[str, str],
-        *,
-        seed: int,
-        lag: LagMeter,
-        status: Callable[[str], None],
-        redactor: Redactor | None = None,
-        number: int = 0,
-        data_plane: DataPlaneChoice | None = None,
-    ) -> None:
-        self.profile = profile
-        self.version = version
-        self.lag = lag
-        self._redactor = redactor or Redactor()
-        self.recorder = Recorder(redact=self._redactor.event)
-        self.throttle = Throttle(profile.limits)
+    at_a_time = 12
+    profile: Profile
+    target: Target
+    pool: PoolController
+
+    def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
+        super().__init__(profile, version, values, **rest)
         self._patience = Patience(profile.timeouts.answer, self.recorder)
-        self.status = status
-        self._rng = random.Random(seed)
-        self._number = number
-        self._values = values
-        self._standing: dict[object, Entry] = {}
-        self._episodes = itertools.count(1)
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
-        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
+        self._transition: list[Entry] = []
+        """How the pool came to be what it is, since an episode had it last: it explains the polls."""
+        self._unsettled = 0
+        self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder)
         self._envoy: EnvoyDataPlane | None = None
-        if data_plane is not None and data_plane.variant is not None:
+        if self.data_plane.variant is not None:
             from conformance.run.data_plane.envoy import EnvoyDataPlane
 
-            self._envoy = EnvoyDataPlane(data_plane, profile, lambda: self.target, self.recorder)
+            self._envoy = EnvoyDataPlane(self.data_plane, profile, lambda: self.target, self.recorder)
         self.fleet = self._new_fleet()
         self.emulator: Emulator | None = None
         self.kubernetes: KubernetesApi | None = None
@@ -99,23 +88,13 @@ class EppRunner:
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> EppRunner:
-        try:
-            await self._enter()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _enter(self) -> None:
+    async def start(self) -> None:
+        """See `TargetRunner`."""
         if in_bridge(self.profile, self.version):
             self._bridge = await self._bridged()
             self.fleet = self._new_fleet(self._bridge.pods)
         await self.fleet.start()
-        values = {**self._values, "workdir": self._folder.name}
+        values = dict(self._values)
         channel = await self._discovery(values)
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
@@ -126,10 +105,10 @@ class EppRunner:
             self.version,
             values,
             emit=self.recorder.emit,
-            redact=self._redactor.text,
+            redact=self.redactor.text,
             bridge=self._bridge,
         )
-        await self.pool.reset(self._first_pool())
+        await self.pool.reset(EppTraits.of(self.profile).first_pool)
         await self.start_target()
         if self._envoy is not None:
             self.status("starting Envoy")
@@ -149,13 +128,16 @@ class EppRunner:
                 if not self.target.lost_its_port or not left:
                     raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
                 await self.target.stop()
+        for _ in range(self.profile.limits.warm_up):
+            await self.ask(_plain(None), SETTLING)
         self.pool.probe = self._poll
 
     async def restart_target(self) -> None:
-        """Stop it and start it again."""
+        """See `TargetRunner`."""
         self.pool.probe = None
         await self.target.stop()
-        await self.start_target()
+        async with self.pool.unloaded():
+            await self.start_target()
 
     async def close(self) -> None:
         """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
@@ -213,9 +195,46 @@ class EppRunner:
                 )
         return await open_bridge(kubernetes=discovery.kubernetes is not None)
 
-    def _first_pool(self) -> Pool:
-        fixed = self.profile.discovery.fixed
-        return Pool() if fixed is None else fixed_pool(len(fixed.endpoints))
+    # -- for batches ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pool: Pool) -> None:
+        """See `TargetRunner`. A target that has not followed is started again: it reads the pool when it starts.
+
+        So no scenario begins with what another has left, and it comes to the same verdict alone.
+        """
+        await self.pool.reset(pool)
+        if not self.pool.followed:
+            await self._prove()
+            self.pool.take_for_followed()
+
+    async def _prove(self) -> None:
+        """Start the target again, if that may help."""
+        if not self.profile.started_by_us or not self._restarts_that_may_help:
+            self.unsettled("the target did not follow the pool of the next scenarios in time")
+            return
+        self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
+        await self.restart_target()
+        await self.pool.settle()
+        if not self.pool.followed:
+            self._restarts_that_may_help -= 1
+            self.unsettled("started again, the target does not pick from the pool either")
+
+    def unsettled(self, what: str) -> None:
+        """Tell of a change that was not followed."""
+        self._unsettled += 1
+        if self._unsettled <= UNSETTLED:
+            more = "; further ones are in the evidence only" if self._unsettled == UNSETTLED else ""
+            self.anomaly(Anomaly(code="unsettled", text=what + more))
+
+    async def responds(self) -> bool:
+        """See `TargetRunner`."""
+        async with self.pool.unloaded():
+            return await self.probe(None) is not None or not self.pool.eligible
+
+    @property
+    def reads_no_metrics(self) -> bool:
+        """See `TargetRunner`."""
+        return self.pool.reads_no_metrics
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 
@@ -225,7 +244,7 @@ class EppRunner:
         began = loop.time()
         last: ExchangeOutcome | None = None
         heard: list[str] = []
-        stop = self.recorder.listen(lambda entry: heard.append(_said(entry)))
+        stop = self.recorder.listen(lambda entry: heard.append(gate.said(entry)))
         try:
             while loop.time() < began + patience:
                 if self.target.crashed:
@@ -234,7 +253,7 @@ class EppRunner:
                 last = await self.ask(
                     Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer)
                 )
-                if self._passes(last, heard):
+                if gate.passes(last, heard, eligible=bool(self.pool.eligible)):
                     return
                 if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
                     break
@@ -245,20 +264,13 @@ class EppRunner:
             raise await self.target.explain_end()
         raise self._gate_error(last, loop.time() - began)
 
-    def _passes(self, last: ExchangeOutcome, heard: Sequence[str]) -> bool:
-        """An endpoint passes, and so does any attempt to give one: what is wrong with it is for the judges to say."""
-        answered = [what for what in heard if what]
-        if not self.pool.eligible:
-            return bool(answered)
-        return bool(last.attempts) or any(what != "immediate_response" for what in answered)
-
     def _gate_error(self, last: ExchangeOutcome | None, seconds: float) -> GateFailedError:
-        happened = describe(last)
+        happened = gate.describe(last)
         output = self.target.output
         text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {happened}"
         if output:
             text += f"\nthe target's last output:\n{output}"
-        return GateFailedError(text + self._asked(), hint=_gate_hint(self.profile, last))
+        return GateFailedError(text + self._asked(), hint=gate.hint(self.profile, last))
 
     def _asked(self) -> str:
         """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
@@ -273,11 +285,10 @@ class EppRunner:
         self, exchange: Exchange, note: Mapping[str, object], *, deadline: float | None = None, name: str | None = None
     ) -> ExchangeOutcome:
         """One exchange beside the episodes."""
-        mode = self.profile.body_modes[0]
-        prepared = self.prepared(exchange, 0, mode)
+        name = name or f"settle.{next(self._settling)}"
+        prepared = self.prepared(exchange, 0, self.profile.body_modes[0], Random(f"{self.seed} {name}"))
         # A cluster without endpoints of its own dials what the EPP names, and nothing else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
-        name = name or f"settle.{next(self._settling)}"
         return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:
@@ -295,7 +306,7 @@ class EppRunner:
             self._polls.end(name, answered=answered)
         return _first(outcome)
 
-    def prepared(self, exchange: Exchange, index: int, mode: BodyMode) -> Prepared:
+    def prepared(self, exchange: Exchange, index: int, mode: BodyMode, rng: Random) -> Prepared:
         """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
         endpoints = self.pool.endpoints
         everything = tuple(one for name, own in endpoints.items() if name != "nobody" for one in own)
@@ -306,7 +317,7 @@ class EppRunner:
             profile=self.profile,
             endpoints=endpoints,
             pool=everything,
-            rng=self._rng,
+            rng=rng,
         )
 
     async def carry_out(
@@ -333,11 +344,22 @@ class EppRunner:
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def capture(self) -> Capture:
-        """A new episode, which begins with what is true now."""
-        before = sorted([*self._standing.values(), *self._polls.take()], key=lambda entry: entry.seq)
-        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before)
+        """See `TargetRunner`. In the first one on a pool is how the target was brought to follow it."""
+        before = {entry.seq: entry for entry in (*self._standing.values(), *self._transition, *self._polls.take())}
+        self._transition.clear()
+        name = f"{self._number}-{next(self._episodes)}"
+        return Capture(self.recorder, name, (before[number] for number in sorted(before)))
+
+    def take_polls(self) -> list[Entry]:
+        """The polls of a change that an episode has seen itself."""
+        self._transition.clear()
+        return self._polls.take()
 
     def _remember(self, entry: Entry) -> None:
+        if isinstance(entry.event, PoolState):
+            if not self._transition and (last := self._standing.get("pool")) is not None:
+                self._transition.append(last)
+            self._transition.append(entry)
         match entry.event:
             case PoolState(phase="effective"):
                 self._standing = {key: one for key, one in self._standing.items() if key != "pool"} | {"pool": entry}
@@ -351,45 +373,9 @@ class EppRunner:
         self.pool.was_scraped = True
 
 
-def _said(entry: Entry) -> str:
-    """The kind of an EPP's message; empty for everything else."""
-    event = entry.event
-    if not isinstance(event, Message) or event.author is not Author.EPP:
-        return ""
-    return decode(entry, event).what or "something else"
-
-
-def describe(outcome: ExchangeOutcome | None) -> str:
-    """What an exchange came to, in words."""
-    if outcome is None:
-        return "nothing was sent"
-    if outcome.expired:
-        return f"no {outcome.expired} came"
-    if outcome.attempts:
-        return f"it picked {outcome.attempts[0]}"
-    ended = outcome.stream
-    if ended is not None and ended.how == "status":
-        return f"the stream ended with gRPC status {ended.status} {ended.message!r}"
-    if ended is not None and ended.how in ("malformed", "lost", "refused"):
-        return f"the stream was {ended.how}: {ended.message}"
-    return f"the client got HTTP {outcome.status} ({outcome.details})"
-
-
 def _plain(subset: Sequence[str] | None) -> Exchange:
     return Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
 
 
 def _first(outcome: ExchangeOutcome) -> str | None:
     return outcome.attempts[0] if outcome.attempts else None
-
-
-def _gate_hint(profile: Profile, last: ExchangeOutcome | None) -> str:
-    if last is not None and last.stream is not None and last.stream.how == "status" and last.stream.status == 12:
-        return "the server has no ext_proc service there: is this the right port?"
-    if last is not None and last.expired:
-        return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
-    if profile.discovery.fixed is not None:
-        return "does it know the endpoints given with --endpoints, in this form?"
-    if profile.discovery.file is not None:
-        return "does it read the endpoints file, and in this format?"
-    return "does it watch the pool's namespace and name, and does it serve the model in requests.model?"

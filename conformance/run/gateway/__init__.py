@@ -4,6 +4,5 @@ runner.py   one gateway with its surroundings, and the gate
 target.py   the gateway itself: started or reached
 pods.py     the model servers behind it
 pickers.py  the scripted EPPs that it asks
-execute.py  one scenario: its steps, in order, into an episode
-plan.py     what runs against a gateway, and why the rest does not
+execute.py  the steps of scenarios
 """

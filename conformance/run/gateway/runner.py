@@ -6,27 +6,19 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
-import random
-import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from conformance.errors import GateFailedError
-from conformance.evidence.episode import HarnessTrouble, ProcessStarted
-from conformance.evidence.redaction import Redactor
-from conformance.outcome import Anomaly
-from conformance.planning.plan import Batch, Work
-from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import JudgedResult, WorkDone, judge_done
-from conformance.run.capture import Capture
+from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.run.data_plane.stimuli import http_request
-from conformance.run.engine import LagMeter
-from conformance.run.gateway.execute import Send, execute
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
 from conformance.run.gateway.target import GatewayTarget
-from conformance.run.limits import Throttle
+from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import EppScript, Request
@@ -49,59 +41,29 @@ ENDING = 1.0
 """Seconds that a gateway has to end its ext_proc streams once the client has its response."""
 
 
-TRIES = 3
-"""How often a scenario is begun anew in which the suite itself was in trouble."""
+Send = Callable[[HttpRequest, float], Coroutine[Any, Any, HttpResponse]]
+"""Sends a request within so many seconds. Raises `OSError`."""
 
 
-class GatewayRunner:
-    """Use as an async context manager: entering starts the gateway and passes the gate."""
+class GatewayRunner(TargetRunner):
+    """A gateway, tested one scenario at a time: scenarios share the pods and the EPPs, and change their conduct."""
 
-    image: str | None = None
+    strays = True
+    profile: GatewayProfile
+    target: GatewayTarget
+    claims: GatewayFacts
+    """What its profile says of it, with the pools that it was given."""
 
-    def __init__(
-        self,
-        profile: GatewayProfile,
-        version: str,
-        values: dict[str, str],
-        *,
-        seed: int,
-        lag: LagMeter,
-        status: Callable[[str], None],
-        redactor: Redactor | None = None,
-        number: int = 0,
-    ) -> None:
-        self.profile = profile
-        self.version = version
-        self.lag = lag
-        self._redactor = redactor or Redactor()
-        self.recorder = Recorder(redact=self._redactor.event)
-        self._throttle = Throttle(profile.limits)
-        self._status = status
-        self._values = values
-        self._rng = random.Random(seed)
-        self._number = number
-        self._episodes = itertools.count(1)
-        self._started: Entry | None = None
+    def __init__(self, profile: GatewayProfile, version: str, values: Mapping[str, str], **rest: Any) -> None:
+        super().__init__(profile, version, values, **rest)
         self._refused = False
         """A connection to the gateway was refused; it may be gone."""
         self._streams = _OpenStreams(self.recorder)
-        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self.pods = Pods(self.recorder.emit)
         self.pickers = Pickers(profile, self.recorder, Path(self._folder.name))
         self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> GatewayRunner:
-        try:
-            await self._enter()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Stop everything. Nothing is left: no process, no port, no file."""
@@ -113,11 +75,12 @@ class GatewayRunner:
             await self.pods.close()
             self._folder.cleanup()
 
-    async def _enter(self) -> None:
+    async def start(self) -> None:
+        """See `TargetRunner`."""
         await self.pods.start(self.profile.backends, self.profile.requests.model)
         await self.pickers.start()
         self.claims = dataclasses.replace(self.profile.claims, backends=self.pods.backends)
-        values = {**self._values, "workdir": self._folder.name}
+        values = dict(self._values)
         for name, suffix in zip(EPPS, ("", "2"), strict=True):
             if name in self.pickers.addresses:
                 values[f"epp{suffix}"] = self.pickers.addresses[name]
@@ -128,16 +91,16 @@ class GatewayRunner:
             values,
             self.pods.pools,
             emit=self.recorder.emit,
-            redact=self._redactor.text,
+            redact=self.redactor.text,
         )
         await self.start_target()
 
     async def start_target(self) -> None:
         """Start the gateway and pass the gate: a plain request must reach the EPP and the pod that it names."""
         started = "starting the gateway" if self.profile.started_by_us else f"connecting to {self.profile.url}"
-        self._status(started)
+        self.status(started)
         await self.target.start()
-        self._status("waiting for the first request to pass")
+        self.status("waiting for the first request to pass")
         await self._gate()
 
     async def restart_target(self) -> None:
@@ -156,14 +119,17 @@ class GatewayRunner:
         pick = (self.pods.pools[EPPS[0]][0],)
         for number in itertools.count(1):
             name = f"gate.{number}"
-            response = await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send)
+            response = await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send, Random(name))
             if self.target.crashed:
                 raise await self.target.explain_end()
             if response is not None and self._streams.seen[name] and self.pods.reached[name]:
-                return
+                break
             if loop.time() >= until:
                 raise self._gate_error(name, response)
             await asyncio.sleep(0.05)
+        for number in range(self.profile.limits.warm_up):
+            name = f"warm-up.{number}"
+            await self.exchange(Request(epp=EppScript(pick=pick)), name, self.send, Random(name))
 
     def _gate_error(self, name: str, response: HttpResponse | None) -> GateFailedError:
         asked, reached = self._streams.seen[name], self.pods.reached[name]
@@ -190,40 +156,18 @@ class GatewayRunner:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    async def run(
-        self,
-        batch: Batch,
-        catalogue: Catalogue,
-        anomaly: Callable[[Anomaly], None],
-        reproduce: Callable[[Work], str],
-    ) -> AsyncIterator[JudgedResult]:
-        """The results of a batch, one piece of work after the other: they share the pods and the EPPs.
+    async def check(self) -> None:
+        """See `TargetRunner`."""
+        if self._refused and not self.profile.started_by_us:
+            await self.target.check()
 
-        Raises `IncompleteError` if the gateway can't be had back.
-        """
-        loop = asyncio.get_running_loop()
-        for work in batch.work:
-            if self.target.crashed:
-                anomaly(Anomaly(code="restarted", text="the gateway ended by itself and was started again"))
-                await self.restart_target()
-            began = loop.time()
-            for _ in range(TRIES):
-                episode, context = await execute(self, work)
-                if not any(True for _ in episode.of(HarnessTrouble)):
-                    break
-            yield judge_done(
-                WorkDone(work=work, episode=episode, context=context, seconds=loop.time() - began), catalogue, reproduce
-            )
-            if self._refused and not self.profile.started_by_us:
-                await self.target.check()
-
-    async def exchange(self, request: Request, name: str, send: Send) -> HttpResponse | None:
+    async def exchange(self, request: Request, name: str, send: Send, rng: Random) -> HttpResponse | None:
         """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
-        http = self._http(request, name)
+        http = self._http(request, name, rng)
         self.pickers.script(name, {EPPS[0]: request.epp, EPPS[1]: request.second_epp}, self.pods.pods_of)
         limit = self.profile.timeouts.answer + request.reply.gap_seconds * (request.reply.events + 1)
         limit += max(request.epp.delay, request.second_epp.delay)
-        async with self._throttle:
+        async with self.throttle:
             self.recorder.emit(
                 ExchangeOpened(
                     exchange=name,
@@ -253,10 +197,10 @@ class GatewayRunner:
         """Send a request on a connection of its own. Raises `OSError`."""
         return await send_request(self.target.address, http, timeout=timeout)
 
-    def _http(self, request: Request, name: str) -> HttpRequest:
+    def _http(self, request: Request, name: str, rng: Random) -> HttpRequest:
         endpoints = self.pods.pods_of
         headers = references.resolve(request.headers, endpoints)
-        http = http_request(request.model_copy(update={"headers": headers}), self.profile.requests, self._rng)
+        http = http_request(request.model_copy(update={"headers": headers}), self.profile.requests, rng)
         added: Headers = ((EXCHANGE.encode(), name.encode()),)
         if request.subset is not None:
             added += self.target.subset(references.resolve(request.subset, endpoints))
@@ -285,14 +229,9 @@ class GatewayRunner:
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
-    def capture(self) -> Capture:
-        """A new episode, which begins with the start of the process. What names no request of it is in it, too."""
-        before = () if self._started is None else (self._started,)
-        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before, strays=True)
-
     def _remember(self, entry: Entry) -> None:
         if isinstance(entry.event, ProcessStarted):
-            self._started = entry
+            self._standing["process"] = entry
 
 
 def _got(response: HttpResponse | None) -> str:

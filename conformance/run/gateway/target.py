@@ -40,6 +40,8 @@ NAME = "gateway"
 class GatewayTarget:
     """One gateway. `emit` gets the events of its process; `values` fill placeholders of the profile."""
 
+    image: str | None = None
+
     def __init__(
         self,
         profile: GatewayProfile,

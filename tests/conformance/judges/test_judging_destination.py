@@ -14,6 +14,7 @@ from scripted import (
     option,
     pod,
     streamed,
+    trailers_answer,
     with_metadata,
 )
 
@@ -152,6 +153,38 @@ class TestMissingOrMisplaced:
         one.response_headers(end=True).answers(with_metadata(headers_answer(side="response"), B)).drained()
         assert ask(script).blamed == {"EPP-DEST-08"}
 
+    @pytest.mark.parametrize(
+        ("header", "first", "later", "blamed"),
+        [
+            (A, A, A, set()),
+            (A, A, B, {"EPP-DEST-05"}),
+            (A, A, f"{A},{B}", {"EPP-DEST-05"}),
+            (A, B, A, {"EPP-DEST-05"}),
+            (A, B, B, {"EPP-DEST-05"}),
+            (None, A, B, {"EPP-DEST-01", "EPP-DEST-08"}),
+        ],
+    )
+    def test_metadata_of_a_later_answer_of_the_request(self, ask, header, first, later, blamed):
+        """Envoy 1.40 steers by the last metadata before the request goes on; others follow the header."""
+        answers = headers_answer(header=header, metadata=first), with_metadata(echo(BODY)[0], later)
+        assert ask(answered(*answers)).blamed == blamed
+
+    def test_later_metadata_that_differs_in_blanks_alone(self, ask):
+        answers = headers_answer(header=f"{A},{B}", metadata=f"{A},{B}"), with_metadata(echo(BODY)[0], f"{A}, {B}")
+        verdicts = ask(answered(*answers))
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-05"})
+
+    def test_metadata_of_the_trailers_answer(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY, trailers=True).answers(headers_answer(A), *echo(BODY, end=False))
+        one.answers(with_metadata(trailers_answer(), B)).drained()
+        assert ask(script).failed == {"EPP-DEST-05"}
+
+    def test_another_header_where_it_has_no_effect(self, ask):
+        late = echo(BODY)[0]
+        late.request_body.response.header_mutation.set_headers.append(option(DESTINATION, B))
+        assert ask(answered(headers_answer(A), late)).blamed == {"EPP-DEST-08"}
+
 
 class TestForm:
     @pytest.mark.parametrize(
@@ -273,11 +306,31 @@ class TestNotSteered:
         assert ask(answered(immediate(503))).blamed == {"EPP-ERR-02"}
         assert ask(answered(immediate(503)), "0.2.0").blamed == {"EPP-DEST-01"}
 
-    def test_bodyless_requests(self, ask):
-        for code, blamed in ((500, {"EPP-DEST-07"}), (503, {"EPP-ERR-02"})):
-            script = Script(pool=POOL)
-            script.exchange(method="GET").request(None).answers(immediate(code)).drained()
-            assert ask(script).failed == blamed
+    @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE"])
+    @pytest.mark.parametrize("version", ["0.2.0", "1.0.0", "next"])
+    @pytest.mark.parametrize("code", [200, 400, 404, 405, 429, 500, 501])
+    def test_a_plain_request_without_a_body_gets_an_endpoint(self, ask, method, version, code):
+        """Also `/v1/models`, which an EPP may be tempted to answer itself."""
+        script = Script(pool=POOL)
+        script.exchange(method=method, path="/v1/models").request(None).answers(immediate(code)).drained()
+        verdicts = ask(script, version)
+        expected = {"EPP-DEST-01"} if code == 429 else {"EPP-DEST-07"}  # 429 of an idle pool is inconclusive
+        assert verdicts.blamed == expected
+        assert verdicts.failed == expected - {"EPP-DEST-01"}
+
+    @pytest.mark.parametrize(
+        ("code", "failed"),
+        [(400, set()), (411, set()), (200, {"EPP-DEST-07"}), (500, {"EPP-DEST-07"})],
+    )
+    def test_a_post_without_content_may_be_malformed(self, ask, code, failed):
+        script = Script(pool=POOL)
+        script.exchange().request(None).answers(immediate(code)).drained()
+        assert ask(script).failed == failed
+
+    def test_503_for_a_request_without_a_body_although_there_is_an_endpoint(self, ask):
+        script = Script(pool=POOL)
+        script.exchange(method="GET").request(None).answers(immediate(503)).drained()
+        assert ask(script).failed == {"EPP-ERR-02"}
 
     def test_mode_none_sees_no_body_and_is_ordinary(self, ask):
         script = Script(pool=POOL)

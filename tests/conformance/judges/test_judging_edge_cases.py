@@ -297,7 +297,8 @@ class TestOddRequestsOfABusyPool:
 
     def test_errors_of_a_busy_pool_are_judged_as_of_an_idle_one(self, ask):
         assert not ask(self.refused(500, b"{nope")).failed
-        assert not ask(self.refused(404, None, method="GET")).failed
+        assert ask(self.refused(404, None, method="GET")).failed == {"EPP-DEST-07"}
+        assert not ask(self.refused(400, None)).failed
 
     def test_an_inference_request_is_dropped_with_429(self, ask):
         assert "EPP-ERR-03" in ask(self.refused(500, BODY)).failed

@@ -194,7 +194,11 @@ class TestWeighing:
 
     def test_silence(self, ask):
         script = good(Script(pool=POOL))
-        assert ask(script, requirements=("EPP-SUB-03",))["EPP-SUB-03"] is None  # unconditional: inconclusive
+        unreached = ask(script, requirements=("EPP-SUB-03",)).finding("EPP-SUB-03")
+        assert unreached.verdict is Verdict.INCONCLUSIVE
+        assert f"endpoint {A}" in unreached.actual
+        both = ask(script, requirements=("EPP-SUB-03", "EPP-DEST-01"))
+        assert (both["EPP-SUB-03"], both["EPP-DEST-01"]) == (None, Verdict.PASS)
         assert ask(script, requirements=("EPP-ERR-03",))["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
         assert ask(script, stimulus="off-contract", requirements=("EPP-SUB-10",))["EPP-SUB-10"] is Verdict.PASS
 

@@ -99,6 +99,46 @@ class TestNoReadyEndpoint:
         script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).drained()
         assert ask(script).blamed == set()
 
+    @pytest.mark.parametrize("poll", [True, False])
+    @pytest.mark.parametrize("changing", ["emptied", "filled", "a pod leaves"])
+    @pytest.mark.parametrize("hint", [..., [A]])
+    @pytest.mark.parametrize(
+        ("how", "version", "blamed"),
+        [
+            ("grpc status", "0.2.0", set()),
+            ("grpc status", "1.0.0", {"EPP-ERR-04"}),
+            ("clean close", "1.0.0", {"EPP-ERR-04"}),
+            ("silence", "1.0.0", {"EPP-ERR-02", "EPP-SUB-02"}),
+            ("connection lost", "1.0.0", {"ENV-16"}),
+        ],
+    )
+    def test_no_answer_while_any_state_of_the_pool_leaves_nothing(
+        self, ask, how, version, blamed, hint, changing, poll
+    ):
+        """Between the old and the new pool both are right: what is wrong is the form of the error, not ENV-16."""
+        script = Script(pool={} if changing == "filled" else POOL)
+        after = {"emptied": (), "filled": (pod("a", A),), "a pod leaves": (pod("b", B),)}[changing]
+        script.pool(*after, phases=("asked",))
+        one = script.exchange(note={"settling": True} if poll else {}, subset=hint).request(BODY)
+        match how:
+            case "grpc status":
+                one.closed(14)
+            case "clean close":
+                one.closed()
+            case "silence":
+                one.hang("answer to request_headers")
+            case "connection lost":
+                one.lost()
+        found = ask(script, version)
+        stays = changing == "a pod leaves" and (hint is ... or version == "0.2.0")  # an endpoint is due all the same
+        assert found.failed <= ({"ENV-16"} if stays else blamed)
+        assert bool(found.failed) is (bool(blamed) or stays)
+
+    def test_a_request_that_is_let_go_while_the_pool_is_emptied(self, ask):
+        script = Script(pool=POOL).pool(phases=("asked",))
+        script.exchange().request(BODY).answers(headers_answer(), *echo(BODY)).drained()
+        assert ask(script).failed == {"EPP-ERR-02"}
+
 
 class TestUnderLoad:
     def test_429(self, ask):

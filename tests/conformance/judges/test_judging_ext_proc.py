@@ -15,7 +15,7 @@ from scripted import (
     trailers_answer,
 )
 
-from conformance.evidence.episode import Claims, ProcessExited
+from conformance.evidence.episode import Claims, Expectation, ProcessExited
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
@@ -404,6 +404,47 @@ class TestRobustness:
         finding = ask(script).finding("ENV-27")
         assert finding.exchange is None
         assert ask(script).failed == {"ENV-27"}
+
+    @pytest.mark.parametrize("step", ["never begun", "refused", "lost", "reset", "silent", "status"])
+    @pytest.mark.parametrize(
+        "expected", [Expectation(answer=("endpoint",)), Expectation(within=(A,)), Expectation(status=(200,))]
+    )
+    def test_steps_after_death_accuse_of_nothing(self, ask, step, expected):
+        script, one = started()
+        one.request().lost()
+        script.crashed()
+        later = script.exchange(stream=step != "never begun")
+        match step:
+            case "refused":
+                later.refused()
+            case "lost":
+                later.request().lost()
+            case "reset":
+                later.request().reset(Author.EPP)
+            case "silent":
+                later.request().hang("answer to request_headers")
+            case "status":
+                later.request().closed(14)
+        later.client(503)
+        expectations = {"x1": expected, "x2": expected}
+        verdicts = ask(script, requirements=("EPP-DEST-06",), expectations=expectations)
+        assert verdicts.blamed == {"ENV-27"}
+
+    def test_what_came_before_death_is_still_judged(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).drained()
+        script.exchange().request().lost()
+        script.crashed()
+        expectations = {"x1": Expectation(within=("10.0.0.9:8000",))}
+        assert ask(script, requirements=("EPP-DEST-06",), expectations=expectations).failed == {"ENV-27", "EPP-DEST-06"}
+
+    def test_an_exchange_without_a_request_accuses_of_nothing(self, ask):
+        script, one = started(stream=False)
+        one.client(503)
+        expectations = {"x1": Expectation(answer=("endpoint",))}
+        verdicts = ask(script, requirements=("EPP-DEST-06",), expectations=expectations)
+        assert verdicts.failed == set()
+        assert verdicts["EPP-DEST-06"] is Verdict.INCONCLUSIVE
 
     def test_a_process_that_we_stopped(self, ask):
         script, one = started()

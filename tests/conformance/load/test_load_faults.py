@@ -31,7 +31,7 @@ from reference_epp.server import Parts, running
 from reference_epp.settings import parse
 
 PODS = ("127.7.0.1:8000", "127.7.0.2:8000", "127.7.0.3:8000", "127.7.0.3:8001")
-PATIENCE = 1.0
+PATIENCE = 2.0
 PROFILE = load_profile(REFERENCE)
 CATALOGUE = Catalogue.load()
 TELLING = (Verdict.FAIL, Verdict.WARN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import random
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.evidence import store as module
+from conformance.evidence.blocks import BlockReader, BlockWriter
 from conformance.evidence.episode import (
     BackendFact,
     Claims,
@@ -26,7 +28,6 @@ from conformance.evidence.episode import (
     PodFact,
     PoolState,
     Unmet,
-    to_json,
 )
 from conformance.evidence.store import EvidenceError, EvidenceWriter, episodes, read_evidence
 from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, StreamOpened, Wait
@@ -193,36 +194,80 @@ def test_a_line_that_is_no_episode_is_named(tmp_path, line):
         found.read()
 
 
-def test_long_runs_stay_small_and_out_of_memory(made):
-    """1,000 exchanges with 64 KiB of body each: synthetic bodies compress, and only digests are held."""
-    body = b'{"prompt": "' + b"all work and no play " * 3000 + b'"}'
+def test_long_bodies_stay_small(made):
+    """1,000 messages of 64 KiB: a block that comes again is stored once, a repetition as a recipe."""
+    filler = b'{"prompt": "' + b"all work and no play " * 3000 + b'"}'
+    arbitrary = random.Random(1).randbytes(64 * 1024)
     messages = tuple(
-        Entry(seq, seq, Message(exchange="x", stream="s", author=Author.DATA_PLANE, raw=body)) for seq in range(1, 5)
+        Entry(seq, seq, Message(exchange="x", stream="s", author=Author.DATA_PLANE, raw=raw))
+        for seq, raw in enumerate((filler, arbitrary, filler, arbitrary), start=1)
     )
     for number in range(250):
-        made.evidence.add(
-            f"r{number}", Episode(id=f"e{number}", entries=messages), Context(version="1.0.0", scenario="s")
-        )
+        episode = Episode(id=f"e{number}", entries=messages)
+        made.evidence.add(f"r{number}", episode, Context(version="1.0.0", scenario="s"))
     made.evidence.close()
-    assert made.evidence.summary().bytes > 60_000_000
-    assert made.evidence_path.stat().st_size < 2_000_000
+    assert made.evidence.summary().bytes < 1_000_000
+    assert [line.read()[0].entries == messages for line in read_evidence(made.evidence_path)] == [True] * 250
 
 
-def test_a_line_written_in_pieces_is_the_json_of_its_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 100)
-    raws = (b"", b"text", bytes(range(256)), b"x" * 1000)
-    entries = tuple(
-        Entry(n, n, Message(exchange="1", stream="s", author=Author.EPP, raw=raw)) for n, raw in enumerate(raws)
-    )
-    for count in range(len(raws) + 1):
-        episode, context = Episode(id="e", entries=entries[:count]), Context(version="1.0.0", scenario="x")
-        path = tmp_path / f"{count}.gz"
-        with EvidenceWriter(path) as writer:
-            reference = writer.add("x", episode, context)
-        (line,) = read_evidence(path)
-        assert line.raw == json.dumps(to_json(episode, context), separators=(",", ":")).encode()
-        assert line.sha256 == reference.sha256
-        assert line.read() == (episode, context)
+pieces = st.one_of(
+    st.binary(max_size=3000),
+    st.builds(lambda unit, count: unit * count, st.binary(min_size=1, max_size=40), st.integers(1, 4000)),
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(values=st.lists(st.lists(pieces, max_size=4).map(b"".join), max_size=6))
+def test_packed_bytes_come_back(values):
+    writer, reader = BlockWriter(), BlockReader()
+    written = [json.loads(json.dumps(writer.pack(value))) for value in values]
+    for line in writer.lines:
+        reader.add(json.loads(json.dumps(line)))
+    assert [reader.unpack(one) for one in written] == values
+    assert reader.unused == ()
+
+
+@given(value=st.recursive(st.none() | st.integers() | st.text() | st.just({"b64": "?"}), st.lists))
+def test_what_is_no_packed_value_is_refused_in_words(value):
+    for written in (value, {"parts": value}, {"parts": [value]}, {"parts": [{"repeat": value, "size": 2}]}):
+        try:
+            BlockReader().unpack(written)
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"block": "0" * 64, "data": "x"}, "is not what its digest says"),
+        ({"block": "0" * 64}, "and nothing else"),
+        ({"block": hashlib.sha256(b"x").hexdigest(), "data": 7}, "neither text nor bytes"),
+    ],
+)
+def test_a_block_that_is_none_is_refused(tmp_path, line, message):
+    path = tmp_path / "e.gz"
+    path.write_bytes(gzip.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n"))
+    with pytest.raises(EvidenceError, match=message):
+        list(read_evidence(path))
+
+
+def test_a_recipe_for_more_than_fits_in_memory_is_refused():
+    with pytest.raises(ValueError, match="more than"):
+        BlockReader().unpack({"parts": [{"repeat": "x", "size": 10**15}]})
+
+
+def test_an_episode_out_of_bounds_is_cut_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "MAX_EPISODE", 100_000)
+    raw = random.Random(2).randbytes(60_000)
+    entries = tuple(Entry(n, n, Message(exchange="x", stream="s", author=Author.EPP, raw=raw[n:])) for n in range(1, 4))
+    with EvidenceWriter(tmp_path / "e.gz") as writer:
+        writer.add("a", Episode(id="a", entries=entries), Context(version="1.0.0", scenario="s"))
+        writer.add("b", Episode(id="b", entries=entries[:1]), Context(version="1.0.0", scenario="s"))
+    lines = list(read_evidence(tmp_path / "e.gz"))
+    (first, _, cut), (second, _, whole) = (line.read_cut() for line in lines)
+    assert (cut, whole, second.entries) == (True, False, entries[:1])
+    messages = [event for _, event in first.of(Message)]
+    assert all(one.truncated and one.sha256 and len(one.raw) == module.KEPT for one in messages)
 
 
 def test_the_episodes_wanted_are_read_and_nothing_behind_them(tmp_path: Path) -> None:

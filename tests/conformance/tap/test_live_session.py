@@ -22,8 +22,8 @@ from conformance.errors import UsageError
 from conformance.requirements.catalogue import Catalogue
 from conformance.tap.files import Transcript, read
 from conformance.tap.gathering import Gathered
-from conformance.tap.judge_process import JudgingProcess, JudgingSettings
-from conformance.tap.judging import JudgedExchange, context, judged
+from conformance.tap.judge_process import JudgingProcess
+from conformance.tap.judging import JudgedExchange, JudgingSettings, context, judged
 from conformance.tap.redaction import LiveRedaction
 from conformance.tap.session import LiveSettings, LiveTap
 from conformance.verdict import Verdict

@@ -1,0 +1,114 @@
+"""What the result of a piece of work is, given what was found: for the runner, and again for whoever verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.evidence.episode import Episode, HarnessTrouble, Unmet
+from conformance.outcome import ScenarioResult, decisive, scenario_verdict
+from conformance.planning.plan import Skip, Work
+from conformance.verdict import Finding, Verdict
+
+GENERATED_SECTION = "generated"
+GENERATED_ID = f"{GENERATED_SECTION}.conversations"
+"""The result that stands for all generated conversations of a version."""
+
+INTERRUPTED = "the run was ended before its turn"
+
+
+def reproduce_command(command: str, work: Work) -> str:
+    """The command line that runs just this work again; `command` is its beginning, with version and seed."""
+    return f"{command} --scenario '{work.instance.id}'"
+
+
+def versioned_command(command: str, version: str, seed: int) -> str:
+    """The beginning of the commands that reproduce results of a version."""
+    return f"{command} --protocol-version {version} --seed {seed}"
+
+
+def skipped(skip: Skip) -> ScenarioResult:
+    """The result of work that the plan has no place for."""
+    return not_reached(skip.work, skip.verdict, skip.reason)
+
+
+def not_done(work: Work, stopped: str = "") -> ScenarioResult:
+    """The result of work whose turn did not come; `stopped` says what stopped the run, if Ctrl-C did not."""
+    return not_reached(work, Verdict.INCONCLUSIVE, stopped or INTERRUPTED)
+
+
+def not_reached(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
+    """The result of work that was not executed."""
+    scenario = work.instance.scenario
+    return ScenarioResult(
+        id=work.id,
+        scenario=scenario.id,
+        title=scenario.title,
+        section=work.instance.section,
+        requirements=scenario.requirements,
+        mode=work.mode,
+        verdict=verdict,
+        reason=reason,
+        provisional=scenario.provisional,
+        smoke=scenario.smoke,
+        source=f"{work.instance.file}:{work.instance.line}",
+    )
+
+
+def judged(
+    work: Work,
+    episode: Episode,
+    findings: Sequence[Finding] | Exception,
+    *,
+    seconds: float,
+    reproduce: str,
+) -> ScenarioResult:
+    """The result of work that was executed and judged. A judge that failed makes it `error`: that is our defect."""
+    scenario = work.instance.scenario
+    reason = next((event.what for _, event in episode.of(Unmet)), "")
+    if isinstance(findings, Exception):
+        reason = f"a judge failed, which is a defect of the suite: {type(findings).__name__}: {findings}"
+        findings = [Finding(requirement=name, verdict=Verdict.ERROR, actual=reason) for name in scenario.requirements]
+    trouble = next((event.what for _, event in episode.of(HarnessTrouble)), "")
+    found = decisive(findings, scenario.requirements)
+    return ScenarioResult(
+        id=work.id,
+        scenario=scenario.id,
+        title=scenario.title,
+        section=work.instance.section,
+        requirements=scenario.requirements,
+        mode=work.mode,
+        verdict=scenario_verdict(findings, scenario.requirements),
+        findings=tuple(findings),
+        reason=trouble or reason or (found.actual if found and found.verdict is not Verdict.PASS else ""),
+        provisional=scenario.provisional,
+        smoke=scenario.smoke,
+        duration=seconds,
+        evidence=episode.id,
+        reproduce=reproduce,
+        source=f"{work.instance.file}:{work.instance.line}",
+    )
+
+
+def all_kept(examples: int, seed: int) -> ScenarioResult:
+    """The result of generated conversations of which none broke a rule."""
+    return ScenarioResult(
+        id=GENERATED_ID,
+        scenario=GENERATED_ID,
+        title="Generated conversations keep every rule",
+        section=GENERATED_SECTION,
+        requirements=(),
+        mode="",
+        verdict=Verdict.PASS,
+        reason=f"{examples} conversations, seed {seed}",
+    )
+
+
+def shortest_broken(result: ScenarioResult, broken: tuple[str, ...], examples: int, seed: int) -> dict[str, object]:
+    """What the result of the shortest generated conversation that broke `broken` has otherwise than of a scenario."""
+    return {
+        "id": GENERATED_ID,
+        "scenario": GENERATED_ID,
+        "requirements": broken,
+        "verdict": Verdict.FAIL,
+        "reason": f"{result.reason} (in the shortest of {examples} conversations, seed {seed})",
+    }

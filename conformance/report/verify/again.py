@@ -1,0 +1,142 @@
+"""One pass over the evidence: the digests of its lines, and each result derived again from plan and episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from conformance.evidence.episode import Context, Episode
+from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
+from conformance.report.document.model import Report
+from conformance.report.document.rows import ScenarioRow
+from conformance.report.verify.conversation import problems
+from conformance.report.verify.expected import Expected, Key
+from conformance.report.verify.steps import VerificationStep, answered, short, unknown
+from conformance.requirements.catalogue import Catalogue
+from conformance.verdict import Finding
+
+Judge = Callable[[Episode, Context, Catalogue], tuple[Finding, ...]]
+
+
+class JudgedAgain:
+    """What the evidence gives. `rows` are the results that follow from plan and evidence, as far as there are any."""
+
+    def __init__(self, report: Report, catalogue: Catalogue, judge: Judge, expected: Expected) -> None:
+        self._report = report
+        self._catalogue = catalogue
+        self._judge = judge
+        self._expected = expected
+        self._by_line: dict[str, list[ScenarioRow]] = {}
+        for row in report.results:
+            if row.evidence is not None:
+                self._by_line.setdefault(row.evidence.sha256, []).append(row)
+        self._differences: list[str] = []
+        self._broken: list[str] = []
+        self._cut: list[str] = []
+        self.judged = 0
+        self.rows: dict[Key, ScenarioRow] = {}
+
+    def evidence(self, path: Path | None) -> VerificationStep:
+        """Read it all, and derive. The answer is about the lines alone: each there, named by one result, unchanged."""
+        if path is None:
+            return unknown("evidence", "no evidence was given")
+        reader, missing, strange = EvidenceReader(path), dict(self._by_line), 0
+        try:
+            for line in reader:
+                rows = missing.pop(line.sha256, None)
+                if rows is None:
+                    strange += 1
+                    self._broken.append(f"line {line.number}: no result names it, or it is there twice")
+                else:
+                    self._line(line, rows)
+        except EvidenceError as error:
+            self._broken.append(error.message)
+        self._broken += [f"{row.version} {row.id}: its episode is not in the evidence" for rows in missing.values()
+                         for row in rows]  # fmt: skip
+        self._broken += [f"block {name}: no episode has it" for name in reader.blocks.unused]
+        stated = self._report.evidence
+        if stated is None:
+            self._broken.append("the report names no file of evidence")
+        elif (stated.sha256, stated.bytes, stated.episodes) != (reader.sha256, reader.bytes, reader.episodes):
+            self._broken.append(
+                f"the report names {stated.episodes} episodes, {stated.bytes} bytes, sha256 {stated.sha256}; "
+                f"the file has {reader.episodes}, {reader.bytes}, {reader.sha256}"
+            )
+        good = f"{reader.episodes} episodes, each of one result, every digest as stated"
+        return answered("evidence", self._broken, good, "the evidence is not what the report was made of")
+
+    def _line(self, line: EvidenceLine, rows: list[ScenarioRow]) -> None:
+        try:
+            episode, context, cut = line.read_cut()
+        except EvidenceError as error:
+            self._broken.append(error.message)
+            return
+        for row in rows[1:]:
+            self._broken.append(f"{row.version} {row.id}: names the same episode as {rows[0].id}")
+        row = rows[0]
+        if cut:
+            self._cut.append(f"{row.version} {row.id}: its episode was cut, as it would not fit")
+            return
+        self.judged += 1
+        findings: tuple[Finding, ...] | Exception
+        try:
+            planned = self._expected.planned.get((row.version, row.id))
+            if planned is not None:
+                found = problems(planned, episode, context, self._report, row.duration)
+                self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
+            try:
+                findings = self._judge(episode, context, self._catalogue)
+            except Exception as problem:  # noqa: BLE001 - a defect of ours, or evidence made up to hit one
+                findings = problem
+            self._compare(row, self._expected.row(row, episode, findings))
+        except Exception as problem:  # noqa: BLE001 - evidence made up to hit a defect of ours
+            self._differences.append(f"{row.version} {row.id}: can't be judged: {problem!r}")
+
+    def without_evidence(self) -> None:
+        """The results whose episodes were not read: those that have none, and all if no evidence was given."""
+        for row in self._report.results:
+            if (row.version, row.id) not in self.rows and (row.evidence is None or self.judged == 0):
+                self._compare(row, self._expected.row(row, None, None))
+
+    def _compare(self, row: ScenarioRow, wanted: ScenarioRow | None) -> None:
+        if wanted is None:
+            return  # in no plan, which is said there
+        self.rows[row.version, row.id] = wanted
+        if row.evidence is not None and wanted.evidence is None:
+            self._differences.append(f"{row.version} {row.id}: has evidence, and can't have been run on this target")
+        if row != wanted:
+            self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted)]
+
+    def judgement(self, path: Path | None) -> VerificationStep:
+        """Whether every result is what its episode gives."""
+        good = f"{self.judged} episodes judged again, with the same results"
+        step = answered(
+            "judgement", self._differences, good, "the plan and the evidence do not give the results of the report"
+        )
+        if step.answer == "pass" and self._cut:
+            text = f"{len(self._cut)} episodes can't be judged again: the target sent more than evidence keeps"
+            return unknown("judgement", text, tuple(self._cut[:12]))
+        if step.answer == "pass" and (path is None or self.judged == 0) and self._by_line:
+            return unknown("judgement", "no evidence was given" if path is None else "no episode could be judged again")
+        return step
+
+
+def differences(stated: ScenarioRow, computed: ScenarioRow) -> Iterator[str]:
+    """What a result says otherwise than it must."""
+    for name in type(stated).model_fields:
+        before, after = getattr(stated, name), getattr(computed, name)
+        if before == after:
+            continue
+        if name in ("findings", "passed", "not_applicable"):
+            yield f"{name}: {_change(before, after)}"
+        else:
+            yield f"{name} is {short(before)}, must be {short(after)}"
+
+
+def _change(stated: Iterable[object], computed: Iterable[object]) -> str:
+    def names(rows: Iterable[object]) -> list[str]:
+        return [row if isinstance(row, str) else f"{row.requirement} {row.verdict} {row.actual}" for row in rows]  # type: ignore[attr-defined]
+
+    before, after = names(stated), names(computed)
+    lost, gained = [n for n in before if n not in after], [n for n in after if n not in before]
+    return f"stated {short(lost)}, judged again {short(gained)}"

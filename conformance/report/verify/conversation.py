@@ -1,0 +1,268 @@
+"""Whether an episode is one of its scenario: its context, its pool, its exchanges in number and order, its times.
+
+What a client sends is drawn from seed, scenario, body mode, step and repeat. So a conversation of another scenario, or
+of a run with another seed, does not have the prompts that this one must have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from conformance.evidence.episode import (
+    Context,
+    Episode,
+    Expectation,
+    HarnessTrouble,
+    HealthProbe,
+    PoolState,
+    ProcessExited,
+    Unmet,
+)
+from conformance.report.document.model import Report
+from conformance.report.verify.expected import Planned
+from conformance.report.verify.steps import short
+from conformance.scenario import references
+from conformance.scenario.pool import Pod
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Expect, Step
+from ext_proc.record import Author, Entry, ExchangeOpened, Message, UpstreamRequest, Wait
+
+ANY = "\0"
+"""Begins an endpoint that only the run knew: that of a pod that is in no state of the pool, or of none."""
+
+_REQUEST_BODY = b"\x22"
+"""How a ProcessingRequest with a body of the request begins."""
+
+_WINDOW = 4096
+"""Bytes in which the prompt is: it comes first."""
+
+LATE = 2.0
+"""Seconds by which clocks may differ that were read one after the other."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Due:
+    """An exchange that a scenario has: of which step, the number of its repeat."""
+
+    number: int
+    step: Step
+    repeat: int
+
+
+def problems(planned: Planned, episode: Episode, context: Context, report: Report, seconds: float) -> Iterator[str]:
+    """What speaks against `episode` being the one of `planned` that took so many seconds."""
+    yield from _context(planned, context, report)
+    if not planned.generated:
+        yield from _pool(planned, episode)
+    yield from _exchanges(planned, episode, context, report)
+    yield from _times(episode, report, seconds)
+
+
+# -- context -----------------------------------------------------------------------------------------------------------
+
+
+def _context(planned: Planned, context: Context, report: Report) -> Iterator[str]:
+    scenario, basis = planned.work.instance.scenario, report.plan
+    assert basis is not None, "without it there is no plan"
+    wanted = {
+        "version": planned.version,
+        "scenario": planned.work.id,
+        "requirements": scenario.requirements,
+        "stimulus": scenario.stimulus,
+        "provisional": scenario.provisional,
+        "destination_namespace": basis.destination_namespace,
+        "subset_namespace": basis.subset_namespace,
+        "deadline": basis.deadline,
+        "role": report.implementation.role,
+    }
+    for name, value in wanted.items():
+        if getattr(context, name) != value:
+            yield f"its evidence has the {name} {short(getattr(context, name))}, its scenario {short(value)}"
+    claims = context.claims if context.gateway is None else dataclasses.replace(context.gateway, backends=())
+    if claims != report.claims:
+        yield "was judged with other claims than the report has"
+
+
+# -- pool --------------------------------------------------------------------------------------------------------------
+
+
+def _pool(planned: Planned, episode: Episode) -> Iterator[str]:
+    """The first state of the pool, against the scenario's pods."""
+    first = next((state for _, state in episode.of(PoolState)), None)
+    if first is None or planned.pool is None:
+        return
+    pods = planned.work.instance.scenario.pool.pods if planned.work.mode == "gateway" else planned.pool.pods
+    wanted = {pod.name: _standing(pod) for pod in pods}
+    found = {fact.name: (fact.ready, fact.terminating, fact.selected) for fact in first.pods}
+    if found != wanted:
+        yield f"its evidence begins with the pods {short(found)}, its scenario with {short(wanted)}"
+
+
+def _standing(pod: Pod) -> tuple[bool, bool, bool]:
+    return pod.ready is not False, bool(pod.terminating), pod.selected is not False and pod.namespace != "other"
+
+
+# -- exchanges ---------------------------------------------------------------------------------------------------------
+
+
+def _exchanges(planned: Planned, episode: Episode, context: Context, report: Report) -> Iterator[str]:
+    numbered = _numbered(episode)
+    if numbered is None:
+        yield "its evidence has exchanges whose ids do not count from 1"
+        return
+    due = list(_due(planned.work.instance.scenario.steps))
+    given_up = any(True for kind in (HarnessTrouble, Unmet, ProcessExited) for _ in episode.of(kind))
+    unanswered = any(wait.outcome == "expired" for _, wait in episode.of(Wait))
+    if len(numbered) != len(due) and not (len(numbered) < len(due) and (given_up or unanswered)):
+        yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
+        return
+    if unanswered and len(numbered) < len(due):
+        return  # a step ended before its last repeat: which exchange is of which step is not said
+    strangers = set(context.expectations) - {name for name, _ in numbered}
+    if strangers:
+        yield f"its evidence expects something of exchanges that it has not: {short(sorted(strangers))}"
+    for (name, entries), one in zip(numbered, due, strict=False):
+        expectation = context.expectations.get(name)
+        wanted = None if one.step.expect is None else _expectation(one.step.expect, _endpoints(episode, entries[0].seq))
+        if not _alike(expectation, wanted, episode):
+            yield f"{name}: its evidence expects {short(expectation)}, its scenario {short(wanted)}"
+        yield from (f"{name}: {problem}" for problem in _stimulus(planned, one, entries, report))
+
+
+def _numbered(episode: Episode) -> list[tuple[str, tuple[Entry, ...]]] | None:
+    """The exchanges in the order of their numbers; None if one is missing or strange. Polls of the suite have none."""
+    found: dict[int, tuple[str, tuple[Entry, ...]]] = {}
+    for name, entries in episode.exchanges.items():
+        if not any(isinstance(entry.event, ExchangeOpened | HealthProbe) for entry in entries):
+            continue
+        prefix, _, number = name.rpartition(".")
+        if prefix != episode.id:
+            continue
+        if not number.isdecimal() or len(number) > 6:
+            return None
+        found[int(number)] = (name, entries)
+    return [found[number] for number in sorted(found)] if sorted(found) == list(range(1, len(found) + 1)) else None
+
+
+def _due(steps: Sequence[Step]) -> Iterator[_Due]:
+    for number, step in enumerate(steps):
+        request = step.exchange or step.request
+        if request is not None:
+            yield from (_Due(number, step, repeat) for repeat in range(request.repeat))
+        elif step.health is not None:
+            yield _Due(number, step, 0)
+
+
+class _Endpoints(dict[str, tuple[str, ...]]):
+    """Endpoints of pods; those that the evidence does not name are `ANY`."""
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        return tuple(f"{ANY}{name}:{port}" for port in range(1, 10))
+
+
+def _endpoints(episode: Episode, before: int) -> _Endpoints:
+    found = _Endpoints()
+    for entry, state in episode.of(PoolState):
+        if entry.seq < before or not found:
+            found.update({fact.name: fact.endpoints for fact in state.pods})
+    return found
+
+
+def _expectation(expect: Expect, endpoints: Mapping[str, tuple[str, ...]]) -> Expectation:
+    def several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:
+        return (value,) if isinstance(value, str) else value or ()
+
+    return Expectation(
+        answer=several(expect.answer),
+        within=None if expect.within is None else references.resolve(expect.within, endpoints),
+        absent=references.resolve(expect.absent, endpoints),
+        status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),
+        health=several(expect.health),
+        served_by=None if expect.served_by is None else references.resolve(expect.served_by, endpoints),
+        requirement=expect.requirement,
+    )
+
+
+def _alike(found: Expectation | None, wanted: Expectation | None, episode: Episode) -> bool:
+    if found is None or wanted is None:
+        return found is wanted
+    if found.status != wanted.status and not (found.status == () and any(True for _ in episode.of(Unmet))):
+        return False
+    return all(
+        _same(getattr(found, name), getattr(wanted, name))
+        for name in ("answer", "within", "absent", "health", "served_by", "requirement")
+    )
+
+
+def _same(found: object, wanted: object) -> bool:
+    if isinstance(found, tuple) and isinstance(wanted, tuple):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    return found == wanted or (isinstance(wanted, str) and wanted.startswith(ANY) and isinstance(found, str))
+
+
+def _stimulus(planned: Planned, one: _Due, entries: Sequence[Entry], report: Report) -> Iterator[str]:
+    """What the client sent, as far as it follows from scenario and seed."""
+    request: ClientRequest | None = one.step.exchange or one.step.request
+    opened = next((entry.event for entry in entries if isinstance(entry.event, ExchangeOpened)), None)
+    if request is None:
+        if opened is not None:
+            yield "an HTTP request where the scenario has a health check"
+        return
+    if opened is None:
+        yield "a health check where the scenario has an HTTP request"
+        return
+    http = {"flag": 2, "empty": 1}.get(request.end, request.http)
+    if (opened.method, opened.http) != (request.method, http):
+        was = f"{opened.method} over HTTP/{opened.http}"
+        yield f"its evidence has {short(was)}, its scenario {request.method} over HTTP/{http}"
+    path, _, _ = (request.path or "").partition("?")
+    if path not in ("", CHAT_PATH) and opened.path.partition("?")[0] != path:
+        yield f"its evidence has the path {short(opened.path)}, its scenario {short(request.path)}"
+    prompt = _prompt(planned, one, request, report.environment.seed)
+    if prompt is not None and not _says(entries, prompt):
+        yield f"its body does not have the prompt that seed {report.environment.seed} gives"
+
+
+def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> bytes | None:
+    """The beginning of the fresh prompt of an exchange; None if it has none, or none that must be there."""
+    spec = request.body
+    own = isinstance(spec, BodySpec) and (
+        spec.text is not None or spec.base64 is not None or "json_" in spec.model_fields_set or bool(spec.fields)
+    )
+    whole = request.method == "POST" and request.prompt == "fresh" and request.abort is None and request.chunks == 1
+    if own or not whole or spec in ("none", "empty"):
+        return None
+    work = planned.work
+    random = Random(f"{seed} {work.instance.id} {work.mode} {one.number} {one.repeat}")
+    return f"{random.getrandbits(64):016x}".encode()
+
+
+def _says(entries: Sequence[Entry], prompt: bytes) -> bool:
+    """Whether every request body, as the EPP and as model servers saw it, has the prompt; True where there is none."""
+    told, sent = b"", []
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, UpstreamRequest):
+            sent.append(event.body)
+        elif isinstance(event, Message) and event.author is Author.DATA_PLANE and event.raw[:1] == _REQUEST_BODY:
+            told += event.raw[: _WINDOW - len(told)]
+    bodies = [*sent, told] if told else sent
+    return all(prompt in body for body in bodies if body)
+
+
+# -- times -------------------------------------------------------------------------------------------------------------
+
+
+def _times(episode: Episode, report: Report, seconds: float) -> Iterator[str]:
+    last_seq, last_t = 0, 0
+    for entry in episode.entries:
+        if entry.seq <= last_seq or entry.t < last_t:
+            yield f"entry {entry.seq} is not after the one before it"
+            return
+        last_seq, last_t = entry.seq, entry.t
+    if last_t / 1e9 > report.duration + LATE:
+        yield f"its evidence ends {last_t / 1e9:.1f} s after the target was started, the run took {report.duration} s"
+    own = [entry.t for entry in episode.entries if entry.event.exchange is not None]
+    if own and (own[-1] - own[0]) / 1e9 > seconds + LATE:
+        yield f"its exchanges took {(own[-1] - own[0]) / 1e9:.1f} s, the report says {seconds} s"

@@ -1,0 +1,64 @@
+"""The gate: before any scenario, a plain request must get an endpoint. What is asked here, and what it says if not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.reading.decoded_message import decode
+from conformance.targets.profile import Profile
+from ext_proc.record import Author, Entry, Message
+from fake_proxy.exchange import ExchangeOutcome
+
+UNIMPLEMENTED = 12
+"""The gRPC status of a server without the service that was called."""
+
+
+def passes(last: ExchangeOutcome, heard: Sequence[str], *, eligible: bool) -> bool:
+    """Whether a request passed; `heard` are the kinds of the EPP's messages, `eligible`: there was an endpoint for it.
+
+    An endpoint passes, and so does any attempt to give one: what is wrong with it is for the judges to say. Where there
+    is none to give, so does any answer, a gRPC status included.
+    """
+    answered = [what for what in heard if what]
+    if eligible:
+        return bool(last.attempts) or any(what != "immediate_response" for what in answered)
+    ended = last.stream
+    return bool(answered) or (ended is not None and ended.how == "status" and ended.status != UNIMPLEMENTED)
+
+
+def said(entry: Entry) -> str:
+    """The kind of an EPP's message; empty for everything else."""
+    event = entry.event
+    if not isinstance(event, Message) or event.author is not Author.EPP:
+        return ""
+    return decode(entry, event).what or "something else"
+
+
+def describe(outcome: ExchangeOutcome | None) -> str:
+    """What an exchange came to, in words."""
+    if outcome is None:
+        return "nothing was sent"
+    if outcome.expired:
+        return f"no {outcome.expired} came"
+    if outcome.attempts:
+        return f"it picked {outcome.attempts[0]}"
+    ended = outcome.stream
+    if ended is not None and ended.how == "status":
+        return f"the stream ended with gRPC status {ended.status} {ended.message!r}"
+    if ended is not None and ended.how in ("malformed", "lost", "refused"):
+        return f"the stream was {ended.how}: {ended.message}"
+    return f"the client got HTTP {outcome.status} ({outcome.details})"
+
+
+def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
+    """What to do about a gate that was not passed."""
+    ended = last.stream if last is not None else None
+    if ended is not None and ended.how == "status" and ended.status == UNIMPLEMENTED:
+        return "the server has no ext_proc service there: is this the right port?"
+    if last is not None and last.expired:
+        return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
+    if profile.discovery.fixed is not None:
+        return "does it know the endpoints given with --endpoints, in this form?"
+    if profile.discovery.file is not None:
+        return "does it read the endpoints file, and in this format?"
+    return "does it watch the pool's namespace and name, and does it serve the model in requests.model?"

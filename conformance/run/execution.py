@@ -1,0 +1,147 @@
+"""Executes one piece of work: the steps of its scenario, in order, into an episode."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from conformance.errors import ConformanceError
+from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, Unmet
+from conformance.planning.plan import Work
+from conformance.run.capture import Capture
+from conformance.run.target_runner import TargetRunner
+from conformance.scenario import references
+from conformance.scenario.schema import ClientRequest, Expect
+
+Action = Callable[[Any, Expect | None], Awaitable[None]]
+"""Carries out one step, given the value of its key in the scenario and what is expected of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """A piece of work that was executed, in so many seconds."""
+
+    work: Work
+    episode: Episode
+    context: Context
+    seconds: float
+
+
+class Execution(ABC):
+    """One piece of work on a runner. What a role does in each step is in `actions`."""
+
+    def __init__(self, runner: TargetRunner, work: Work, capture: Capture) -> None:
+        self._runner = runner
+        self._work = work
+        self._capture = capture
+        self._step = 0
+        self._expectations: dict[str, Expectation] = {}
+
+    @property
+    @abstractmethod
+    def actions(self) -> Mapping[str, Action]:
+        """How each kind of step is carried out, by its key in a scenario."""
+
+    @property
+    @abstractmethod
+    def endpoints(self) -> Mapping[str, tuple[str, ...]]:
+        """What the references of a scenario stand for now."""
+
+    @abstractmethod
+    def spoilt(self, late: float) -> str:
+        """Why the episode proves nothing, as our own loop was so many seconds late; empty if it does."""
+
+    def context(self) -> Context:
+        """What the judges need beside the log. A role adds what its own need."""
+        profile, scenario = self._runner.profile, self._work.instance.scenario
+        return Context(
+            version=self._runner.version,
+            scenario=self._work.id,
+            requirements=scenario.requirements,
+            stimulus=scenario.stimulus,
+            provisional=scenario.provisional,
+            destination_namespace=profile.metadata.destination,
+            subset_namespace=profile.metadata.subset,
+            deadline=profile.timeouts.answer,
+            expectations=self._expectations,
+        )
+
+    async def begin(self) -> None:  # noqa: B027 - most roles have nothing to do
+        """Before the first step."""
+
+    async def end(self) -> None:  # noqa: B027
+        """After the last step."""
+
+    async def steps(self) -> None:
+        """All of them, one after the other."""
+        await self.begin()
+        for number, step in enumerate(self._work.instance.scenario.steps):
+            self._step = number
+            if self._runner.crashed:
+                return  # the crash is in the log; nothing can be sent any more
+            await self.actions[step.action](getattr(step, step.action), step.expect)
+        await self.end()
+
+    async def repeat(
+        self, request: ClientRequest, expect: Expect | None, send: Callable[[int, str, Random], Awaitable[bool]]
+    ) -> None:
+        """The repeats of a request, as many at a time as it says.
+
+        `send` gets the number of the repeat, the id of its exchange and the source of its random values, and says
+        whether it was answered. One that was not says it all: a hung target would make each repeat wait as long.
+        """
+        queue = iter(range(request.repeat))
+
+        async def some() -> None:
+            for index in queue:
+                name = self._capture.exchange()
+                if expect is not None:
+                    self._expectations[name] = self.expectation(expect)
+                if not await send(index, name, self._random(index)):
+                    return
+
+        await asyncio.gather(*(some() for _ in range(request.concurrent)))
+
+    def expectation(self, expect: Expect) -> Expectation:
+        """What is expected of an exchange, its references resolved."""
+        endpoints = self.endpoints
+        return Expectation(
+            answer=_several(expect.answer),
+            within=None if expect.within is None else references.resolve(expect.within, endpoints),
+            absent=references.resolve(expect.absent, endpoints),
+            status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),
+            health=_several(expect.health),
+            served_by=None if expect.served_by is None else references.resolve(expect.served_by, endpoints),
+            requirement=expect.requirement,
+        )
+
+    def _random(self, index: int) -> Random:
+        """The source of the random values of a repeat: the same whatever ran before, beside it, or elsewhere."""
+        return Random(f"{self._runner.seed} {self._work.instance.id} {self._work.mode} {self._step} {index}")
+
+
+async def execute(
+    runner: TargetRunner, work: Work, execution_type: Callable[[Any, Work, Capture], Execution]
+) -> WorkDone:
+    """Run the steps. Trouble of the harness ends the episode and is recorded in it; it never raises."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    with runner.capture() as capture:
+        execution = execution_type(runner, work, capture)
+        try:
+            await execution.steps()
+        except ConformanceError as problem:
+            capture.remark(Unmet(what=str(problem)))
+        except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
+            capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
+        if trouble := execution.spoilt(runner.lag.worst(began)):
+            capture.remark(HarnessTrouble(what=trouble))
+        return WorkDone(work=work, episode=capture.episode(), context=execution.context(), seconds=loop.time() - began)
+
+
+def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value or ()

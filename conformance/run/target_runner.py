@@ -1,0 +1,147 @@
+"""One target with everything around it, whatever its role, on which scenarios are executed."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Protocol, Self
+
+from conformance.errors import TargetUnreachableError
+from conformance.evidence.redaction import Redactor
+from conformance.outcome import Anomaly
+from conformance.planning.data_plane import DataPlaneChoice
+from conformance.run.capture import Capture
+from conformance.run.engine import LagMeter
+from conformance.run.limits import Throttle
+from conformance.scenario.pool import Pool
+from conformance.targets.gateway import AnyProfile
+from ext_proc.record import Entry, Recorder
+
+
+class RunningTarget(Protocol):
+    """The system under test itself."""
+
+    image: str | None
+    """The digest of the image that it runs; None for a process."""
+
+    @property
+    def crashed(self) -> bool:
+        """True from the moment it ended by itself until it is started again."""
+
+    @property
+    def output(self) -> str:
+        """The last lines of its output."""
+
+    async def given_time_to_end(self) -> None:
+        """A connection broke: if the process is ending, its end must be in the log before the episode is judged."""
+
+    async def explain_end(self) -> TargetUnreachableError:
+        """Why a process that is not running any more ended, in words."""
+
+
+class TargetRunner(ABC):
+    """One target of one protocol version. Use as an async context manager: entering starts it and passes the gate.
+
+    `values` fills placeholders of the profile; `number` tells the runners of one session apart; `lag` measures how late
+    the loop runs; `status` gets what is waited for, for people, and `anomaly` what is worth knowing and
+    no finding; `data_plane` carries the scenarios of an EPP.
+    """
+
+    at_a_time = 1
+    """Pieces of work of one batch in flight together."""
+    strays = False
+    """Whether an episode has what names no exchange of the suite's, too."""
+
+    target: RunningTarget
+
+    def __init__(
+        self,
+        profile: AnyProfile,
+        version: str,
+        values: Mapping[str, str],
+        *,
+        seed: int,
+        lag: LagMeter,
+        status: Callable[[str], None],
+        redactor: Redactor | None = None,
+        number: int = 0,
+        data_plane: DataPlaneChoice | None = None,
+        anomaly: Callable[[Anomaly], None] = lambda _: None,
+    ) -> None:
+        self.profile = profile
+        self.version = version
+        self.seed = seed
+        self.lag = lag
+        self.status = status
+        self.anomaly = anomaly
+        self.redactor = redactor or Redactor()
+        self.recorder = Recorder(redact=self.redactor.event)
+        self.throttle = Throttle(profile.limits)
+        self.data_plane = data_plane or DataPlaneChoice()
+        self._number = number
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
+        self._values = {**values, "workdir": self._folder.name}
+        self._episodes = itertools.count(1)
+        self._standing: dict[object, Entry] = {}
+        """What is true of target and surroundings now, and belongs to every episode that begins."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start everything, and pass the gate: a plain request must get through. Raises `IncompleteError`."""
+
+    @abstractmethod
+    async def restart_target(self) -> None:
+        """Stop the target, start it again, and pass the gate."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file. Idempotent."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the target ended by itself and was not started again."""
+        return self.target.crashed
+
+    @property
+    def image(self) -> str | None:
+        """The digest of the image that the target runs; None for a process."""
+        return self.target.image if hasattr(self, "target") else None
+
+    @property
+    def reads_no_metrics(self) -> bool:
+        """Whether the target was given time to read its pods' metrics, and never did."""
+        return False
+
+    # -- work ----------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, pool: Pool) -> None:  # noqa: B027 - a role may share one pool among all
+        """Make the pool that a batch starts from."""
+
+    async def responds(self) -> bool:
+        """Whether the target still answers a plain request, as far as one is due an answer."""
+        return True
+
+    async def check(self) -> None:  # noqa: B027
+        """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""
+
+    # -- the log -------------------------------------------------------------------------------------------------------
+
+    def capture(self) -> Capture:
+        """A new episode, which begins with what is true now."""
+        before = sorted(self._standing.values(), key=lambda entry: entry.seq)
+        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before, strays=self.strays)

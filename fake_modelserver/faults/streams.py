@@ -1,0 +1,108 @@
+"""Faults of a stream of server-sent events: filters of its chunks, each of which is one event."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+
+from fake_modelserver.faults.fault import Fault
+from fake_modelserver.faults.kinds import FaultType
+from fake_modelserver.feed import Filter
+
+DONE = b"data: [DONE]\n\n"
+_FINISH = re.compile(rb'"finish_reason":(null|"[a-z_]*")')
+
+
+class _Filter:
+    """Lets everything through."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.cut = False
+        self.events = 0
+
+    def __call__(self, chunk: bytes) -> Iterable[bytes]:
+        self.events += 1
+        return self.event(chunk)
+
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        return (chunk,)
+
+    def end(self) -> Iterable[bytes]:
+        return ()
+
+
+class _Cut(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        if self.events <= self.fault["events"]:
+            return (chunk,)
+        self.cut = True
+        return (chunk[: len(chunk) // 2],)
+
+
+class _Split(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        at = len(chunk) // 2
+        if self.fault["inside"] == "character":
+            at = next((index for index, byte in enumerate(chunk) if byte & 0xC0 == 0x80), at)
+        return (chunk[:at], chunk[at:])
+
+
+class _Merge(_Filter):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.held: list[bytes] = []
+
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        self.held.append(chunk)
+        return self.end() if len(self.held) == self.fault["events"] else ()
+
+    def end(self) -> Iterable[bytes]:
+        merged, self.held = b"".join(self.held), []
+        return (merged,) if merged else ()
+
+
+class _NoDone(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        return () if chunk == DONE else (chunk,)
+
+
+class _Comments(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        return (b": " + self.fault["text"].encode() + b"\n\n", chunk)
+
+
+class _ErrorEvent(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        if self.events <= self.fault["events"]:
+            return (chunk,)
+        if self.events > self.fault["events"] + 1:
+            return ()
+        error = {"message": "The engine has died.", "type": "InternalServerError", "param": None, "code": 500}
+        return (b"data: " + json.dumps({"error": error}).encode() + b"\n\n", DONE)
+
+
+class _Abort(_Filter):
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        if self.events <= self.fault["events"]:
+            return (chunk,)
+        if self.events > self.fault["events"] + 1:
+            return ()
+        return (_FINISH.sub(b'"finish_reason":"abort"', chunk), DONE)
+
+
+_FILTERS: dict[FaultType, Callable[[Fault], Filter]] = {
+    FaultType.CUT: _Cut,
+    FaultType.SPLIT: _Split,
+    FaultType.MERGE: _Merge,
+    FaultType.NO_DONE: _NoDone,
+    FaultType.COMMENTS: _Comments,
+    FaultType.ERROR_EVENT: _ErrorEvent,
+    FaultType.ABORT: _Abort,
+}
+
+
+def filter_for(fault: Fault) -> Filter:
+    """The filter that plays `fault` on one stream."""
+    return _FILTERS[fault.type](fault)

@@ -1,0 +1,112 @@
+"""Pool changes: when one counts as followed, what becomes of one that is not, and what a scenario starts from."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import PoolState
+from conformance.outcome import RunOutcome
+from conformance.planning.plan import Selection
+from conformance.run.session import RunSettings, run
+from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts
+from conformance.targets.resolve import REFERENCE, load_profile
+from conformance.verdict import Verdict
+from ext_proc.record import ExchangeOpened
+
+HOSTILE = Path(__file__).with_name("hostile_epp.py")
+CHANGES = (
+    "pool.removed",
+    "pool.no-longer-ready",
+    "pool.replaced-under-its-name",
+    "pool.terminating",
+    "errors.recovers",
+)
+
+
+def late(habit: str, **timeouts: float) -> Profile:
+    command = ("{python}", str(HOSTILE), habit, "-", "--listen=127.0.0.1:{port}", "--endpoints-file={endpointsFile}")
+    return Profile(
+        name=habit,
+        start=Start(command=(*command, "--scrape-interval=20ms", "--log-level=warning")),
+        discovery=Discovery(file=File(reread=0.1)),
+        timeouts=Timeouts(**{"answer": 3, "convergence": 1.5, **timeouts}),
+    )
+
+
+def reference(*flags: str) -> Profile:
+    profile = load_profile(REFERENCE)
+    assert profile.start.command is not None
+    start = profile.start.model_copy(update={"command": (*profile.start.command, *flags)})
+    return profile.model_copy(update={"start": start})
+
+
+def conduct(target: Profile, *scenarios: str, events: list[RunEvent] | None = None, jobs: int = 1) -> RunOutcome:
+    settings = RunSettings(profile=target, selection=Selection(scenarios=scenarios), seed=1, jobs=jobs)
+    return run(settings, [].append if events is None else events.append)
+
+
+def verdicts(outcome: RunOutcome) -> dict[str, Verdict]:
+    return {one.id: one.verdict for one in outcome.versions[0].results}
+
+
+def test_one_that_keeps_its_pool_by_hint_is_given_the_time_to_converge():
+    """What is picked within a subset is up to date before what is picked without one."""
+    outcome = conduct(late("keeps-by-hint"), *CHANGES)
+    assert set(verdicts(outcome).values()) == {Verdict.PASS}
+    assert outcome.anomalies == ()
+
+
+def test_one_that_looks_at_its_pool_after_answering_is_caught_by_the_first_request_after_a_quiet_time():
+    outcome = conduct(late("refreshes-afterwards"), "pool.quiet-*", "pool.removed")
+    assert verdicts(outcome).pop("pool.removed") is Verdict.PASS  # the polls have brought it up to date
+    quiet = {name: verdict for name, verdict in verdicts(outcome).items() if "quiet" in name}
+    assert quiet
+    assert set(quiet.values()) == {Verdict.FAIL}
+
+
+def test_nothing_is_sent_in_a_quiet_time():
+    events: list[RunEvent] = []
+    conduct(reference(), "pool.quiet-removal", events=events)
+    for event in events:
+        if isinstance(event, ScenarioFinished) and event.episode is not None:
+            asked = max(entry.seq for entry, state in event.episode.of(PoolState) if state.phase == "asked")
+            effective = max(entry.seq for entry, state in event.episode.of(PoolState) if state.phase == "effective")
+            assert not [entry for entry, _ in event.episode.of(ExchangeOpened) if asked < entry.seq < effective]
+
+
+def test_a_change_that_is_not_followed_is_told_and_spoils_no_other_scenario():
+    """Each scenario begins with a target that follows its pool: one that reads it once is started again for each."""
+    names = ("pool.removed", "destination.chat", "pool.no-longer-ready", "pool.terminating")
+    outcome = conduct(late("reads-once", convergence=0.5), *names)
+    assert any(one.code == "unsettled" and "pool.removed" in one.text for one in outcome.anomalies)
+    found = verdicts(outcome)
+    for name in names:
+        assert verdicts(conduct(late("reads-once", convergence=0.5), name))[name] == found[name]
+    assert found["destination.chat"] is Verdict.PASS
+    assert found["pool.removed"] is Verdict.FAIL
+
+
+def test_polls_are_in_the_episode_of_their_change_with_the_pool_states_that_explain_them():
+    events: list[RunEvent] = []
+    conduct(reference(), *CHANGES, "destination.chat", events=events)
+    finished = [event for event in events if isinstance(event, ScenarioFinished) and event.episode is not None]
+    assert len(finished) > len(CHANGES)
+    for event in finished:
+        assert event.episode is not None
+        polls = [entry.seq for entry, one in event.episode.of(ExchangeOpened) if one.exchange.startswith("poll.")]
+        asked = [entry.seq for entry, state in event.episode.of(PoolState) if state.phase == "asked"]
+        assert not polls or min(asked) < min(polls)
+        assert polls or event.result.id == "destination.chat"
+
+
+@pytest.mark.parametrize("flag", [(), ("--fault=removed-endpoint-kept",), ("--fault=metadata-differs",)], ids=str)
+def test_a_scenario_has_the_verdict_that_it_has_alone(flag: tuple[str, ...]):
+    names = [*CHANGES, "subset.pick-stays-inside*", "destination.chat", "health.*", "pool.quiet-removal"]
+    together = verdicts(conduct(reference(*flag), *names, jobs=2))
+    for name in random.Random(1).sample(sorted(together), 6):
+        instance, _, _ = name.partition("@")
+        assert verdicts(conduct(reference(*flag), instance))[name] == together[name], name
