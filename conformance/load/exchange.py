@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from conformance.load.judgement import Judgement
 from conformance.load.memory import Learner, Node, verdict
 from conformance.load.moments import Window
-from conformance.load.rehearsal import Due, Ended, NotAMessage, Step, Turn
 from conformance.load.shape import Shape
+from conformance.load.steps import Due, Ended, NotAMessage, Step, Turn
 from ext_proc import grpc
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from conformance.evidence.episode import Context, Episode, GaugesShown, HarnessTrouble, PoolState
 from conformance.judges import Rules, judge
 from conformance.load.moments import Window
-from conformance.load.rehearsal import EXCHANGE
+from conformance.load.steps import EXCHANGE
 from conformance.reading.endpoints import parse
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Author, Entry, Event, Message, Wait

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from conformance.load.judgement import Bench, Judgement, mentioned
 from conformance.load.moments import Signature, Window
-from conformance.load.rehearsal import Ended, NotAMessage, Rehearsal, Step, Turn
+from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import RequestIds, Shape
+from conformance.load.steps import Ended, NotAMessage, Step, Turn
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Event
 

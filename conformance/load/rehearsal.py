@@ -7,11 +7,11 @@ turns and the same record, which is what the memory of the load path rests on.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal
 
+from conformance.load.model_server import ModelServer
 from conformance.load.shape import Shape
+from conformance.load.steps import EXCHANGE, STREAM, Due, Ended, NotAMessage, Step, Turn
 from ext_proc import grpc
 from ext_proc.record import (
     DRAINING,
@@ -26,8 +26,6 @@ from ext_proc.record import (
     Message,
     StreamEnded,
     StreamOpened,
-    UpstreamRequest,
-    UpstreamResponse,
     Wait,
 )
 from fake_proxy.actions import (
@@ -40,7 +38,6 @@ from fake_proxy.actions import (
     CloseStream,
     Closing,
     Done,
-    HeaderList,
     Layer,
     OpenUpstream,
     SendMessage,
@@ -53,81 +50,7 @@ from fake_proxy.actions import (
 from fake_proxy.client import AbortPoint, DataArrives, HeadersArrive, Received, TrailersArrive, arrivals
 from fake_proxy.config import Ending
 from fake_proxy.epp_stream import grpc_status
-from fake_proxy.header_map import get
 from fake_proxy.machine import Machine
-from fake_proxy.scripted import UpstreamReply
-
-EXCHANGE, STREAM = "exchange", "s1"
-"""The names in the record: every exchange has its own record."""
-
-
-class Ended(NamedTuple):
-    """The stream ended other than by ourselves; the fields are those of `StreamEnded`."""
-
-    how: Literal["status", "reset", "refused", "lost", "malformed"]
-    status: int | None = None
-    message: str = ""
-    code: int | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    opened: bool = True
-    """False if there was never a stream, as the target could not be reached."""
-
-
-class NotAMessage(NamedTuple):
-    """Bytes of the EPP that are no gRPC message."""
-
-    raw: bytes
-    reason: str
-
-
-class Due(NamedTuple):
-    """A wait is over: the model server's (`upstream`), that for an answer by the data plane's configuration
-    (`message-timeout`), that for anything at all (`deadline`, after `seconds`), or that for the end of the stream
-    (`ending`)."""
-
-    what: Literal["upstream", "message-timeout", "deadline", "ending"]
-    seconds: float = 0.0
-
-
-Step: TypeAlias = bytes | Ended | NotAMessage | Due
-"""What can happen to an exchange: a message of the EPP (without its prefix), or one of the others."""
-
-
-class Turn(NamedTuple):
-    """What is to be done now. All fields but the first two are the state after it.
-
-    `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
-    this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
-    `responding`: the client has got its first byte. `message_timeout`: seconds until `Due("message-timeout")`; 0: it
-    does not run. `upstream`: the number of the model server's wait that runs, 0 if none, and `upstream_in` its seconds.
-    `quiet`: seconds without anything from the EPP until `Due("ending")`; 0: it does not run.
-    """
-
-    sends: tuple[bytes, ...]
-    closing: tuple[Literal["half-close", "reset"], ...]
-    finished: bool
-    decided: bool
-    responding: bool
-    message_timeout: float
-    upstream: int
-    upstream_in: float
-    quiet: float
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """The attempt under way: what was sent, and what the model server has still to say."""
-
-    opening: OpenUpstream
-    reply: UpstreamReply
-    body: bytearray
-    trailers: HeaderList
-    complete: bool
-    headers: HeaderList = field(default_factory=list)
-    response: bytearray = field(default_factory=bytearray)
-    response_trailers: HeaderList = field(default_factory=list)
-    begun: bool = False
-    recorded: bool = False
 
 
 class Rehearsal:
@@ -147,10 +70,7 @@ class Rehearsal:
         self._opened = self._half_closed = self._ended = self._over = False
         self._timers: dict[Side, float] = {}
         self._received = Received()
-        self._attempt: _Attempt | None = None
-        self._upstream: deque[UpstreamReply] = deque()
-        self._waits = 0
-        self._upstream_waits = False
+        self._server = ModelServer(shape, self._machine, self._feed, self._emit)
         self._decided = False
         self._abort_due: AbortPoint | None = None
         self._aborted = self._expired = False
@@ -202,8 +122,8 @@ class Rehearsal:
             case Ended():
                 self._end(step)
             case Due("upstream"):
-                self._upstream_waits = False
-                self._answer()
+                self._server.waiting = False
+                self._server.answer()
             case Due("message-timeout"):
                 self._timers.clear()
                 self._feed(self._machine.timer_fired())
@@ -231,8 +151,8 @@ class Rehearsal:
             decided=self._decided,
             responding=self._received.headers is not None,
             message_timeout=min(self._timers.values(), default=0.0),
-            upstream=self._waits if self._upstream_waits else 0,
-            upstream_in=self._shape.service_time if self._upstream_waits else 0.0,
+            upstream=self._server.wait,
+            upstream_in=self._shape.service_time if self._server.waiting else 0.0,
             quiet=self._quiet if leaving else 0.0,
         )
 
@@ -251,7 +171,7 @@ class Rehearsal:
             self._abort_due = None
             self._feed(self._machine.client_gone())
         self._flush()
-        self._answer()
+        self._server.answer()
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -266,22 +186,14 @@ class Rehearsal:
                 self._close(closing)
             case OpenUpstream():
                 self._decided = True
-                self._attempt = _Attempt(
-                    opening=action,
-                    reply=self._shape.reply_to(action.attempt),
-                    body=bytearray(action.body),
-                    trailers=action.trailers or [],
-                    complete=action.end,
-                )
-                if action.end:
-                    self._record_request(self._attempt)
+                self._server.open(action)
                 self._abort_at_due("destination", 1)
             case UpstreamData(data, end):
-                self._sent_upstream(data=data, end=end)
+                self._server.send(data=data, end=end)
             case UpstreamTrailers(trailers):
-                self._sent_upstream(trailers=trailers, end=True)
+                self._server.send(trailers=trailers, end=True)
             case AbortUpstream():
-                self._drop_attempt()
+                self._server.drop()
             case Done():
                 self._finish()
             case part:
@@ -313,7 +225,7 @@ class Rehearsal:
         self._feed(self._machine.client_gone())
 
     def _finish(self) -> None:
-        self._drop_attempt()
+        self._server.drop()
         self._over = True
         self._timers.clear()
         got = self._received
@@ -399,106 +311,3 @@ class Rehearsal:
     def _record_wait(self, outcome: Literal["met", "expired"]) -> None:
         what = DRAINING if self._config.ending is Ending.DRAIN else STILL_OPEN
         self._emit(Wait(exchange=EXCHANGE, what=what, outcome=outcome, seconds=self._quiet))
-
-    # -- the model server ----------------------------------------------------------------------------------------------
-
-    def _sent_upstream(self, *, data: bytes = b"", trailers: HeaderList | None = None, end: bool) -> None:
-        attempt = self._attempt
-        if attempt is not None:
-            attempt.body += data
-            attempt.trailers = trailers or attempt.trailers
-            attempt.complete = attempt.complete or end
-            if end:
-                self._record_request(attempt)
-
-    def _answer(self) -> None:
-        """What the model server has to say now, piece by piece, as long as the machine wants it."""
-        attempt = self._attempt
-        if attempt is None or attempt.begun or self._upstream_waits or self._machine.done:
-            return
-        reply, number = attempt.reply, attempt.opening.attempt
-        if reply.fail == "connect-failed":
-            self._failed(attempt, "connect-failed")
-            return
-        if not (attempt.complete or reply.early) or reply.fail == "never":
-            return
-        if self._shape.service_time and self._waits < number:
-            self._waits = number
-            self._upstream_waits = True
-            return
-        attempt.begun = True
-        if reply.fail == "reset":
-            self._failed(attempt, "reset")
-            return
-        attempt.headers = reply.header_list
-        head = (b":method", b"HEAD") in attempt.opening.headers
-        bodyless = head or (not any(reply.body) and not reply.trailers and len(reply.body) <= 1)
-        self._heard_upstream(attempt, end=bodyless)
-        self._feed(self._machine.upstream_headers(number, list(attempt.headers), bodyless))
-        pieces = () if bodyless else reply.body
-        for index, piece in enumerate(pieces):
-            if index == reply.reset_after:
-                break
-            self._data(attempt, piece, end=False)
-        if bodyless:
-            return
-        if reply.reset_after is not None:
-            if self._attempt is attempt:
-                self._failed(attempt, "protocol-error")
-        elif reply.trailers:
-            attempt.response_trailers = [(name.lower(), value) for name, value in reply.trailers]
-            self._heard_upstream(attempt, end=True)
-            self._feed(self._machine.upstream_trailers(number, list(attempt.response_trailers)))
-        else:
-            self._data(attempt, b"", end=True)
-
-    def _data(self, attempt: _Attempt, piece: bytes, *, end: bool) -> None:
-        if self._attempt is attempt:
-            attempt.response += piece
-            self._heard_upstream(attempt, end=end)
-            self._feed(self._machine.upstream_data(attempt.opening.attempt, piece, end))
-
-    def _failed(self, attempt: _Attempt, how: Literal["connect-failed", "reset", "protocol-error"]) -> None:
-        self._record_response(attempt, "connect-failed" if how == "connect-failed" else "reset")
-        self._feed(self._machine.upstream_failed(attempt.opening.attempt, how))
-
-    def _heard_upstream(self, attempt: _Attempt, *, end: bool) -> None:
-        if end:
-            self._record_response(attempt, "response")
-
-    def _drop_attempt(self) -> None:
-        attempt = self._attempt
-        if attempt is not None:
-            self._record_response(attempt, "response" if attempt.headers else "reset")
-        self._upstream_waits = False
-
-    def _record_request(self, attempt: _Attempt) -> None:
-        if not attempt.recorded:
-            attempt.recorded = True
-            self._emit(
-                UpstreamRequest(
-                    exchange=EXCHANGE,
-                    attempt=attempt.opening.attempt,
-                    endpoint=attempt.opening.endpoint,
-                    headers=tuple(attempt.opening.headers),
-                    body=bytes(attempt.body),
-                    trailers=tuple(attempt.trailers),
-                )
-            )
-
-    def _record_response(self, attempt: _Attempt, outcome: Literal["response", "connect-failed", "reset"]) -> None:
-        self._attempt = None
-        self._record_request(attempt)
-        status = get(attempt.headers, b":status")
-        self._emit(
-            UpstreamResponse(
-                exchange=EXCHANGE,
-                attempt=attempt.opening.attempt,
-                endpoint=attempt.opening.endpoint,
-                outcome=outcome,
-                status=int(status) if status is not None else None,
-                headers=tuple(attempt.headers),
-                body=bytes(attempt.response),
-                trailers=tuple(attempt.response_trailers),
-            )
-        )

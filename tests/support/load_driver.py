@@ -7,8 +7,9 @@ from conformance.load.exchange import LiveExchange
 from conformance.load.judgement import Bench
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments, State
-from conformance.load.rehearsal import Rehearsal, Turn
+from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import RequestIds, Shape
+from conformance.load.steps import Turn
 from conformance.requirements.catalogue import Catalogue
 from ext_proc import grpc
 

@@ -24,8 +24,8 @@ from machine_driver import (
     streamed,
 )
 
-from conformance.load.rehearsal import Due, Ended, NotAMessage
 from conformance.load.shape import PLACEHOLDER, Shape
+from conformance.load.steps import Due, Ended, NotAMessage
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, ProcessingResponse
 from fake_proxy.client import Abort, Chunk, HttpRequest
