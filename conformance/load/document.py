@@ -23,6 +23,9 @@ LOAD, EVIDENCE = "load.json", "load-evidence.ndjson.gz"
 LATE = 10.0
 """Milliseconds: a generator whose requests begin so late at the 99th percentile is not read as a slow target."""
 
+SOAK = 60
+"""Seconds from which on a load is long enough for its growth to be shown."""
+
 CONFORMANT, NON_CONFORMANT, TROUBLE, INCOMPLETE = 0, 1, 3, 4
 
 
@@ -115,6 +118,8 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "figures": {
             "informational": True,
             "seconds": round(run.seconds, 3),
+            "target": run.target_vitals.summary(),
+            "suite": run.own_vitals.summary(),
             "judgedPerSecond": round(run.tally.exchanges / run.seconds, 1) if run.seconds else 0,
             "milliseconds": run.figures.summary(),
             "histogramsInMicroseconds": run.figures.encoded(),
@@ -181,10 +186,22 @@ def summary(run: LoadRun) -> Iterator[str]:
     if run.memory is not None:
         counts = run.memory.counts
         yield f"{counts.hit_rate:.2%} of the verdicts were remembered, {counts.judged} judged in full"
+    yield from _growth(run)
     if run.unfinished:
         yield f"{run.unfinished} exchanges were still under way"
     if run.lost_with_process:
         yield f"{run.lost_with_process} exchanges were lost with the process"
+
+
+def _growth(run: LoadRun) -> Iterator[str]:
+    for what, vitals in (("target", run.target_vitals), ("suite", run.own_vitals)):
+        found = vitals.summary()
+        if found.get("samples", 0) >= SOAK:
+            yield (
+                f"memory of the {what}: {found['firstMiB']:.0f} to {found['lastMiB']:.0f} MiB, "
+                f"{found['growthMiBPerHour']:+.1f} MiB an hour; {found['firstDescriptors']:.0f} to "
+                f"{found['lastDescriptors']:.0f} descriptors"
+            )
 
 
 def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:

@@ -106,9 +106,10 @@ class ModelServer:
             self._data(attempt, piece, end=False)
         if bodyless:
             return
+        if self._current is not attempt:
+            return
         if reply.reset_after is not None:
-            if self._current is attempt:
-                self._failed(attempt, "protocol-error")
+            self._failed(attempt, "protocol-error")
         elif reply.trailers:
             attempt.response_trailers = [(name.lower(), value) for name, value in reply.trailers]
             self._record_response(attempt, "response")

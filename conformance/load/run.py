@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import random
 import time
 from collections import Counter
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UsageError
-from conformance.evidence.episode import Context, ProcessExited
+from conformance.evidence.episode import Context, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
@@ -29,6 +30,7 @@ from conformance.load.mix import LoadFile, Mix
 from conformance.load.moments import Moments
 from conformance.load.shape import RequestIds
 from conformance.load.traffic import Tally, Traffic
+from conformance.load.vitals import Vitals
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import LagMeter
 from conformance.run.epp.runner import EppRunner
@@ -117,6 +119,9 @@ class LoadRun:
         self.examples: list[Example] = []
         self.by_shape: Counter[str] = Counter()
         self.crashes: list[ProcessExited] = []
+        self.target_vitals = Vitals()
+        self.own_vitals = Vitals()
+        self._pid = 0
         self.seconds = 0.0
         self.begun = 0
         self.lost_with_process = 0
@@ -284,8 +289,12 @@ class LoadRun:
         self._lost = waiting
 
     def _heed(self, entry: Entry) -> None:
-        if isinstance(entry.event, ProcessExited) and not entry.event.asked:
-            self.crashes.append(entry.event)
+        match entry.event:
+            case ProcessExited(asked=False):
+                self.crashes.append(entry.event)
+            case ProcessStarted(pid=pid):
+                self._pid = pid
+                self.target_vitals.begin_again()
 
     # -- beside --------------------------------------------------------------------------------------------------------
 
@@ -296,10 +305,14 @@ class LoadRun:
             await asyncio.sleep(1)
             now = time.monotonic()
             self._settle_lost()
+            second = asyncio.get_running_loop().time() - self._start
+            self.own_vitals.look(os.getpid(), second)
+            if self._pid:
+                self.target_vitals.look(self._pid, second)
             assert self.memory is not None
             assert self.schedule is not None
             snapshot = Snapshot(
-                seconds=asyncio.get_running_loop().time() - self._start,
+                seconds=second,
                 stage=self.schedule.stage,
                 begun=self.begun,
                 judged=self.tally.exchanges,

@@ -58,6 +58,9 @@ def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: P
     times = found["figures"]["milliseconds"]
     assert times["timeToPick"]["count"] == times["addedTimeToFirstByte"]["count"] == times["lateness"]["count"] == 60
     assert "conformant under this load" in ran.out
+    if sys.platform == "linux":
+        assert found["figures"]["target"]["firstMiB"] > 1
+        assert found["figures"]["suite"]["firstDescriptors"] > 1
 
 
 def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:

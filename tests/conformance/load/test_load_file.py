@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from conformance.load.arrivals import Schedule, _until, _when
 from conformance.load.judgement import mentioned
 from conformance.load.mix import Arrivals, LoadFile
+from conformance.load.vitals import Vitals, slope
 from conformance.strict_yaml import load
 from ext_proc.record import Author, Message
 
@@ -98,6 +100,25 @@ def test_what_can_not_begin_is_counted() -> None:
 def test_endpoints_are_found_wherever_they_stand(raw: bytes, names: tuple[str, ...]) -> None:
     message = Message(exchange="e", stream="s", author=Author.EPP, raw=raw)
     assert set(names) <= set(mentioned([message], ()))
+
+
+@given(
+    level=st.floats(-1e6, 1e6),
+    growth=st.floats(-100, 100),
+    seconds=st.lists(st.integers(0, 10_000), min_size=2, unique=True),
+)
+def test_growth_is_that_of_the_line_through_all_samples(level, growth, seconds) -> None:
+    points = [(float(second), level + growth * second) for second in seconds]
+    assert slope(points) == pytest.approx(growth, abs=1e-3)
+
+
+def test_hours_take_no_more_room_than_minutes() -> None:
+    vitals = Vitals()
+    for second in range(20_000):
+        vitals.look(os.getpid(), float(second))
+    assert len(vitals.samples) <= 1201
+    assert vitals.samples[-1].second > 19_000
+    vitals.look(2**22 + 1, 20_000.0)  # a process that is not there
 
 
 def test_a_large_body_is_searched_in_one_go() -> None:
