@@ -3,10 +3,10 @@
     python benchmarks/load_path.py [--seconds 2] [--rounds 3] [--address HOST:PORT]
 
 A stream is a request with a body in full duplex: two messages, two answers, the end. grpc.aio's client sends bytes that
-were made before, reads bytes, and does nothing else. The load path makes each request with an id of its own, does what
+were made before, reads bytes, and does nothing else. The load path makes each request with another id, does what
 Envoy does with every answer, and has a verdict of all judges on every exchange. `cpu` is user and system time of the
 client's process for each stream, without starting and warming up; `a core` is how many that makes in a second of it.
-Without `--address` the server is ours (`ext_proc.server`), in a process of its own; with it, any other EPP that answers
+Without `--address` the server is ours (`ext_proc.server`), in another process; with it, any other EPP that answers
 these two messages, such as one in Go.
 """
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from conformance.run.engine import EngineThread
 
 RATE, SECONDS = 100.0, 10.0
-"""What is asked where nobody says how much: so many requests a second, for so long."""
+"""What is asked where no flag says how much: so many requests a second, for so long."""
 
 
 @options.spelt_out

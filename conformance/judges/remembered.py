@@ -2,7 +2,7 @@
 
 Judges are pure and read order, not time. So two exchanges that differ in their names, and in nothing but their own
 `x-request-id` in what was said, get the same findings. That is not taken on trust: an exchange is remembered only if
-the judges say the same of it with another id in the place of its own. The id of another exchange is never masked.
+the judges say the same of it with another id in its place. The id of another exchange is never masked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RememberedVerdicts:
     """Judges episodes of one exchange each by `context` and `rules`, for `roles`. `limit`: bytes that it remembers;
     beyond, everything is forgotten and learned again.
 
-    What was found wrong is judged each time, so that each finding tells of its own exchange.
+    What was found wrong is judged each time, so that each finding names the exchange it is about.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One exchange on a real stream: bytes come in, the memory says what is to be done, or a real machine where it can't.
 
-Without a task, a timer or an event of its own: this is the path that every exchange of a load takes.
+Without a task, a timer or an event for each: this is the path that every exchange of a load takes.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Moments:
         return self._states[-1]
 
     def asked(self, state: State, at: float) -> None:
-        """The pool is asked to become `state` at time `at`; nobody has been told yet."""
+        """The pool is asked to become `state` at time `at`; the target has not been told yet."""
         self._forget(at)
         self._once |= state.eligible
         self._states.append(state)
@@ -230,7 +230,7 @@ class Moments:
         self._windows.clear()
 
     def window(self, sent: float, decided: float) -> Window | None:
-        """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: nobody knows."""
+        """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: it is not known."""
         last = len(self._states) - 1
         if last < 0:
             return None

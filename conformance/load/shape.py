@@ -1,6 +1,6 @@
 """A kind of request, made ready: exchanges of one shape differ in their request id and in nothing else.
 
-The id goes wherever a request of its own shows: into `x-request-id` and, as the prompt, into the body. It always has
+The id goes wherever a request may differ from others: `x-request-id` and, as the prompt, into the body. It always has
 the same length, so that lengths do not depend on it.
 """
 

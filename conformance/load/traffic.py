@@ -83,7 +83,7 @@ class Traffic:
     async def drained(self, timeout: float) -> bool:
         """Wait until nothing is under way; False if that took longer than `timeout`."""
         until = self.now() + timeout
-        while self.open and self.now() < until:  # noqa: ASYNC110 - nobody tells when the last is over
+        while self.open and self.now() < until:  # noqa: ASYNC110 - no event says when the last is over
             await asyncio.sleep(_SWEEP)
         return not self.open
 

@@ -298,7 +298,7 @@ def test_a_pick_is_right_as_long_as_its_pod_may_be_thought_there_and_wrong_from_
     assert not failed(judged(road, pick(B), echo)[0])
     road.pool(pod("a", A), told=False)
     road.time = 150.0
-    assert not failed(judged(road, pick(B), echo)[0])  # nobody has told the target
+    assert not failed(judged(road, pick(B), echo)[0])  # the target was not told
     road.moments.delivered(road.time)
     road.time = 154.9
     assert not failed(judged(road, pick(B), echo)[0])
