@@ -1,7 +1,7 @@
 """The memory of exchanges: a trie of what came from the EPP, what was done upon it, and what the judges said.
 
-A path is only kept where the exchange is the same under another id: an exchange that goes a new way does so twice, once with
-the exchange's own id and once with one that was never sent (`Memory.mask`), in two real machines. Where both do the
+A path is only kept where the exchange is the same under another id: an exchange that goes a new way does so twice, once
+with its own id and once with one that was never sent (`Memory.mask`), in two real machines. Where both do the
 same, and the judges say the same of both, the way is remembered under the mask; where they do not, what the exchange
 did depends on its id, and nothing of it is remembered.
 """

@@ -230,7 +230,7 @@ class Moments:
         self._windows.clear()
 
     def window(self, sent: float, decided: float) -> Window | None:
-        """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: it is not known."""
+        """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: not known."""
         last = len(self._states) - 1
         if last < 0:
             return None
