@@ -14,6 +14,7 @@ from conformance.cli.explain import explain
 from conformance.cli.judge import judge
 from conformance.cli.kube import kube
 from conformance.cli.list import list_
+from conformance.cli.load import load
 from conformance.cli.pool import pool
 from conformance.cli.profile import profile
 from conformance.cli.proxy import proxy
@@ -45,6 +46,7 @@ app.command()(doctor)
 app.command()(kube)
 app.command()(pool)
 app.command()(tap)
+app.command()(load)
 app.command()(judge)
 app.command()(proxy)
 

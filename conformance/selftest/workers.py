@@ -1,4 +1,4 @@
-"""Trials in several processes, one engine each: judging is what a selftest does most, and one process has one core.
+"""Trials in several processes, one engine each: driving exchanges keeps a core busy, and one process has one core.
 
 A worker gets deviations and gives trials back (`Trials`). Nothing of its targets outlives it.
 """

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Callable
+from typing import Literal
 
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
@@ -54,6 +55,14 @@ def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
         return ScriptedUpstream(_scripted(reply, chunks))
     scripted = _served(reply, chunks)
     return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted)
+
+
+def scripted_reply(reply: Reply) -> UpstreamReply:
+    """What a model server answers to `reply` where there is no network, whatever its source."""
+    failures: dict[str, Literal["connect-failed", "never"]] = {"local-reply": "connect-failed", "never": "never"}
+    if reply.source in failures:
+        return UpstreamReply(fail=failures[reply.source])
+    return _scripted(reply, _chunks(reply))
 
 
 def model_server_reply(reply: Reply) -> ServerReply | None:
