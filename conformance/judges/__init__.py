@@ -211,7 +211,7 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
                 actual=trouble.what,
                 exchange=trouble.exchange,
                 seq=entry.seq,
-                hint="This is trouble of the suite, not a finding about the target.",
+                hint="This is a harness error, not a finding about the target.",
             )
     failed = {finding.requirement for finding in found if finding.verdict is FAIL}
     for entry, unmet in episode.of(Unmet):

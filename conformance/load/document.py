@@ -41,7 +41,7 @@ def verdicts(run: LoadRun) -> Mapping[str, Mapping[Verdict, int]]:
 
 
 def exit_code(run: LoadRun) -> int:
-    """0 conformant, 1 non-conformant, 3 trouble of the suite, 4 incomplete."""
+    """0 conformant, 1 non-conformant, 3 harness error, 4 incomplete."""
     seen = {verdict for counts in verdicts(run).values() for verdict in counts}
     if Verdict.FAIL in seen:
         return NON_CONFORMANT
@@ -155,7 +155,7 @@ def write(made: Mapping[str, Any], output: Path) -> Path:
 _RESULTS = {
     CONFORMANT: "conformant under this load",
     NON_CONFORMANT: "NOT conformant under this load",
-    TROUBLE: "trouble of the suite",
+    TROUBLE: "harness error",
     INCOMPLETE: "incomplete",
 }
 
