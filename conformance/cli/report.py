@@ -27,6 +27,8 @@ class To(StrEnum):
     YAML = "yaml"
     BADGE = "badge"
     SHIELDS = "shields"
+    GITHUB = "github"
+    GITLAB = "gitlab"
 
 
 @report.command()
@@ -103,12 +105,16 @@ def convert(
     protocol_version: Annotated[
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="The version that a badge is for.")
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", metavar="FILE", help="Where annotations for github and gitlab point.")
+    ] = None,
 ) -> None:
-    """Convert a report to HTML, JUnit XML, Markdown, YAML, an SVG badge, or JSON for shields.io."""
+    """Convert a report to HTML, JUnit XML, Markdown, YAML, an SVG badge, JSON for shields.io, annotations of a change
+    on GitHub (workflow commands), or on GitLab (code quality)."""
     from conformance.errors import UsageError
 
     found, path = read(where)
-    text = _converted(found, path, to, protocol_version)
+    text = _converted(found, path, to, protocol_version, profile)
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
         return
@@ -168,7 +174,7 @@ def _evidence_beside(path: Path) -> Path | None:
         return usual if usual.is_file() else None
 
 
-def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
+def _converted(found: Report, path: Path, to: To, version: str | None, profile: Path | None) -> str:
     match to:
         case To.HTML:
             from conformance.report.render.html import html
@@ -196,3 +202,11 @@ def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
             from conformance.report.render.badge import endpoint
 
             return json.dumps(endpoint(found, version), indent=2)
+        case To.GITHUB:
+            from conformance.report.render.annotations import github
+
+            return github(found, profile)
+        case To.GITLAB:
+            from conformance.report.render.annotations import gitlab
+
+            return gitlab(found, profile)
