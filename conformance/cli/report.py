@@ -31,6 +31,14 @@ class To(StrEnum):
     GITLAB = "gitlab"
 
 
+class Form(StrEnum):
+    """How failures are shown."""
+
+    TEXT = "text"
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
 @report.command()
 def show(
     where: Where = options.DEFAULT_OUTPUT,
@@ -39,16 +47,30 @@ def show(
         bool, typer.Option("--whole", help="Conversations to their last message, with all details.")
     ] = False,
     unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
+    form: Annotated[
+        Form, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
+    ] = Form.TEXT,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="ID", help="Draw the conversation of this scenario.")
+    ] = None,
     no_color: options.NoColor = False,
 ) -> None:
-    """Show the failures of a report, and its summary."""
+    """Show the failures of a report, and its summary; or one conversation as a picture, for an issue."""
     from conformance.cli.console import without_colour
     from conformance.cli.show import BLOCKS, show_failures, show_summary
+    from conformance.errors import UsageError
     from conformance.verdict import Verdict
 
     if no_color:
         without_colour()
     found, path = read(where)
+    if form is not Form.TEXT:
+        from conformance.cli.diagram import diagram
+
+        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is Form.MERMAID), nl=False)
+        return
+    if scenario is not None:
+        raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")
     verdicts = [Verdict.FAIL, Verdict.ERROR]
     if unsettled:
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]

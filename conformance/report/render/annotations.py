@@ -35,7 +35,7 @@ class Annotation:
     line: int
 
 
-def annotations(report: Report, profile: Path | None = None) -> list[Annotation]:
+def annotated(report: Report, profile: Path | None = None) -> list[Annotation]:
     """What failed and what was not settled, in the order of the report, without what is waived.
 
     `profile` is the file in which the lines are looked up; without one every line is 1. Raises `FileError` if it can't
@@ -60,7 +60,7 @@ def annotations(report: Report, profile: Path | None = None) -> list[Annotation]
 
 def github(report: Report, profile: Path | None = None) -> str:
     """Workflow commands, one a line: printed by a step, GitHub shows them beside the change."""
-    found = annotations(report, profile)
+    found = annotated(report, profile)
     place = f"file={_property(profile.as_posix())}," if profile is not None else ""
     kinds = (("error", [one for one in found if one.fatal]), ("warning", [one for one in found if not one.fatal]))
     return "".join(line for kind, own in kinds for line in _commands(kind, place, own))
@@ -77,7 +77,7 @@ def gitlab(report: Report, profile: Path | None = None) -> str:
             "severity": "major" if one.fatal else "minor",
             "location": {"path": path, "lines": {"begin": one.line}},
         }
-        for one in annotations(report, profile)
+        for one in annotated(report, profile)
     ]
     return json.dumps(rows, indent=2) + "\n"
 
