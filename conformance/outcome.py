@@ -135,7 +135,11 @@ def counts(row: RequirementResult) -> bool:
 def requirement_results(
     catalogue: Catalogue, version: str, results: Sequence[ScenarioResult], role: Role = "epp"
 ) -> tuple[RequirementResult, ...]:
-    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order."""
+    """Every entry of the catalogue that the version has for the role, exactly once, in the catalogue's order.
+
+    A requirement that a scenario names and no finding is about has the scenario's verdict; where that passed for other
+    reasons, it was not reached: skipped, unless another scenario reached it.
+    """
     ruled: dict[str, list[tuple[Verdict, str]]] = {}
     for one in results:
         if one.provisional:
@@ -143,9 +147,10 @@ def requirement_results(
         spoken_of = {finding.requirement for finding in one.findings}
         for finding in one.findings:
             ruled.setdefault(finding.requirement, []).append((finding.verdict, one.id))
+        reached = one.verdict in (Verdict.PASS, Verdict.WARN)
         for requirement in one.requirements:
             if requirement not in spoken_of:
-                ruled.setdefault(requirement, []).append((one.verdict, one.id))
+                ruled.setdefault(requirement, []).append((Verdict.SKIPPED if reached else one.verdict, one.id))
     return tuple(_row(entry, ruled.get(entry.id, [])) for entry in catalogue.for_version(version, role))
 
 

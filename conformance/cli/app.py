@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from conformance.cli.certify import certify
+from conformance.cli.commands import Commands
 from conformance.cli.doctor import doctor
 from conformance.cli.drift import drift
 from conformance.cli.explain import explain
@@ -18,11 +19,13 @@ from conformance.cli.profile import profile
 from conformance.cli.proxy import proxy
 from conformance.cli.report import report
 from conformance.cli.run import run
+from conformance.cli.scenario import scenario
 from conformance.cli.selftest import selftest
 from conformance.cli.tap import tap
 from conformance.cli.waivers import waivers
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,  # rich help costs 0.2 s
     pretty_exceptions_enable=False,
@@ -31,6 +34,7 @@ app = typer.Typer(
 app.command()(run)
 app.command("list")(list_)
 app.command()(explain)
+app.add_typer(scenario, name="scenario")
 app.add_typer(report, name="report")
 app.command()(certify)
 app.command()(selftest)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from conformance.cli import options
+from conformance.cli import completion, options
+from conformance.cli.completion import offering
 from conformance.targets.flags import SelectionFlags
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ _TARGET = {"epp": "", "data-plane": "--profile envoy-override-host "}
 
 @options.spelt_out
 def explain(
-    name: Annotated[str, typer.Argument(metavar="ID", help="A requirement (EPP-SUB-01) or a scenario.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="A requirement (EPP-SUB-01) or a scenario.",
+            autocompletion=offering(completion.requirements, completion.scenarios),
+        ),
+    ],
     files: Annotated[SelectionFlags, options.Taken(only=("scenarios",))],
 ) -> None:
     """Explain a requirement or a scenario: what is asked, how it is observed, what is sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,8 +12,13 @@ from conformance.cli import options
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
+    from conformance.planning.plan import Selection
     from conformance.requirements.catalogue import Catalogue, Requirement
     from conformance.scenario.loader import Instance
+
+
+ROLES = ("epp", "data-plane")
+"""In this order: what is tested by default comes first."""
 
 
 class Format(StrEnum):
@@ -41,7 +47,7 @@ def list_(
     """List scenarios (default), requirements, or the coverage of the protocol's documents."""
     from conformance.cli.console import print_json
     from conformance.requirements.catalogue import Catalogue
-    from conformance.run.request import selection
+    from conformance.run.request import section_name, selection
     from conformance.scenario.loader import load
 
     if schema:
@@ -50,22 +56,25 @@ def list_(
     catalogue = Catalogue.load()
     if protocol_version is not None:
         catalogue.for_version(protocol_version)
-    instances = load(catalogue, what.scenarios or ())
+    instances = tuple(sorted(load(catalogue, what.scenarios or ()), key=lambda one: ROLES.index(one.role)))
     if coverage:
         _coverage(catalogue, instances, format)
         return
     selected = selection(what)
-    selected.check(instances, catalogue)
+    of_documents = {section_name(one.section) for one in catalogue} if requirements else set()
+    sections = tuple(name for name in selected.sections if name not in of_documents)
+    dataclasses.replace(selected, sections=sections).check(instances, catalogue)
     instances = tuple(one for one in instances if whose.role in (None, one.role))
     if requirements:
         wanted = catalogue.for_version(protocol_version, None) if protocol_version else tuple(catalogue)
+        exercised = _exercised(selected, instances, catalogue)
         picked = [
             one
             for one in wanted
             if whose.role in (None, one.role)
             and (not selected.requirements or one.id in selected.requirements)
             and (not selected.levels or one.level in selected.levels)
-            and (not selected.sections or one.section in selected.sections)
+            and (exercised is None or one.id in exercised or section_name(one.section) in selected.sections)
         ]
         _requirements(picked, instances, format)
         return
@@ -76,6 +85,19 @@ def list_(
         and (protocol_version is None or protocol_version in versions(one, catalogue))
     ]
     _scenarios(chosen, catalogue, format)
+
+
+def _exercised(selected: Selection, instances: tuple[Instance, ...], catalogue: Catalogue) -> set[str] | None:
+    """The requirements of the scenarios that are selected by their own names; None if none are."""
+    if not (selected.scenarios or selected.exclude or selected.smoke or selected.sections):
+        return None
+    chosen = dataclasses.replace(selected, requirements=(), levels=())
+    return {
+        catalogue.get(name).id
+        for one in instances
+        if chosen.admits(one, catalogue)
+        for name in one.scenario.requirements
+    }
 
 
 def scenario_schema() -> dict[str, Any]:

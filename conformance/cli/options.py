@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from conformance.cli.completion import OFFERED, offering
 from conformance.targets.flags import Flag, SelectionFlags, TargetFlags, flags
 
 GROUPS = (TargetFlags, SelectionFlags)
@@ -61,7 +62,15 @@ def _parameter(flag: Flag) -> inspect.Parameter:
     kind: Any = types.GenericAlias(list, (flag.type,)) if flag.repeated else flag.type
     hint: Any = kind if flag.default is not None else kind | None
     names = [flag.option, *([f"-{flag.short}"] if flag.short else [])]
-    option = typer.Option(*names, metavar=flag.metavar, help=flag.help, min=flag.minimum, max=flag.maximum)
+    complete = offering(OFFERED[flag.name]) if flag.name in OFFERED else None
+    option = typer.Option(
+        *names,
+        metavar=flag.metavar,
+        help=flag.help,
+        min=flag.minimum,
+        max=flag.maximum,
+        autocompletion=complete,
+    )
     return inspect.Parameter(
         flag.name, inspect.Parameter.KEYWORD_ONLY, default=flag.default, annotation=Annotated[hint, option]
     )

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conformance.cli import options
+from conformance.cli import completion, options
+from conformance.cli.commands import Commands
 from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
     import pydantic
 
-profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make, check and list profiles of targets.")
+profile = typer.Typer(
+    cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Make, check and list profiles of targets."
+)
+
+
+PROFILES = completion.offering(completion.profiles)
 
 
 class DiscoveryKind(StrEnum):
@@ -133,7 +139,8 @@ def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
 @options.spelt_out
 def check(
     name: Annotated[
-        str | None, typer.Argument(metavar="FILE|NAME", help="The profile; or flags name a target.")
+        str | None,
+        typer.Argument(metavar="FILE|NAME", help="The profile; or flags name a target.", autocompletion=PROFILES),
     ] = None,
     *,
     target: Annotated[TargetFlags, options.Taken(without=("profile", "data_plane"))],
@@ -166,7 +173,9 @@ def list_() -> None:
 
 
 @profile.command()
-def show(name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped profile.")]) -> None:
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A shipped profile.", autocompletion=PROFILES)],
+) -> None:
     """Print a profile that comes with the suite, to copy from."""
     from conformance.errors import UnknownNameError
     from conformance.targets.resolve import shipped

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.commands import Commands
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
 
-report = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show, verify, compare and convert reports.")
+report = typer.Typer(
+    cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Show, verify, compare and convert reports."
+)
 
 Where = Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that has it.")]
 
@@ -172,7 +175,8 @@ def report_path(where: Path) -> Path:
         hint = (
             "`epp-conformance run` writes one" if where == options.DEFAULT_OUTPUT else "name report.json or its folder"
         )
-        raise UsageError(f"there is no report at {where}", hint=hint)
+        folder = "" if path.is_absolute() else f" (the working folder is {Path.cwd()})"
+        raise UsageError(f"there is no report at {where}: no file {path}{folder}", hint=hint)
     return path
 
 

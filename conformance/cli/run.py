@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,9 @@ def run(
     output: options.Output = options.DEFAULT_OUTPUT,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
+    last_failed: Annotated[
+        bool, typer.Option("--last-failed", help="Only what failed in the report that --output has; all if none did.")
+    ] = False,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: for reporting only.")
     ] = False,
@@ -43,8 +47,26 @@ def run(
     from conformance.cli.show import show
     from conformance.run.request import run_settings
 
+    if last_failed:
+        what = _last_failed(what, output)
     settings = dataclasses.replace(run_settings(target, what), jobs=jobs, property_examples=property_examples)
     title = f"target {target.title}, seed {settings.seed}"
     done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
     show(done)
     raise typer.Exit(0 if exit_zero else done.code)
+
+
+def _last_failed(what: SelectionFlags, output: Path) -> SelectionFlags:
+    """The selection, narrowed to the scenarios that failed, or could not be judged, in the report in `output`."""
+    from conformance.cli.console import err
+    from conformance.cli.report import read
+    from conformance.errors import UsageError
+    from conformance.verdict import Verdict
+
+    if what.scenario:
+        raise UsageError("--last-failed and -k exclude each other", hint="leave one out")
+    failed = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
+    names = list(dict.fromkeys(row.id.partition("@")[0] for row in read(output)[0].results if row.verdict in failed))
+    count = f"{len(names)} scenarios failed" if names else "nothing failed: everything is run"
+    err().print(f"epp-conformance: in the report in {output} {count}")
+    return dataclasses.replace(what, scenario=names or None)

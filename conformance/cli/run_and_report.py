@@ -21,6 +21,7 @@ from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved,
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import collect_seldom
 from conformance.run.epp.binding import check_bindable
+from conformance.run.request import check_smoke
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
@@ -53,7 +54,9 @@ def run_and_report(
     """
     catalogue = Catalogue.load()
     known = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
-    settings.selection.check(load(catalogue, settings.scenario_paths), catalogue)
+    instances = tuple(one for one in load(catalogue, settings.scenario_paths) if one.role == settings.profile.role)
+    settings.selection.check(instances, catalogue)
+    check_smoke(settings.selection, instances, catalogue)
     check_bindable(_known_endpoints(settings.profile))
     with reserved(output):
         return _run_and_report(settings, output, catalogue, known, title=title, quiet=quiet)

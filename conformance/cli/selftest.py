@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conformance.cli import options
+from conformance.cli import completion, options
 from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ SHOWN = 10
 
 @options.spelt_out
 def selftest(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Only these faults or variants.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]…",
+            help="Only these faults or variants.",
+            autocompletion=completion.offering(completion.deviations),
+        ),
+    ] = None,
     faults: Annotated[bool, typer.Option("--faults", help="Only the faults.")] = False,
     variants: Annotated[bool, typer.Option("--variants", help="Only the variants.")] = False,
     *,

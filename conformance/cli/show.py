@@ -50,9 +50,10 @@ def show_failures(
     """
     from conformance.report.document.failures import concerns
     from conformance.report.render.marks import STYLE, WORD
+    from conformance.report.render.safe import safe
     from conformance.report.render.text import failure_text
 
-    found = [one for one in concerns(report, verdicts) if one.occurrences]
+    found = [one for one in concerns(safe(report), verdicts) if one.occurrences]
     console = out()
     see_all = f"epp-conformance report show {evidence.parent} --whole" if evidence is not None else ""
     episodes = _episodes(found[:blocks], evidence)

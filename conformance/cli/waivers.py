@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+from conformance.cli.commands import Commands
 from conformance.errors import UsageError
 
-waivers = typer.Typer(no_args_is_help=True, help="Known failures that shall not fail a build.")
+waivers = typer.Typer(cls=Commands, no_args_is_help=True, help="Known failures that do not fail a build.")
 
 
 @waivers.command()

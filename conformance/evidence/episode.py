@@ -186,6 +186,8 @@ class Claims:
     """JSON paths that it may change in a response body."""
     several_ports: bool = True
     """False for a target of a time when pools had one port only."""
+    ipv6: bool = True
+    """False for a target that knows IPv4 endpoints only."""
     health: bool | None = None
     """It answers gRPC health checks. For the reader of the report: what it does is observed."""
     reporter: bool | None = None

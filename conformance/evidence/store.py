@@ -27,6 +27,7 @@ from pydantic import ConfigDict, TypeAdapter
 from conformance.errors import UsageError
 from conformance.evidence.blocks import MAX_BLOCKS, MAX_EPISODE, BlockReader, BlockWriter
 from conformance.evidence.episode import Context, Episode, from_json, to_json
+from conformance.printable import printable
 from conformance.report.document.blocks import EvidenceFile, EvidenceRef
 from ext_proc import record
 
@@ -44,6 +45,9 @@ class EvidenceError(UsageError):
     """A file is not evidence that can be read."""
 
     code = "usage.evidence"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(printable(message)[:2000], hint=hint)
 
 
 class EvidenceWriter:

@@ -26,6 +26,7 @@ from conformance.judges.epp import (
     health,
     isolation,
     model,
+    scores,
     streaming,
     subset,
     transparency,
@@ -55,6 +56,7 @@ _SECTIONS = (
     errors,
     fallback,
     model,
+    scores,
     streaming,
     health,
     isolation,
@@ -74,7 +76,13 @@ _SECTIONS = (
 """Importing them registers their judges."""
 
 _ALWAYS_FAILS = (Nature.HANG, Nature.CRASH)
-_ABOUT_THE_ANSWER = ("attribution", "ext_proc.ordering", "ext_proc.answering", "ext_proc.robustness.process", "health")
+_ABOUT_THE_ANSWER = (
+    "attribution",
+    "ext_proc.ordering",
+    "ext_proc.answering",
+    "ext_proc.robustness.process",
+    "epp.health",
+)
 """Judges after whose fault an expectation of the same answer has nothing to add."""
 
 

@@ -10,6 +10,7 @@ unanswered (`ext_proc.answering`), and what is wrong with mutations, bodies and 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 from conformance.judges.epp import destination, errors, isolation, model, subset
@@ -32,6 +33,9 @@ IF_AN_ENDPOINT_IS_DUE: tuple[Section, ...] = (
 PICKS: tuple[Section, ...] = (model.deviation, errors.unshed, subset.wrong_pick, destination.wrong_pick)
 """An endpoint."""
 
+_BEHIND = ("EPP-DEST-04", "EPP-DEST-05", "EPP-DEST-06", "EPP-SUB-", "EPP-ERR-", "EPP-MODEL-")
+"""What is about the endpoint or the error that was given. What is missing may only be hidden by the other fault."""
+
 _UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
 """With a value that is malformed, or two, there is no telling which endpoint is meant."""
 
@@ -47,7 +51,18 @@ _UNREADABLE = ("EPP-DEST-04", "EPP-DEST-05")
     "ENV-21",
 )
 def request_phase(view: ExchangeView) -> Iterator[Ruling]:
-    """What is wrong with the way in which the request was answered."""
+    """What is wrong with the way in which the request was answered; also where another fault has spoiled the answer, as
+    far as that tells which endpoint or error was given."""
+    yield from _answer(view)
+    offence = view.stream.offence
+    if view.behind is not None and offence is not None:
+        for ruling in _answer(view.behind):
+            if ruling.negative and ruling.requirement.startswith(_BEHIND):
+                mark = f"Seen behind {offence.requirement}, which is broken in the same exchange."
+                yield dataclasses.replace(ruling, hint=f"{mark} {ruling.hint}".rstrip())
+
+
+def _answer(view: ExchangeView) -> Iterator[Ruling]:
     match view.answer:
         case AnswerKind.IMMEDIATE if view.code in VALID:
             found = _error(view)

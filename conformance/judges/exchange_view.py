@@ -20,13 +20,14 @@ from conformance.judges.due_answer import NOTHING, DueAnswer, due_answer
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
-from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
 from conformance.reading.inference_request import is_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
+from ext_proc.headers import value_of
 from ext_proc.protocol import READINESS
 
 
@@ -55,10 +56,14 @@ class Shape(StrEnum):
 class ExchangeView:
     """One conversation of an episode."""
 
-    def __init__(self, facts: EpisodeFacts, conversation: Conversation, siblings: Exchanges) -> None:
-        self.facts: EpisodeFacts = weakref.proxy(facts)  # which holds this: a cycle of references would outlive judging
+    def __init__(
+        self, facts: EpisodeFacts, conversation: Conversation, siblings: Exchanges, stream: StreamState | None = None
+    ) -> None:
+        """`stream`: the course of the stream, if it is known already."""
+        self.facts = facts
         self.conversation = conversation
-        self._siblings: Exchanges = weakref.proxy(siblings)
+        self.stream = stream or follow(conversation)
+        self._siblings = siblings
 
     @property
     def exchange(self) -> str:
@@ -71,9 +76,11 @@ class ExchangeView:
         return self.facts.context
 
     @cached_property
-    def stream(self) -> StreamState:
-        """The course of the stream."""
-        return follow(self.conversation)
+    def behind(self) -> ExchangeView | None:
+        """The exchange as it can still be read behind an answer that is not acceptable; None if there is none."""
+        if self.answer is not AnswerKind.OFFENDED:
+            return None
+        return ExchangeView(self.facts, self.conversation, self._siblings, follow(self.conversation, behind=True))
 
     @cached_property
     def destination(self) -> Destination:
@@ -118,10 +125,14 @@ class ExchangeView:
 
     @property
     def code(self) -> int:
-        """The HTTP status of the ImmediateResponse; 0 if it has none."""
+        """The HTTP status of the ImmediateResponse, streamed or not; 0 if it has none."""
         message = self.stream.immediate
         if message is None or message.response is None:
             return 0
+        if message.what == STREAMED_REPLY:
+            headers = message.response.streamed_immediate_response.headers_response.headers.headers
+            status = next((value_of(one) for one in headers if one.key == ":status"), b"")
+            return int(status) if len(status) == 3 and status.isdigit() else 0
         return int(message.response.immediate_response.status.code)
 
     @property
@@ -139,7 +150,8 @@ class ExchangeView:
         """The answer in words."""
         match self.answer:
             case AnswerKind.IMMEDIATE:
-                return f"ImmediateResponse {self.code}"
+                streamed = self.stream.immediate is not None and self.stream.immediate.what == STREAMED_REPLY
+                return f"{'Streamed' if streamed else ''}ImmediateResponse {self.code}"
             case AnswerKind.ENDPOINT:
                 return f"endpoint {self.destination.given}"
             case AnswerKind.ENDED | AnswerKind.SILENT:
@@ -236,22 +248,23 @@ class ExchangeView:
 
     def before(self) -> Iterator[ExchangeView]:
         """The exchanges that had begun before this one did, latest first; without polls of a settling pool."""
-        return (one for one in reversed(self.siblings[: self._siblings.place[id(self)]]) if not one.settling)
+        return (one for one in reversed(self.siblings[: self._place]) if not one.settling)
+
+    @property
+    def _place(self) -> int:
+        return self._siblings.place[id(self.conversation)]
 
     @property
     def overlapping(self) -> tuple[ExchangeView, ...]:
         """The other exchanges whose streams were open at the same time."""
         first, last = self.conversation.span
-        return tuple(
-            one
-            for one in self.siblings
-            if one is not self and one.conversation.span[0] <= last and one.conversation.span[1] >= first
-        )
+        spans = ((one, one.conversation.span) for one in self.siblings if one.conversation is not self.conversation)
+        return tuple(one for one, (begun, ended) in spans if begun <= last and ended >= first)
 
     @property
     def follows_an_abort(self) -> bool:
         """Whether an exchange that had begun before this one was aborted."""
-        return self._siblings.first_abort < self._siblings.place[id(self)]
+        return self._siblings.first_abort < self._place
 
     @property
     def ended_by_exit(self) -> bool:
@@ -307,8 +320,11 @@ class Exchanges:
     """The views of an episode's conversations in order, without those in observability mode."""
 
     def __init__(self, facts: EpisodeFacts) -> None:
-        self.views = tuple([ExchangeView(facts, one, self) for one in facts.conversations if not one.observed_only])
-        self.place = {id(view): index for index, view in enumerate(self.views)}
+        asked = [one for one in facts.conversations if not one.observed_only]
+        # Views hold proxies: a cycle of references would outlive the judging.
+        known, this = weakref.proxy(facts), weakref.proxy(self)
+        self.views = tuple([ExchangeView(known, one, this) for one in asked])
+        self.place = {id(one): index for index, one in enumerate(asked)}
 
     @cached_property
     def first_abort(self) -> int:

@@ -96,6 +96,9 @@ class EppTraits:
         if "models" in scenario.needs and not self.knows_models:
             reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
             return Obstacle(verdict=skipped, reason=reason)
+        if not self.claims.ipv6 and any(pod.family == "ipv6" for pod in pods):
+            reason = "the profile says that the target knows IPv4 endpoints only"
+            return Obstacle(verdict=not_applicable, reason=reason)
         if not self.ipv6 and any(pod.family == "ipv6" for pod in pods):
             return Obstacle(verdict=skipped, reason="this machine has no IPv6 loopback address")
         if ports > 1 and not self.claims.several_ports:

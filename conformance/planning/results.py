@@ -54,7 +54,7 @@ def not_reached(work: Work, verdict: Verdict, reason: str) -> ScenarioResult:
     )
 
 
-def judged(
+def of_episode(
     work: Work,
     episode: Episode,
     findings: Sequence[Finding] | Exception,

@@ -19,6 +19,9 @@ Without `--epp` or `--epp-profile` only this module and the declaration of its o
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 
 from conformance.pytest_plugin.options import add_options
@@ -26,16 +29,33 @@ from conformance.pytest_plugin.options import add_options
 NAMED_BY = ("epp", "epp_profile")
 """Options that name a target, and so turn the plugin on."""
 
+FIXTURES = ("epp", "pool", "proxy")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The flags of `epp-conformance run`, each with the prefix `--epp`."""
     add_options(parser.getgroup("epp-conformance", "conformance to the Endpoint Picker Protocol"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """To a fixture of the suite that is missing, as no target is named, add how one is named."""
+    report = yield
+    problem = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(problem, pytest.FixtureLookupError) and problem.argname in FIXTURES and not _is_on(item.config):
+        what = f"the fixture {problem.argname!r} needs a target: --epp TARGET or --epp-profile FILE|NAME"
+        report.sections.append(("epp-conformance", f"{what}, best in `addopts`"))
+    return report
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Load the suite if a target is named."""
-    if all(config.getoption(name) is None for name in NAMED_BY):
+    if not _is_on(config):
         return
     from conformance.pytest_plugin import plugin
 
     plugin.install(config)
+
+
+def _is_on(config: pytest.Config) -> bool:
+    return any(config.getoption(name) is not None for name in NAMED_BY)

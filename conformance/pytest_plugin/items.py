@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from conformance.errors import IncompleteError
+from conformance.errors import ConformanceError
 from conformance.outcome import RequirementResult, ScenarioResult
 from conformance.report.document.failures import Concern, Occurrence, concern
 from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
@@ -83,7 +83,7 @@ class ScenarioItem(pytest.Item):
         already = self.suite.stopped
         try:
             result = self.suite.ensure(self.version, self.work_id)
-        except IncompleteError as problem:
+        except ConformanceError as problem:
             if already is not None:
                 pytest.skip(f"the target was given up: {problem.message.splitlines()[0]}")
             raise NotMetError(str(problem)) from None
@@ -142,7 +142,7 @@ class InvariantItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
         """The failure block; for anything else the traceback, since it is the suite's own."""
-        if isinstance(excinfo.value, NotMetError | IncompleteError):
+        if isinstance(excinfo.value, NotMetError | ConformanceError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, *args, **kwargs)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from conformance.errors import IncompleteError
+from conformance.errors import ConformanceError
 from conformance.events import AnomalySeen, Handler, RunEvent, ScenarioFinished
 from conformance.evidence.episode import Episode
 from conformance.evidence.redaction import Redactor
@@ -56,7 +56,7 @@ class PluginSuite:
         self.selected: tuple[tuple[str, str], ...] = ()
         """Version and id of the scenario items that pytest is going to run."""
         self.results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in settings.versions}
-        self.stopped: IncompleteError | None = None
+        self.stopped: ConformanceError | None = None
         self._episodes: dict[tuple[str, str], Episode] = {}
         self._anomalies: list[Anomaly] = []
         self._handlers: list[Handler] = []
@@ -75,7 +75,7 @@ class PluginSuite:
         return self._sessions[version]
 
     def ensure(self, version: str, work_id: str) -> ScenarioResult:
-        """The result of a scenario, which is run if it was not yet. Raises `IncompleteError` if that can't be."""
+        """The result of a scenario, which is run if it was not yet. Raises `ConformanceError` if that can't be."""
         if work_id in self.results[version]:
             return self.results[version][work_id]
         if self.stopped is not None:
@@ -84,7 +84,7 @@ class PluginSuite:
         self.use(session)
         try:
             return session.ensure(work_id)
-        except IncompleteError as problem:
+        except ConformanceError as problem:  # a missing extra or program would be found missing by every item
             self.stopped = problem
             raise
 

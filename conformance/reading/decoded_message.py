@@ -31,6 +31,9 @@ _PLACES: dict[str | None, tuple[str | None, str | None]] = {
 }
 _NOWHERE: tuple[str | None, str | None] = (None, None)
 
+STREAMED_REPLY = "streamed_immediate_response"
+"""The member of the oneof by which an EPP answers itself in several messages."""
+
 HeaderList = list[tuple[str, bytes]]
 """Names in lower case, in order. Never changed in place."""
 
@@ -74,6 +77,22 @@ class DecodedMessage(NamedTuple):
         return self.entry.seq
 
     @property
+    def reply_part(self) -> str | None:
+        """Of a StreamedImmediateResponse: `headers_response`, `body_response` or `trailers_response`."""
+        if self.what != STREAMED_REPLY or self.response is None:
+            return None
+        return self.response.streamed_immediate_response.WhichOneof("response")
+
+    @property
+    def ends_reply(self) -> bool:
+        """Of a StreamedImmediateResponse: whether it is the last part of the reply."""
+        if self.what != STREAMED_REPLY or self.response is None:
+            return False
+        reply = self.response.streamed_immediate_response
+        ends = reply.headers_response.end_of_stream or reply.body_response.end_of_stream
+        return ends or self.reply_part == "trailers_response"
+
+    @property
     def only_timeout(self) -> bool:
         """Whether it only asks for more time: Envoy takes nothing else from such a message (ENV-18)."""
         return self.response is not None and self.response.HasField("override_message_timeout")
@@ -99,7 +118,7 @@ def decode(entry: Entry, event: Message) -> DecodedMessage:
             return _asked(entry, len(event.raw), request, asked, opaque=asked is None and has_unknown(request))
         response = ProcessingResponse.FromString(event.raw)
         answered: str | None = response.WhichOneof("response")
-        opaque = answered == "streamed_immediate_response" or (answered is None and has_unknown(response))
+        opaque = answered is None and has_unknown(response)
         return _answered(entry, len(event.raw), response, answered, opaque=opaque)
     except DecodeError as problem:
         reason = str(problem).rpartition(": ")[2] or "it can't be decoded"

@@ -245,21 +245,22 @@ def _settings(message: DecodedMessage) -> Iterator[HeaderSetting]:
             yield HeaderSetting(message=message, option=option, value=value)
 
 
-def _entries(message: DecodedMessage, key: str) -> Iterator[MetadataEntry]:
+def entries_of(message: DecodedMessage, key: str) -> Iterator[tuple[str | None, Value]]:
+    """Where an answer has `key` in `dynamic_metadata`: the namespace, None for the top level, and the value."""
     if message.response is None or not message.response.HasField("dynamic_metadata"):
         return
     for name, value in sorted(message.response.dynamic_metadata.fields.items()):
         if name == key:
-            yield _entry(message, None, value)
+            yield None, value
         elif value.WhichOneof("kind") == "struct_value" and key in value.struct_value.fields:
-            yield _entry(message, name, value.struct_value.fields[key])
+            yield name, value.struct_value.fields[key]
 
 
-def _entry(message: DecodedMessage, namespace: str | None, value: Value) -> MetadataEntry:
-    kind = (value.WhichOneof("kind") or "nothing").removesuffix("_value")
-    return MetadataEntry(
-        message=message, namespace=namespace, kind=kind, value=value.string_value if kind == "string" else None
-    )
+def _entries(message: DecodedMessage, key: str) -> Iterator[MetadataEntry]:
+    for namespace, value in entries_of(message, key):
+        kind = (value.WhichOneof("kind") or "nothing").removesuffix("_value")
+        text = value.string_value if kind == "string" else None
+        yield MetadataEntry(message=message, namespace=namespace, kind=kind, value=text)
 
 
 def values_of(headers: Iterable[tuple[str, bytes]] | None, name: str) -> Sequence[bytes]:

@@ -1,8 +1,9 @@
 """The course of a stream: which answer belongs to which message, the first that is out of order, and how it stopped.
 
 `follow(conversation)` walks the log once. The first answer that Envoy would not accept is the `Offence`: it names the
-rule (ENV-01 to ENV-05, ENV-15), and nothing after it is looked at, so that one deviation is one finding. Likewise the
-walk ends where a wait for an answer expired, and at an opaque message, of which nothing can be told.
+rule (ENV-01 to ENV-05, ENV-15), and nothing after it is looked at, so that one deviation is one finding. (`behind`
+reads on: which endpoint or error the answers name is then still known.) Likewise the walk ends where a wait for an
+answer expired, and at an opaque message, of which nothing can be told.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from conformance.reading.conversation import MODES, Conversation
-from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, DecodedMessage
+from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, STREAMED_REPLY, DecodedMessage
 from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
 from conformance.reading.stream_direction import StreamDirection, streams_end
 from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
@@ -52,12 +53,17 @@ class StreamState:
     response: StreamDirection
     answers: list[DecodedMessage] = field(default_factory=list)
     immediate: DecodedMessage | None = None
+    """The ImmediateResponse, or the headers of a StreamedImmediateResponse."""
+    reply_ended: bool = False
+    """The StreamedImmediateResponse has its end."""
     offence: Offence | None = None
     stop: StreamStop | None = None
     foreign: bool = False
     """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
     garbled: bool = False
     """The data plane itself sent bytes that are no message: then the EPP may end the stream in any way."""
+    behind: bool = False
+    """Answers that are not acceptable where they stand are taken for what they say, each part once."""
     unknown: bool = False
     """It sent a message of a kind that the schema does not know: likewise."""
 
@@ -87,9 +93,10 @@ class StreamState:
         return None
 
 
-def follow(conversation: Conversation) -> StreamState:
-    """The course of `conversation`."""
+def follow(conversation: Conversation, *, behind: bool = False) -> StreamState:
+    """The course of `conversation`. `behind`: read on behind the first offence, as far as answers can be told apart."""
     stream = StreamState(
+        behind=behind,
         request=StreamDirection(side=REQUEST, mode=conversation.request_mode),
         response=StreamDirection(side=RESPONSE, mode=conversation.response_mode),
         foreign=conversation.opened is None,
@@ -104,7 +111,7 @@ def follow(conversation: Conversation) -> StreamState:
             case Message():
                 _take(stream, next(message))
             case Malformed(author=Author.EPP, reason=reason):
-                stream.offence = offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}")
+                _offend(stream, offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}"))
             case Malformed():
                 stream.garbled = True
             case ClientAborted():
@@ -117,9 +124,25 @@ def follow(conversation: Conversation) -> StreamState:
                 _end(stream, entry, end)
             case _:
                 continue
-        if stream.offence is not None or (stream.stop is not None and stream.stop.kind is not StopKind.CANCELLED):
+        spoiled = stream.offence is not None and not behind
+        if spoiled or (stream.stop is not None and stream.stop.kind is not StopKind.CANCELLED):
             break
     return stream
+
+
+def _offend(stream: StreamState, found: Offence) -> None:
+    stream.offence = stream.offence or found
+
+
+def _taken(direction: StreamDirection, message: DecodedMessage) -> bool:
+    """Whether the part of the direction that an answer is about has its answer, or was not sent at all."""
+    match message.part:
+        case "headers":
+            return direction.headers is None or direction.headers_answer is not None
+        case "body":
+            return not direction.bodies or direction.finish is not None
+        case _:
+            return direction.trailers is None or direction.trailers_answer is not None
 
 
 def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
@@ -138,7 +161,7 @@ def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
         case "malformed":
             headers = b", ".join(name + b": " + value for name, value in end.headers[:4])
             actual = f"an HTTP answer that is not gRPC ({headers.decode('latin-1') or end.message})"
-            stream.offence = offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?")
+            _offend(stream, offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?"))
             return
     kind = StopKind.CANCELLED if stream.garbled or stream.unknown else kind
     stream.request.left = kind is StopKind.CLOSED and stream.immediate is None
@@ -153,38 +176,61 @@ def _take(stream: StreamState, message: DecodedMessage) -> None:
         return
     if message.problem:
         expected = ("a ProcessingResponse",)
-        stream.offence = offence(
-            "ENV-01", message.entry, expected, f"{message.size} bytes that are none: {message.problem}"
-        )
+        actual = f"{message.size} bytes that are none: {message.problem}"
+        _offend(stream, offence("ENV-01", message.entry, expected, actual))
     elif message.opaque:
         stream.stop = StreamStop(
             kind=StopKind.OPAQUE, entry=message.entry, what="something the schema does not know was answered"
         )
     elif message.only_timeout:
         return
+    elif message.what == STREAMED_REPLY:
+        _streamed_reply(stream, message)
     elif stream.immediate is not None:
-        stream.offence = offence(
-            "ENV-15",
-            message.entry,
-            ("nothing after the ImmediateResponse",),
-            f"{message.what or 'an empty message'} after the ImmediateResponse at #{stream.immediate.seq}",
-            "End the handler once the error is sent.",
-        )
+        expected = ("nothing after the ImmediateResponse",)
+        actual = f"{message.what or 'an empty message'} after the ImmediateResponse at #{stream.immediate.seq}"
+        _offend(stream, offence("ENV-15", message.entry, expected, actual, "End the handler once the error is sent."))
     elif message.what is None:
         hint = "Envoy counts an empty ProcessingResponse as spurious and fails the request."
-        stream.offence = offence("ENV-01", message.entry, ("one member of `response` is set",), "none is set", hint)
+        _offend(stream, offence("ENV-01", message.entry, ("one member of `response` is set",), "none is set", hint))
     elif message.what == "immediate_response":
         if (released := _released(stream)) is not None:
             expected = ("nothing that lets the request go before an ImmediateResponse",)
             actual = f"an ImmediateResponse after {released.what} at #{released.seq}"
-            stream.offence = offence(
-                "ENV-15", message.entry, expected, actual, "Decide before the headers are answered."
-            )
+            hint = "Decide before the headers are answered."
+            _offend(stream, offence("ENV-15", message.entry, expected, actual, hint))
             return
         stream.immediate = message
         stream.answers.append(message)
     else:
         _answered(stream, message)
+
+
+def _streamed_reply(stream: StreamState, message: DecodedMessage) -> None:
+    """A part of a StreamedImmediateResponse, in the places where Envoy 1.40 takes it: as the first answer, headers
+    first, then in full duplex pieces of body and trailers, until the end of stream."""
+    part, begun = message.reply_part, stream.immediate
+    wrong: tuple[str, str] | None = None
+    if part is None:
+        stream.stop = StreamStop(kind=StopKind.OPAQUE, entry=message.entry, what="a reply of an unknown kind")
+        return
+    if begun is None and part != "headers_response":
+        wrong = "headers_response as the first part of a StreamedImmediateResponse", f"{part} first"
+    elif begun is None and stream.answers:
+        wrong = "a StreamedImmediateResponse as the first answer on the stream", f"one after {stream.answers[0].what}"
+    elif begun is not None and (begun.what != STREAMED_REPLY or stream.reply_ended or part == "headers_response"):
+        wrong = "nothing after the end of the reply, and its headers once", f"{part} after #{begun.seq}"
+    elif begun is not None and not (stream.request.duplex or stream.response.duplex):
+        wrong = "a reply of more than headers in full duplex only", f"{part} in mode {stream.response.mode}"
+    if wrong is not None:
+        expected, actual = wrong
+        hint = "Envoy 1.40 answers 500 to this; an ImmediateResponse is taken in every mode."
+        _offend(stream, offence("ENV-15", message.entry, (expected,), actual, hint))
+        return
+    stream.reply_ended = message.ends_reply
+    if begun is None:
+        stream.immediate = message
+        stream.answers.append(message)
 
 
 def _overridden(stream: StreamState) -> None:
@@ -196,7 +242,10 @@ def _overridden(stream: StreamState) -> None:
 
 
 def _released(stream: StreamState) -> DecodedMessage | None:
-    """The answer that has let the request go, as long as the request phase lasts.
+    """The answer that has let the request go without a destination, or whole, as long as the request phase lasts.
+
+    An error instead of the answer to the body reaches the client as it is, and at most the headers of the request
+    reached the endpoint that was named (seen with Envoy 1.40 in each body mode): that is for the judges.
 
     Where no answer named a destination, it lasts until the EPP answers the response: without one the data plane may
     have a response (its own) before an ImmediateResponse that was sent at once arrives.
@@ -204,7 +253,7 @@ def _released(stream: StreamState) -> DecodedMessage | None:
     request, response = stream.request, stream.response
     steered = any(one.partial or one.names_destination for one in stream.answers)
     responded = response.headers is not None and (steered or response.headers_answer is not None)
-    over = responded or (request.complete and not request.header_only)
+    over = responded or ((request.complete or steered) and not request.header_only)
     return None if over or request.held_by_trailers or request.unclear else request.release
 
 
@@ -239,8 +288,9 @@ def _answered(stream: StreamState, message: DecodedMessage) -> None:
     if found is not None and found.requirement == "ENV-02":
         found = mistaken(stream.direction(RESPONSE if direction.side == REQUEST else REQUEST), message) or found
     if found is not None:
-        stream.offence = dataclasses.replace(found, side=direction.side)
-        return
+        _offend(stream, dataclasses.replace(found, side=direction.side))
+        if not stream.behind or _taken(direction, message):
+            return
     stream.answers.append(message)
     match message.part:
         case "headers":

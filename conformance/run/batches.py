@@ -15,7 +15,7 @@ from conformance.evidence.episode import Context, Episode, HarnessTrouble, Proce
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
-from conformance.planning.results import judged, reproduce_command
+from conformance.planning.results import of_episode, reproduce_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
@@ -168,7 +168,7 @@ def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work],
         findings = judge(done.episode, done.context, catalogue)
     except Exception as problem:  # noqa: BLE001 - a judge that fails is our defect
         findings = problem
-    result = judged(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
+    result = of_episode(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
     return JudgedResult(result=result, episode=done.episode, context=done.context)
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from conformance.evidence.episode import Episode
+from conformance.printable import printable
 from conformance.report.render.marks import mark
-from conformance.report.render.messages import printable
 from conformance.report.render.transcript import transcript
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding

@@ -175,7 +175,9 @@ class SelectionFlags:
     protocol_version: Annotated[
         list[str] | None, Flag("Default: 1.0.0, or the newest claimed. Repeatable.", "VERSION|all")
     ] = None
-    scenario: Annotated[list[str] | None, Flag("Only these scenarios. Repeatable.", "ID|GLOB", short="k")] = None
+    scenario: Annotated[
+        list[str] | None, Flag("Only these scenarios; @FILE has one a line. Repeatable.", "ID|GLOB|@FILE", short="k")
+    ] = None
     exclude: Annotated[list[str] | None, Flag("Not these scenarios. Repeatable.", "ID|GLOB")] = None
     requirement: Annotated[list[str] | None, Flag("Only scenarios of this requirement. Repeatable.", "ID")] = None
     level: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 KEPT = 65_536
 """Bytes that are kept, so that a target that floods its log fills neither memory nor a disk."""
@@ -41,7 +41,21 @@ class Output:
             text = text.partition("\n")[2] or text
         text = _ESCAPES.sub("", self._redact(text))
         lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
-        return "\n".join(_shown(line) for line in lines[-LINES:])
+        last, cause = lines[-LINES:], cause_of(lines)
+        if cause and cause not in last:  # Go prints every goroutine after it
+            last = [cause, "…", *last[2:]]
+        return "\n".join(_shown(line) for line in last)
+
+
+_CAUSE = re.compile(
+    r"(?:panic|fatal error|fatal): .+|thread '.*' (?:\(\d+\) )?panicked at .+|Exception in thread .+"
+    r"|[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?:: .*)?"
+)
+
+
+def cause_of(lines: Sequence[str]) -> str:
+    """The line that says why a program crashed: Go's or Rust's panic, Python's or Java's exception; else nothing."""
+    return next((line for line in reversed(lines) if _CAUSE.fullmatch(line.rstrip())), "")
 
 
 def _shown(line: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -188,6 +189,8 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
         return _with_start(epp, base, Start(image=rest.strip()), overrides, text="")
     if is_address(epp):
         return _with_start(epp, base, Start(), overrides, text="", address=epp)
+    if not colon and (epp == "localhost" or re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", epp)):
+        raise UsageError(f"--epp {epp}: the port is missing", hint=f"for example --epp {epp}:9002")
     best = nearest(scheme, ["reference", "cmd", "image"])
     did_you_mean = f"did you mean {best!r}? " if best else ""
     raise UsageError(f"--epp {epp!r} is no kind of target", hint=f"{did_you_mean}known: {', '.join(KINDS)}")

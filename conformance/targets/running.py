@@ -8,6 +8,7 @@ import shlex
 from typing import Protocol
 
 from conformance.errors import TargetUnreachableError
+from conformance.targets.output import cause_of
 
 _PORT_TAKEN = re.compile(
     r"address (?:is )?already in use|EADDRINUSE|failed to bind to address|port is already allocated", re.IGNORECASE
@@ -55,8 +56,9 @@ async def exited_early(target: Running) -> TargetUnreachableError:
     hint = "run it by hand; `epp-conformance profile check` explains start-up problems"
     if code == 0:
         hint = "it must stay in the foreground: what it leaves behind in the background is ended with it"
+    cause = cause_of(tail.splitlines())
     return TargetUnreachableError(
-        f"the target {ended} before it was ready: {shlex.join(target.command)}\n"
+        f"the target {ended} before it was ready{f', with {cause!r}' if cause else ''}: {shlex.join(target.command)}\n"
         + (f"its last output:\n{tail}" if tail else "it printed nothing"),
         hint=hint,
     )

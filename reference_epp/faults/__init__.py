@@ -6,10 +6,13 @@ from reference_epp.faults import (
     errors,
     headers,
     health,
+    kept_state,
+    paths,
     responses,
     sequence,
     streams,
     subset,
+    subset_items,
     transparency,
 )
 
@@ -19,9 +22,12 @@ __all__ = [
     "errors",
     "headers",
     "health",
+    "kept_state",
+    "paths",
     "responses",
     "sequence",
     "streams",
     "subset",
+    "subset_items",
     "transparency",
 ]

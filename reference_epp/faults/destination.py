@@ -10,7 +10,7 @@ from reference_epp import answers
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, NOT_STEERED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
-from reference_epp.epp import Action, BodyMode
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Decision, Picked, Picker, Request
 
@@ -21,6 +21,9 @@ STRANGER = "192.0.2.1:8000"
 """An endpoint of no pool: 192.0.2.0/24 is set aside for documentation."""
 
 # -- header and metadata are there
+
+
+IN_NO_SUBSET = {"EPP-SUB-01": "it is in no subset either", "EPP-SUB-08": "nor in that of a request without a body"}
 
 
 @fault("no-header", breaks="EPP-DEST-01", why="The destination is in the metadata only.")
@@ -263,7 +266,7 @@ class RemovedEndpointKept(Picker):
     "stranger-in-list",
     breaks="EPP-DEST-06",
     why="The last endpoint of the list is not in the pool; the first one is.",
-    also={"EPP-SUB-01": "it is in no subset either"},
+    also=IN_NO_SUBSET,
     versions=WITH_LISTS,
 )
 class StrangerInList(Conversation):
@@ -275,7 +278,7 @@ class StrangerInList(Conversation):
     "stranger-one-time-in-twenty",
     breaks="EPP-DEST-06",
     why="Every twentieth request is sent to an endpoint that is not in the pool.",
-    also={"EPP-SUB-01": "it is in no subset either"},
+    also=IN_NO_SUBSET,
     versions=WITH_SUBSET,
 )
 class StrangerSometimes(Conversation):
@@ -320,7 +323,7 @@ class OtherPathsUnsteered(Conversation):
     "non-json-unanswered",
     breaks="EPP-DEST-07",
     why="A request whose body is not JSON is never answered.",
-    also=SILENT,
+    also=SILENT | {"EPP-SUB-02": "nor is it where the subset leaves no endpoint", "EPP-SUB-03": "nor for an empty one"},
 )
 class NonJsonUnanswered(Conversation):
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
@@ -364,3 +367,19 @@ class PreviousDestination(Conversation):
             self.previous[self.connection] = decision
             return previous
         return decision
+
+
+@fault(
+    "other-destination-in-later-metadata",
+    breaks="EPP-DEST-05",
+    why="The answer to the body has metadata with another endpoint than the header that was sent before.",
+    also={"EPP-SUB-01": "the other endpoint may be outside the subset", "EPP-DEST-08": "it comes after the release"},
+    modes=("full-duplex",),
+)
+class OtherDestinationInLaterMetadata(Conversation):
+    def emit(self, actions: list[Action]) -> list[Action]:
+        others = [one for one in self.epp.picker.pool.endpoints if one.text not in str(self.decision)]
+        for action in actions:
+            if others and not isinstance(action, Close) and action.HasField("request_body"):
+                self.destination_metadata(action.dynamic_metadata, Picked((others[0],)))
+        return actions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import ENDED, FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
@@ -149,8 +149,7 @@ class ShedAs500(ShedCode):
         "EPP-SUB-02": "there is no 503",
         "EPP-SUB-03": "there is no 503",
         "EPP-SUB-06": "there is no 503",
-    }
-    | ENDED,
+    },
     versions=WITH_SUBSET,
 )
 class RefusalAsGrpcStatus(Conversation):
@@ -180,7 +179,13 @@ class RefusalWithDestination(Conversation):
     "closes-on-malformed-body",
     breaks="ENV-16",
     why="A request whose body is broken JSON has its stream closed without an answer, so that it goes on unsteered.",
-    also={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
+    also={
+        "EPP-DEST-07": "the request gets neither an endpoint nor an error",
+        "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
+        "EPP-ERR-04": "where an error is due, it gets none",
+        "EPP-SUB-02": "so it is where the subset leaves no endpoint",
+        "EPP-SUB-03": "so it is for an empty subset",
+    },
 )
 class ClosesOnMalformedBody(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:

@@ -11,7 +11,7 @@ from reference_epp import answers
 from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, SILENT, STREAMED, fault
-from reference_epp.epp import Action, BodyMode
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import Picked
 
 if TYPE_CHECKING:
@@ -325,3 +325,21 @@ class HeaderOnlyRequestUnanswered(Conversation):
 class HeaderOnlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         return [] if headers.end_of_stream else super().on_response_headers(headers)
+
+
+@fault(
+    "end-of-stream-with-the-first-piece",
+    breaks="ENV-05",
+    why="A last message of a body that is given back in several pieces has its first one marked as the last.",
+    also={"ENV-09": "the data plane takes nothing after it"},
+    modes=FULL_DUPLEX,
+)
+class EndOfStreamWithTheFirstPiece(Conversation):
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        actions = list(super().on_request_body(body))
+        pieces = [one for one in actions if not isinstance(one, Close) and one.HasField("request_body")]
+        if body.end_of_stream and len(pieces) > 1:
+            for action in pieces:
+                streamed = action.request_body.response.body_mutation.streamed_response
+                streamed.end_of_stream = action is pieces[0]
+        return actions

@@ -59,6 +59,7 @@ class SubsetIgnored(Picker):
     "subset-binds-only-the-first",
     breaks="EPP-SUB-01",
     why="The first endpoint of the list is in the subset, those after it come from the whole pool.",
+    also={"EPP-SUB-08": "so it is for a request without a body"},
     versions=WITH_LISTS,
 )
 class SubsetBindsOnlyTheFirst(Picker):

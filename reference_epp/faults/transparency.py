@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import fault
+from reference_epp.deviations import FULL_DUPLEX, fault
+from reference_epp.epp import Close
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ext_proc.messages import CommonResponse, HttpHeaders
+    from ext_proc.messages import CommonResponse, HttpHeaders, HttpTrailers
     from reference_epp.epp import Action
     from reference_epp.picker import Picked
 
@@ -102,3 +103,19 @@ class AppendActionUnset(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
         super().destination_header(common, decision)
         common.header_mutation.set_headers[0].ClearField("append_action")
+
+
+@fault(
+    "request-trailers-removed",
+    breaks="EPP-TRN-06",
+    effect="warn",
+    why="The trailers of every request are removed by the answer to them.",
+    modes=FULL_DUPLEX,
+)
+class RequestTrailersRemoved(Conversation):
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        names = [entry.key for entry in trailers.trailers.headers]
+        for action in super().on_request_trailers(trailers):
+            if not isinstance(action, Close) and action.HasField("request_trailers"):
+                action.request_trailers.header_mutation.remove_headers.extend(names)
+            yield action

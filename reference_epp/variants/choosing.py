@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from ext_proc.messages import ProcessingResponse
+from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
@@ -16,7 +18,7 @@ from reference_epp.endpoints import Endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
 from reference_epp.service import Service
-from reference_epp.subset import read_subset
+from reference_epp.subset import Subset, read_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
@@ -178,3 +180,58 @@ class SubsetInTheDestinationNamespace(Conversation):
         super().read_metadata(kind, metadata)
         if kind.startswith("request") and self.subset is None:
             self.subset = read_subset(metadata, self.epp.metadata_namespace)
+
+
+@variant(
+    "queues-until-ready",
+    why="A request is held while no endpoint is ready, or all are saturated, for a second at most.",
+    claims={"queues": True},
+)
+class QueuesUntilReady(Service):
+    deadlines: WeakKeyDictionary[Conversation, float] = WeakKeyDictionary()
+
+    async def read(
+        self, stream: ServedStream, messages: AsyncIterator[object], conversation: Conversation
+    ) -> ProcessingRequest | None:
+        message = await super().read(stream, messages, conversation)
+        if message is not None and conversation.decision is None:
+            deadline = self.deadlines.setdefault(conversation, time.monotonic() + 1)
+            while self.full() and stream.ended is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.01)
+        return message
+
+    def full(self) -> bool:
+        """True if no endpoint can take a request now."""
+        picker = self.epp.picker
+        return not picker.pool.endpoints or picker.saturated(picker.pool.endpoints)
+
+
+@variant(
+    "caches-per-hint-briefly",
+    why="The candidates of a hint are kept for 50 ms, well within the time that a pool may take to be followed.",
+    versions=WITH_SUBSET,
+)
+class CachesPerHintBriefly(Picker):
+    known: dict[Subset, tuple[float, Sequence[Endpoint]]] | None = None
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        if self.known is None:
+            self.known = {}
+        now = time.monotonic()
+        since, candidates = self.known.get(request.subset, (0.0, ()))
+        if now - since > 0.05:
+            since, candidates = now, super().eligible(request)
+            self.known[request.subset] = (since, candidates)
+        return candidates
+
+
+@variant(
+    "ipv4-only",
+    why="Endpoints with an IPv6 address are left out of the pool; its profile says so.",
+    claims={"ipv6": False},
+)
+class Ipv4Only(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        return [one for one in super().eligible(request) if ":" not in one.ip]

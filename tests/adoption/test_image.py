@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import docker
@@ -66,6 +68,21 @@ def report(tmp_path):
     return folder
 
 
+def until_listening(container: DockerContainer) -> None:
+    """Wait until the container's port 9002 takes connections."""
+    wrapped = container.get_wrapped_container()
+    deadline = time.monotonic() + 30
+    while True:
+        wrapped.reload()
+        assert wrapped.status != "exited", wrapped.logs().decode()
+        try:
+            socket.create_connection((wrapped.attrs["NetworkSettings"]["IPAddress"], 9002), timeout=5).close()
+        except OSError:
+            assert time.monotonic() < deadline, wrapped.logs().decode()
+        else:
+            return
+
+
 def finished(container: DockerContainer) -> tuple[int, str]:
     """The exit code of a container, and what it printed."""
     wrapped = container.get_wrapped_container()
@@ -85,6 +102,7 @@ def test_it_tests_an_endpoint_picker_in_the_container_beside_it(suite, epp, repo
         .with_command([*listen, "--objective=batch=-1", "--scrape-interval=20ms"])
         .with_volume_mapping(str(shared), "/shared", "rw") as picker
     ):
+        until_listening(picker)
         beside = f"container:{picker.get_wrapped_container().id}"  # one network, as containers of a pod have
         arguments = ["run", "--epp=127.0.0.1:9002", "--endpoints-file=/shared/endpoints", "--output=/report", "--smoke"]
         runner = DockerContainer(suite).with_command(arguments).with_kwargs(network_mode=beside)

@@ -80,6 +80,12 @@ class Epp:
             pass
         await asyncio.get_running_loop().create_future()
 
+    async def headers_only(self, stream: ServedStream) -> None:
+        while (raw := await stream.recv()) is not None:
+            request = ProcessingRequest.FromString(raw)
+            if request.WhichOneof("request").endswith("_headers"):
+                stream.send(self.answer(request).SerializeToString())
+
     async def closes(self, stream: ServedStream) -> None:
         stream.end(0)
 

@@ -103,3 +103,25 @@ def test_doctor_looks_at_a_target(cli) -> None:
     ran = cli("doctor", "--epp", "127.0.0.1:1", "--endpoints", "127.0.0.1:28411")
     assert ran.code == 4
     assert "✗ target" in ran.out
+
+
+GOROUTINES = "\n".join(f"goroutine {number} [select]:\nmain.f()" for number in range(50))
+GO = f"panic: runtime error: index out of range [3]\n\n{GOROUTINES}"
+PYTHON = "Traceback (most recent call last):\n  File 'x.py', line 1, in <module>\nmodule.LookupError: no pool\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (GO, "panic: runtime error: index out of range [3]"),
+        (PYTHON, "module.LookupError: no pool"),
+        ("thread 'main' panicked at src/main.rs:4:5:\nexplicit panic\n", "thread 'main' panicked at src/main.rs:4:5:"),
+        ('Exception in thread "main" java.io.IOException: x\n\tat A.b(C.java:1)\n', "Exception in thread"),
+    ],
+)
+def test_a_crash_shows_its_cause_and_not_the_last_frame(cli, tmp_path: Path, output: str, cause: str) -> None:
+    (tmp_path / "output").write_text(output)
+    ran = cli("profile", "check", "--epp", f"cmd:sh -c 'cat {tmp_path / 'output'}; exit 2' {{endpointsFile}}")
+    assert ran.code == 4
+    assert cause in ran.out.splitlines()[0]
+    assert "exited with 2" in ran.out.splitlines()[0]

@@ -416,3 +416,21 @@ def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path)
     for process in (kube, pool):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 0
+
+
+def test_an_epp_that_answers_headers_only_is_told_so_at_the_gate(cli, tmp_path: Path, patient: Path) -> None:
+    """The commonest naive EPP: without the gate, most scenarios wait in vain for the same answer."""
+    ran = cli("run", "--smoke", "--profile", patient, "--epp", hostile("headers_only", 0), "-o", tmp_path / "r")
+    assert ran.code == 4
+    said = " ".join(ran.err.split())
+    assert "it answers the headers of the first plain request and not its body: nothing came for 1 s" in said
+    assert "body_mutation.streamed_response" in said
+    assert "--body-mode none" in said
+    assert {row["verdict"] for row in report(tmp_path / "r")["results"]} <= {"inconclusive"}
+
+
+def test_an_epp_that_answers_headers_only_can_be_tested_without_bodies(cli, tmp_path: Path, patient: Path) -> None:
+    flags = ("--profile", patient, "--epp", hostile("headers_only", 0), "--body-mode", "none")
+    ran = cli("run", *flags, "-k", "destination.bodyless*", "-o", tmp_path / "r")
+    assert ran.code == 4, ran.err  # a selection
+    assert report(tmp_path / "r")["results"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from conformance.outcome import ScenarioResult, version_outcome
+import dataclasses
+
+import pytest
+
+from conformance.outcome import ScenarioResult, requirement_results, version_outcome
 from conformance.requirements.catalogue import Catalogue
-from conformance.verdict import Result, Verdict
+from conformance.verdict import Finding, Result, Verdict
 
 
 def one(verdict: Verdict, *requirements: str) -> ScenarioResult:
@@ -16,6 +20,7 @@ def one(verdict: Verdict, *requirements: str) -> ScenarioResult:
         requirements=requirements,
         mode="full-duplex",
         verdict=verdict,
+        findings=tuple(Finding(requirement=name, verdict=verdict) for name in requirements if verdict is Verdict.PASS),
     )
 
 
@@ -35,3 +40,21 @@ def test_where_nothing_was_seen_to_hold_nothing_is_conformant():
     """Requirements that are attested stand in nobody's way, and prove nothing."""
     outcome = version_outcome(Catalogue.load(), "1.0.0", [PASSED])
     assert outcome.kinds == {"protocol": Result.CONFORMANT, "ext_proc": Result.INCOMPLETE}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "inherited"),
+    [
+        (Verdict.PASS, Verdict.SKIPPED),
+        (Verdict.WARN, Verdict.SKIPPED),
+        (Verdict.SKIPPED, Verdict.SKIPPED),
+        (Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
+        (Verdict.ERROR, Verdict.ERROR),
+        (Verdict.NOT_APPLICABLE, Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_a_requirement_without_a_finding_does_not_pass_with_its_scenario(verdict, inherited):
+    told = Finding(requirement="ENV-09", verdict=verdict)
+    result = dataclasses.replace(one(verdict, "ENV-09", "ENV-06"), findings=(told,))
+    rows = {row.requirement.id: row.verdict for row in requirement_results(Catalogue.load(), "1.0.0", [result])}
+    assert (rows["ENV-09"], rows["ENV-06"]) == (verdict, inherited)

@@ -58,3 +58,15 @@ def test_scenarios_of_several_body_modes_need_them_all() -> None:
 
     assert leaves_out("full-duplex")
     assert not leaves_out("full-duplex", "buffered")
+
+
+def test_a_target_of_ipv4_only_is_given_no_ipv6_pod() -> None:
+    def given(*, ipv6: bool) -> tuple[set[str], set[Verdict]]:
+        made = plan("1.0.0", claims={"ipv6": ipv6})
+        six = {one.id for one in load(Catalogue.load()) if any(pod.family == "ipv6" for pod in one.scenario.pool.pods)}
+        left_out = [one for one in made.skips if one.work.instance.id in six]
+        return {one.work.instance.id for one in left_out}, {one.verdict for one in left_out}
+
+    assert {"subset.ipv6", "destination.ipv6"} <= {name.partition("[")[0] for name in given(ipv6=False)[0]}
+    assert given(ipv6=False)[1] == {Verdict.NOT_APPLICABLE}
+    assert given(ipv6=True) == (set(), set())

@@ -29,7 +29,7 @@ import docker
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("reference_epp", "ext_proc")
 DISTRIBUTIONS = (
-    *("grpcio", "protobuf", "uvloop", "httptools", "prometheus-client", "pyyaml"),
+    *("grpcio", "protobuf", "uvloop", "httptools", "prometheus-client", "pyyaml", "hpack"),
     *("cryptography", "cffi", "pycparser", "typing-extensions"),
 )
 UNUSED = {

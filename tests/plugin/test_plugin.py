@@ -61,7 +61,9 @@ def test_without_a_target_there_are_no_items_and_no_fixtures(run, pytester: pyte
     pytester.makepyfile("def test_mine(): pass\ndef test_theirs(proxy): pass")
     result = run("-q")
     assert outcomes(result) == {"passed": 1, "errors": 1}
-    result.stdout.fnmatch_lines(["*fixture 'proxy' not found*"])
+    result.stdout.fnmatch_lines(
+        ["*fixture 'proxy' not found*", "*the fixture 'proxy' needs a target: --epp TARGET or --epp-profile FILE|NAME*"]
+    )
 
 
 # -- items -------------------------------------------------------------------------------------------------------------
@@ -167,6 +169,15 @@ def test_a_target_out_of_reach_fails_once(run, pytester: pytest.Pytester) -> Non
     assert counts["skipped"] > 5
     result.stdout.fnmatch_lines(["*127.0.0.1:1: connection refused*"])
     assert "Traceback" not in result.stdout.str()
+
+
+def test_a_program_that_is_missing_fails_once(run, pytester: pytest.Pytester) -> None:
+    """As an extra does that a profile needs and that is not installed."""
+    result = run("--epp", "cmd:./no-such-epp --port {port} --file {endpointsFile}", *FEW)
+    counts = outcomes(result)
+    assert counts["failed"] == 1
+    assert counts["skipped"] > 5
+    result.stdout.fnmatch_lines(["*there is no file *no-such-epp*"])
 
 
 # -- fixtures ----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,12 @@ CHECK = "/grpc.health.v1.Health/Check"
 ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
     *("malformed-message-is-fatal", "malformed-message-unanswered"),
+    *("thread-per-stream", "stream-deadline-of-five-seconds", "queues-until-ready"),
 }
+OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
+"""Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
+BY_THE_CLOCK = {"caches-per-hint-briefly"}
+ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK
 """Those of the service, which a conversation alone does not show; they have tests of their own."""
 
 
@@ -64,7 +69,7 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
 
 
 HINTS: list[Any] = [
-    [A], [C], [SIX], ["10.0.0.1:9"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7, [1], ["10.0.0.1"],
+    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7, [1], ["10.0.0.1"],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
 ]  # fmt: skip
 
@@ -121,6 +126,27 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
         for served in (A, "9.9.9.9:1", 7):
             yield [first, response(served=served), data_plane.response_body()]
     yield [data_plane.response_headers(status=b"413"), data_plane.response_body()]
+    yield from one_path_only(headers, get, mode, data_plane)
+    yield [get(), data_plane.response_headers(content_type=b"text/plain"), data_plane.response_body(b"x" * 100_000)]
+    yield [get(), data_plane.response_headers(), data_plane.response_body(b'{"usage": "7"}')]
+
+
+def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest]]:
+    """Requests of many kinds, with a subset that none of the usual picks is in."""
+    body = data_plane.request_body
+    kinds = [
+        ((":path", b"/v1/chat/completions"), [body()]),
+        ((":path", b"/v1/completions"), [body(b'{"model":"m","stream":true}')]),
+        (("content-type", b"text/plain"), [body(b"words")]),
+        (("x-trailers", b"1"), [body(end=False), data_plane.request_trailers()]),
+    ]
+    for extra, messages in kinds:
+        for _ in range(len(POOL)):  # equal endpoints take turns
+            yield [headers(extra, subset=[C]), *(messages if mode else [])]
+    for method in (b"OPTIONS", b"DELETE"):
+        yield [get((":method", method))]
+        for _ in range(len(POOL)):
+            yield [get((":method", method), subset=[C])]
 
 
 STIMULI: dict[int, list[list[ProcessingRequest]]] = {}
@@ -181,7 +207,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         note(lambda message=message: waiting.receive(message))
     seen.append(waiting.impatient)
 
+    note(lambda: made.talk(headers(end=True, subset=[A])))
     made.endpoints(B, C, SIX)
+    note(lambda: made.talk(headers(end=True, subset=[A])))
     note(lambda: made.talk(headers(), *body))
     made.load(B, queued=50)
     made.load(C)
@@ -234,13 +262,13 @@ def test_the_correct_epp_is_deterministic(world: Any, data_plane: Any) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_shows_in_every_version_it_names(name: str, differs: Callable[..., bool]) -> None:
     fault = FAULTS[name]
-    assert re.fullmatch(r"(ENV|EPP-[A-Z]+)-\d\d", fault.breaks)
+    assert re.fullmatch(r"(ENV|EPP-[A-Z]+|RAR-[A-Z]+)-\d\d", fault.breaks)
     assert fault.breaks not in fault.also_breaks
     assert all(fault.also_breaks.values())
     assert fault.why.endswith(".")
     assert fault.versions
     assert set(fault.versions) <= set(ALL)
-    if name not in ON_THE_WIRE_ONLY:
+    if name not in ELSEWHERE:
         for version in {fault.versions[0], fault.versions[-1]}:
             assert any(differs(fault, version, mode) for mode in fault.modes[::-1]), (
                 f"{name} does not show in {version}"
@@ -273,7 +301,7 @@ def test_a_variant_differs_and_serves(name: str, world: Any, data_plane: Any, di
                 "prompt": "hi",
             }
             assert [piece.streamed_response.end_of_stream for piece in pieces].count(True) == 1
-    if name not in ON_THE_WIRE_ONLY:
+    if name not in ELSEWHERE:
         assert any(differs(variant, version, mode) for mode in [*variant.modes[::-1], "full-duplex", "streamed"])
 
 
@@ -353,3 +381,33 @@ def test_slow_is_slow_and_right(tmp_path: Path, data_plane: Any) -> None:
         assert (await call.read()).HasField("request_headers")
 
     with_epp(tmp_path, None, "slow", act)
+
+
+def test_a_queue_holds_requests_until_there_is_an_endpoint(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        (tmp_path / "endpoints").write_text("")
+        refused = ProcessingResponse()
+        while not refused.HasField("immediate_response"):  # it waits three seconds before it says so
+            call = stream(channel)
+            await call.write(data_plane.request_headers(end=True))
+            refused = await call.read()
+            call.cancel()
+        assert refused.immediate_response.status.code == 503
+        call = stream(channel)
+        await call.write(data_plane.request_headers(end=True))
+        (tmp_path / "endpoints").write_text("127.0.0.1:9\n")
+        assert (await call.read()).HasField("request_headers")
+        call.cancel()
+
+    with_epp(tmp_path, None, "queues-until-ready", act)
+
+
+def test_a_stream_has_five_seconds(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        call = stream(channel)
+        await call.write(data_plane.request_headers(end=True))
+        assert (await call.read()).HasField("request_headers")
+        assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        assert await call.details() == "deadline exceeded"
+
+    with_epp(tmp_path, "stream-deadline-of-five-seconds", None, act)

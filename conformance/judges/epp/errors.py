@@ -15,6 +15,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed, recorded
+from conformance.reading.decoded_message import STREAMED_REPLY
 from conformance.verdict import Verdict
 
 UNAVAILABLE, TOO_MANY, TOO_LARGE = 503, 429, 413
@@ -113,8 +114,13 @@ def errors(view: ExchangeView) -> Iterator[Ruling]:
         yield recorded("EPP-ERR-03", "an endpoint was given: this target did not shed")
     if view.answer is not AnswerKind.IMMEDIATE or view.code not in VALID:
         return
-    if due.error_due:
+    streamed = view.stream.immediate is not None and view.stream.immediate.what == STREAMED_REPLY
+    if streamed and (due.error_due or (view.code == TOO_MANY and not due.load.idle)):
+        hint = "The text names ImmediateResponse; data planes that do not know the streamed form fail the request."
+        yield view.fail("EPP-ERR-04", f"an ImmediateResponse with {view.code}", hint=hint)
+    elif due.error_due:
         yield passed("EPP-ERR-04")
+    if due.error_due:
         if view.code >= 400:
             yield passed("EPP-ERR-01")
         if view.code == UNAVAILABLE and due.pool_empty:
@@ -133,6 +139,9 @@ def _contents(view: ExchangeView) -> Iterator[Ruling]:
         yield view.fail("EPP-ERR-05", expected, f"ImmediateResponse {view.code} with a destination", at=message)
     else:
         yield passed("EPP-ERR-05")
+    if message.what == STREAMED_REPLY:
+        yield recorded("EPP-ERR-06", "a StreamedImmediateResponse")
+        return
     immediate = message.response.immediate_response
     yield recorded("EPP-ERR-06", f"body of {len(immediate.body)} bytes, details {immediate.details[:60]!r}")
     if view.code not in (UNAVAILABLE, TOO_MANY):

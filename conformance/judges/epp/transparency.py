@@ -13,7 +13,7 @@ from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import HeaderList
-from conformance.reading.destination import counting, header_list, protected, sent_headers, values_of
+from conformance.reading.destination import apply, counting, header_list, protected, sent_headers, values_of
 from ext_proc.protocol import DESTINATION, PREFIX
 
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
@@ -39,6 +39,21 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
             yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1])
     yield from _same_under_append(view, left.get(DESTINATION, []))
+
+
+@judge_of_exchange("EPP-TRN-06")
+def trailers(view: ExchangeView) -> Iterator[Ruling]:
+    """The client's trailers are there with their values."""
+    direction = view.stream.request
+    sent, answer = direction.trailers, direction.trailers_answer
+    if sent is None or sent.headers is None or answer is None or answer.partial or answer.header_mutation is None:
+        return
+    left = _by_name(apply(answer.header_mutation, sent.headers))
+    for name, old in _by_name(sent.headers).items():
+        new = left.get(name, [])
+        if old != new:
+            actual = f"the trailer {name} was {_show(old)}, is {_show(new) if new else 'gone'}"
+            yield view.warn("EPP-TRN-06", f"the trailer {name} is left alone", actual, at=answer)
 
 
 def _by_name(headers: HeaderList) -> dict[str, list[bytes]]:

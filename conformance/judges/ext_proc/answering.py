@@ -26,6 +26,7 @@ from conformance.reading.stream_state import StopKind, StreamStop
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Wait
 
+_ENDED = (StopKind.CLOSED, StopKind.STATUS, StopKind.RESET)
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
 
@@ -81,7 +82,9 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         elif view.ended_by_exit:
             return
         elif _error_by_status(view, stop):
-            yield passed("EPP-ERR-01")
+            yield from (passed("EPP-ERR-01"), passed("ENV-16"))
+        elif stop.kind in _ENDED and view.settling and not view.due.known:
+            return  # whether the pool of this poll had anything eligible is not known
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
         else:
@@ -205,17 +208,18 @@ def _whose(view: ExchangeView, stop: StreamStop, side: str, part: str) -> str:
 
 
 def _error_due(view: ExchangeView, stop: StreamStop) -> str | None:
-    """The requirement of the error that should have come, if one was due in any state of the pool meanwhile."""
+    """The requirement of the error that should have come, if one was due; of its form, if one was possible."""
     due, hint, counts = view.due, view.hint, view.facts.counts
     if stop.kind is StopKind.LOST:
         return None
-    if not due.error_possible:
-        dropped = due.load.saturated and stop.kind is not StopKind.HANG and counts("EPP-ERR-04")
-        return "EPP-ERR-04" if dropped else None
+    if stop.kind is not StopKind.HANG and counts("EPP-ERR-04"):
+        return "EPP-ERR-04" if due.error_possible or due.load.saturated else None
+    if not due.error_due:
+        return None
     if counts("EPP-ERR-01"):
         return "EPP-ERR-01"
     if stop.kind is not StopKind.HANG:
-        return "EPP-ERR-04" if counts("EPP-ERR-04") else None
+        return None
     if view.context.claims.queues and counts("EPP-SUB-14"):
         return "EPP-SUB-14"
     rule = "EPP-ERR-02" if due.pool_empty or not hint.set else "EPP-SUB-02" if hint.items else "EPP-SUB-03"

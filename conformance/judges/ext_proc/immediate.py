@@ -1,4 +1,4 @@
-"""ImmediateResponses: complete and final (ENV-15). Those in the place of a response are ENV-24."""
+"""ImmediateResponses, streamed or not: complete and final (ENV-15). Those in the place of a response are ENV-24."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
+from conformance.verdict import Verdict
 
+_TOO_MANY = 429
 VALID = range(200, 600)
 """Codes that an ImmediateResponse may have."""
 
@@ -17,6 +20,9 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
     """An ImmediateResponse has a valid status, and the stream ends well after it."""
     message = view.stream.immediate
     if message is None or message.response is None or view.stream.offence is not None:
+        return
+    if message.what == STREAMED_REPLY:
+        yield from _streamed(view, message)
         return
     immediate = message.response.immediate_response
     if not immediate.HasField("status") or view.code not in VALID:
@@ -29,13 +35,8 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
         hint = "Envoy takes the response away from the client, which may have it already."
         yield view.fail("ENV-15", expected, f"ImmediateResponse {view.code}", at=message, hint=hint)
         return
-    released = view.decided if view.decided is not message and view.stream.response.headers is None else None
-    if released is not None and view.due.known and view.due.load.idle and not view.due.load.blind:
-        expected = "no answer that lets the request go before an ImmediateResponse"
-        hint = "Only eviction under load would be a reason to take a pick back."
-        yield view.warn(
-            "ENV-15", expected, f"ImmediateResponse {view.code} after {released.what}", at=message, hint=hint
-        )
+    if (found := _taken_back(view, message)) is not None:
+        yield found
         return
     end = view.conversation.end
     if end is not None and end[1].how == "status" and end[1].status:
@@ -43,3 +44,40 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
         yield view.warn("ENV-15", expected, f"it ended with {end[1].status} {end[1].message!r}", at=end[0].seq)
     elif view.conversation.drained:
         yield passed("ENV-15")
+
+
+def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Ruling]:
+    """A StreamedImmediateResponse in its place has a valid status, and an end."""
+    if view.code not in VALID:
+        expected, actual = "a :status from 200 to 599", f"{view.code or 'none'}"
+        yield view.fail("ENV-15", expected, actual, at=message, hint="Envoy answers 502 to a reply without a status.")
+    elif not view.stream.reply_ended and view.conversation.aborted is None:
+        expected, actual = "the reply has its end of stream", "the stream ended without"
+        yield view.fail("ENV-15", expected, actual, at=message, hint="The client gets a reply that is cut short.")
+    else:
+        yield passed("ENV-15")
+
+
+def _taken_back(view: ExchangeView, message: DecodedMessage) -> Ruling | None:
+    """What is wrong with an error after the request was let go to an endpoint.
+
+    Severity follows harm. The client gets the error, so it fails where the client was due a response. It warns where an
+    error is excused: the model server has taken a request in vain, or the head of one before the body was answered.
+    Under load it is eviction; before the request was answered whole, that warns as well.
+    """
+    released, load = view.decided, view.due.load
+    if released is None or released is message or view.stream.response.headers is not None:
+        return None
+    idle = view.due.known and load.idle and not load.blind
+    malformed = view.code in range(400, 500) and (view.incomprehensible or view.unknown_model)
+    if not idle and not malformed and view.stream.request.complete:
+        return None
+    verdict = Verdict.FAIL if idle and not malformed and view.code != _TOO_MANY else Verdict.WARN
+    return view.fail(
+        "ENV-15",
+        "no answer that lets the request go before an ImmediateResponse",
+        f"ImmediateResponse {view.code} after {released.what} named {view.destination.given}",
+        at=message,
+        hint="Only eviction under load would be a reason to take a pick back.",
+        verdict=verdict,
+    )

@@ -30,14 +30,20 @@ def order_of_answers(view: ExchangeView) -> Iterator[Ruling]:
 
 
 def _offence(view: ExchangeView, found: Offence) -> Ruling:
-    if found.requirement == "ENV-04" and not _mode_was_said(view):
+    if found.requirement == "ENV-04" and not _mode_was_told(view) and not _always(view):
         actual = f"{found.actual}, without a protocol_config"
         hint = "Without it only an endpoint picker of one body mode knows what is expected."
         return view.warn("ENV-19", found.expected, actual, at=found.entry.seq, hint=hint)
     return view.fail(found.requirement, found.expected, found.actual, at=found.entry.seq, hint=found.hint)
 
 
-def _mode_was_said(view: ExchangeView) -> bool:
+def _always(view: ExchangeView) -> bool:
+    """Whether the EPP breaks ENV-04 also where it was told the mode."""
+    told = (one for one in view.siblings if _mode_was_told(one))
+    return any(one.stream.offence is not None and one.stream.offence.requirement == "ENV-04" for one in told)
+
+
+def _mode_was_told(view: ExchangeView) -> bool:
     first = view.conversation.first
     return first is None or first.request is None or first.request.HasField("protocol_config")
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from conformance.errors import UsageError
+from conformance.printable import printable
 from conformance.reading.bodies import not_json
 
 MAX_REPORT_BYTES = 64 * 1024 * 1024
@@ -19,6 +21,9 @@ class ReportError(UsageError):
     """A file is not a report that can be read; the message names the file and what is wrong with it."""
 
     code = "usage.report"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(printable(message)[:2000], hint=hint)
 
 
 def canonical(document: Any) -> bytes:
@@ -68,7 +73,14 @@ def _whole_numbers(value: Any) -> Any:
 
 
 def _json(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=not_json)
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=not_json, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,6 +107,8 @@ def _yaml(text: str) -> Any:
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader)):
             raise ValueError("a report has no YAML aliases")
-        return yaml.load(text, Loader=Loader)
+        document = yaml.load(text, Loader=Loader)
+        json.dumps(document, allow_nan=False)
+        return document
     except (yaml.YAMLError, TypeError) as problem:
         raise ValueError(f"YAML: {problem}") from problem

@@ -113,12 +113,12 @@ def read_report(path: Path) -> Report:
 def parse_report(document: Mapping[str, Any], name: str) -> Report:
     """The report of a document that came from the file `name`. Raises `ReportError` with the first few problems."""
     if document.get("apiVersion") != API_VERSION or document.get("kind") != KIND:
-        found = f"{document.get('apiVersion')} {document.get('kind')}"
+        found = f"{document.get('apiVersion')} {document.get('kind')}"[:200]
         raise ReportError(f"{name}: {found!r} is not {API_VERSION} {KIND}", hint="is it the report of another suite?")
     try:
         return Report.model_validate(document)
     except pydantic.ValidationError as error:
-        problems = [f"{path_text(problem['loc'])}: {problem['msg']}" for problem in error.errors()]
+        problems = [f"{path_text(problem['loc'])}: {problem['msg']}"[:300] for problem in error.errors()]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ReportError(f"{name}: not a valid report: {'; '.join(problems[:5])}{more}") from error
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from conformance.report.document.failures import concerns
 from conformance.report.document.model import Report
 from conformance.report.render.marks import plural
+from conformance.report.render.safe import safe
 from conformance.strict_yaml import parse
 from conformance.verdict import UNSETTLED, Verdict
 
@@ -41,6 +42,7 @@ def annotated(report: Report, profile: Path | None = None) -> list[Annotation]:
     `profile` is the file in which the lines are looked up; without one every line is 1. Raises `FileError` if it can't
     be read.
     """
+    report = safe(report)
     lines = _claims(profile) if profile is not None else {}
     excused = {name for one in report.waivers if not one.problem for name in one.matched}
     return [

@@ -8,6 +8,7 @@ from xml.sax.saxutils import escape
 from conformance.errors import UnknownNameError
 from conformance.report.document.model import Report
 from conformance.report.render.marks import SUBJECT
+from conformance.report.render.safe import safe
 from conformance.verdict import Result
 
 COLOUR = {Result.CONFORMANT: "#2e7d32", Result.NON_CONFORMANT: "#c62828", Result.INCOMPLETE: "#9a6700"}
@@ -18,6 +19,7 @@ def badge(report: Report, version: str | None = None) -> tuple[str, str, str]:
 
     Raises `UnknownNameError` if the report has no such version.
     """
+    report = safe(report)
     side = "" if report.implementation.role == "epp" else f" {SUBJECT[report.implementation.role]}"
     if version is None:
         return f"EPP {report.specification.version}{side}", report.result.value, COLOUR[report.result]

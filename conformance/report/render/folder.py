@@ -39,7 +39,9 @@ def make_folder(output: Path) -> None:
 
 @contextlib.contextmanager
 def reserved(output: Path) -> Iterator[None]:
-    """The folder `output`, made, for this run alone: two runs would mix their evidence. Raises `UsageError`."""
+    """The folder `output`, made, for this run alone: two runs would mix their evidence. It is removed again if nothing
+    was written. Raises `UsageError`."""
+    made = [folder for folder in (output, *output.parents) if not folder.exists()]
     make_folder(output)
     folder = os.open(output, os.O_RDONLY)
     try:
@@ -52,6 +54,9 @@ def reserved(output: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+        with contextlib.suppress(OSError):  # it holds a report
+            for one in made:
+                one.rmdir()
 
 
 def write_all(report: Report, output: Path) -> tuple[Path, ...]:

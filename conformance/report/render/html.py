@@ -23,6 +23,7 @@ from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.render.pictures import bar, glance, picks, picks_svg, spans, spans_svg
+from conformance.report.render.safe import safe
 from conformance.report.render.sequence import svg
 from conformance.report.render.transcript import Line, transcript
 from conformance.report.verify.steps import PROVES
@@ -106,6 +107,7 @@ def across(rows: Iterable[Row], versions: Sequence[str]) -> list[Across[Row]]:
 
 def html(report: Report, evidence: Path | None = None) -> str:
     """The page. Conversations are taken from the file of evidence, of those scenarios only that are shown."""
+    whole, report = report, safe(report)
     failed = concerns(report)
     unsettled = concerns(report, (*UNSETTLED, Verdict.WARN))
     provisional = [row for row in report.results if row.provisional and row.verdict is not Verdict.PASS]
@@ -142,7 +144,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         policy=policy,
         script=script,
         style=style,
-        document=_embedded(report),
+        document=_embedded(whole),
     )
 
 

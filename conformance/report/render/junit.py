@@ -13,6 +13,7 @@ from conformance.report.document.failures import concern
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING
+from conformance.report.render.safe import safe
 from conformance.verdict import Verdict
 
 OUTCOME = {
@@ -29,6 +30,7 @@ OUTCOME = {
 
 def junit(report: Report) -> str:
     """The document, UTF-8 with declaration: a suite of scenarios and one of universal requirements per version."""
+    report = safe(report)
     root = ET.Element("testsuites", name=_clean(f"epp-conformance {report.name}"))
     for row in report.versions:
         scenarios = [_scenario(result, report) for result in report.results_of(row.version)]
@@ -39,6 +41,8 @@ def junit(report: Report) -> str:
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(one.get(name, "0")) for one in root)))
     root.set("time", f"{report.duration:.3f}")
+    for one in root.iter():
+        one.attrib.update({name: _clean(value) for name, value in one.attrib.items()})
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from conformance.report.document.blocks import GatewayTopology, Topology
 from conformance.report.document.failures import Concern, concerns
 from conformance.report.document.model import Report
+from conformance.report.document.rows import VersionRow
 from conformance.report.render.marks import SUBJECT, WORD, mark, plural
+from conformance.report.render.safe import safe
 from conformance.report.verify.steps import PROVES
 from conformance.requirements.schema import VERSIONS
 from conformance.verdict import KINDS, UNSETTLED, Verdict
@@ -18,6 +20,7 @@ MOST = 20
 
 def summary(report: Report) -> str:
     """Results, failures with expected and actual, and what is unsettled."""
+    report = safe(report)
     lines = [f"## {_title(report)}: {mark(report.result)}", ""]
     if report.stopped:
         lines += [f"The run stopped early: {_text(report.stopped)}", ""]
@@ -45,6 +48,7 @@ def readme(report: Report, files: Sequence[tuple[str, Report]]) -> str:
 
     `files` are the reports in the folder, this one and others, by file name.
     """
+    report = safe(report)
     who, subject = report.implementation, report.subject
     lines = [
         f"# {_text(who.project)}",
@@ -91,13 +95,17 @@ def _title(report: Report) -> str:
 
 def _versions(report: Report) -> list[str]:
     lines = ["| version | result | protocol | ext_proc | requirements | blockers |", "|---|---|---|---|---|---|"]
-    for row in sorted(report.versions, key=lambda row: VERSIONS.index(row.version)):
+    for row in sorted(report.versions, key=_age):
         counts = ", ".join(f"{number} {WORD[verdict]}" for verdict, number in row.requirement_verdicts.items())
         kinds = " | ".join(mark(row.kinds[kind]) if kind in row.kinds else "–" for kind in KINDS)
         claimed = "" if row.claimed else " (not claimed)"
         blockers = ", ".join(row.blockers) or "none"
         lines.append(f"| {row.version}{claimed} | **{mark(row.result)}** | {kinds} | {counts} | {blockers} |")
     return [*lines, ""]
+
+
+def _age(row: VersionRow) -> int:
+    return VERSIONS.index(row.version) if row.version in VERSIONS else len(VERSIONS)
 
 
 def _ai_gateway(report: Report) -> list[str]:

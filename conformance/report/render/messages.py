@@ -187,8 +187,3 @@ def json_of(value: Mapping[str, Any] | Any) -> str:
 def cut(text: str, length: int) -> str:
     """Text of at most `length` characters; an ellipsis stands for what is left out."""
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def printable(text: str) -> str:
-    """Control characters, which could drive a terminal, as escapes."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -10,6 +10,7 @@ from html import escape
 from typing import Literal, TypeAlias
 
 from conformance.evidence.episode import Episode
+from conformance.printable import printable
 from conformance.report.document.rows import RequirementRow
 from conformance.report.render.marks import WORD
 from conformance.report.render.messages import cut
@@ -107,9 +108,9 @@ def _bars(title: str, rows: Sequence[tuple[str, float, float, str, str]]) -> str
     for number, (name, start, length, kind, said) in enumerate(rows[:MOST]):
         y, x, width = LINE * (number + 1), TITLE + start * room, max(2.0, length * room)
         drawn.append(
-            f'<text x="4" y="{y + 12}">{escape(cut(name, 42))}</text>'
+            f'<text x="4" y="{y + 12}">{escape(cut(printable(name), 42))}</text>'
             f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="11"/>'
-            f'<text class="number" x="{x + width + 2:.1f}" y="{y + 12}">{escape(said)}</text>'
+            f'<text class="number" x="{x + width + 2:.1f}" y="{y + 12}">{escape(printable(said))}</text>'
         )
     if more := len(rows) - MOST:
         drawn += [f'<text class="number" x="4" y="{LINE * (MOST + 1) + 12}">{more} more</text>'] if more > 0 else []

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from conformance.printable import printable
 from conformance.report.render.messages import cut
 from conformance.report.render.transcript import CLIENT, MODEL_SERVER, Line
 
@@ -64,7 +65,7 @@ def _step(line: Line) -> Step:
     source, target = _way(line)
     what = line.what if source or not line.who else f"{line.who}: {line.what}"
     text = f"{what}: {line.summary}" if line.summary else what
-    return Step(seq=line.seq, text=text, source=source, target=target, marked=line.marked, gap=not line.who)
+    return Step(seq=line.seq, text=printable(text), source=source, target=target, marked=line.marked, gap=not line.who)
 
 
 def _way(line: Line) -> tuple[str, str]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conformance.outcome import GENERATED
+from conformance.printable import printable
 from conformance.report.document.failures import Occurrence, passing_but_blamed
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
-from conformance.report.render.messages import printable
 from conformance.report.render.transcript import Line, transcript
 from conformance.verdict import Verdict
 
@@ -209,8 +209,10 @@ def verification_text(verification: Verification) -> Text:
     symbols = {"pass": SYMBOL[Verdict.PASS], "fail": SYMBOL[Verdict.FAIL], "unknown": SYMBOL[Verdict.INCONCLUSIVE]}
     for step in verification.steps:
         block.line(f"{symbols[step.answer]} {step.answer:8}", styles[step.answer])
-        block.append(f"{step.name:13}{step.text}")
+        block.append(printable(f"{step.name:13}{step.text}"))
         for detail in step.details:
             block.line(f"{'':23}- {printable(detail)}")
-    block.line(verification.proves)
+    block.line(printable(verification.proves))
+    for note in verification.notes:
+        block.line(printable(note), "dim")
     return block.text

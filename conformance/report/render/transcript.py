@@ -20,6 +20,7 @@ from conformance.evidence.episode import (
     ProcessStarted,
     Unmet,
 )
+from conformance.printable import printable
 from conformance.reading.decoded_message import decode
 from conformance.report.render.messages import (
     Described,
@@ -29,7 +30,6 @@ from conformance.report.render.messages import (
     hex_of,
     in_words,
     json_of,
-    printable,
 )
 from ext_proc.record import (
     ClientAborted,

@@ -88,7 +88,7 @@ class JudgedAgain:
                 findings = self._judge(episode, context, self._catalogue)
             except Exception as problem:  # noqa: BLE001 - a defect of ours, or evidence made up to hit one
                 findings = problem
-            self._compare(row, self._expected.row(row, episode, findings))
+            self._compare(row, self._expected.row(row, episode, findings), judged=True)
         except Exception as problem:  # noqa: BLE001 - evidence made up to hit a defect of ours
             self._differences.append(f"{row.version} {row.id}: can't be judged: {problem!r}")
 
@@ -98,14 +98,15 @@ class JudgedAgain:
             if (row.version, row.id) not in self.rows and (row.evidence is None or self.judged == 0):
                 self._compare(row, self._expected.row(row, None, None))
 
-    def _compare(self, row: ScenarioRow, wanted: ScenarioRow | None) -> None:
+    def _compare(self, row: ScenarioRow, wanted: ScenarioRow | None, *, judged: bool = False) -> None:
         if wanted is None:
             return  # in no plan, which is said there
         self.rows[row.version, row.id] = wanted
         if row.evidence is not None and wanted.evidence is None:
             self._differences.append(f"{row.version} {row.id}: has evidence, and can't have been run on this target")
         if row != wanted:
-            self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted)]
+            unread = _OF_THE_EPISODE if row.evidence is not None and not judged else frozenset()
+            self._differences += [f"{row.version} {row.id}: {text}" for text in differences(row, wanted, unread)]
 
     def judgement(self, path: Path | None) -> VerificationStep:
         """Whether every result is what its episode gives."""
@@ -121,9 +122,13 @@ class JudgedAgain:
         return step
 
 
-def differences(stated: ScenarioRow, computed: ScenarioRow) -> Iterator[str]:
-    """What a result says otherwise than it must."""
-    for name in type(stated).model_fields:
+_OF_THE_EPISODE = frozenset({"requirement", "expected", "actual", "hint", "exchange", "seq"})
+"""What a row has from an episode's decisive finding."""
+
+
+def differences(stated: ScenarioRow, computed: ScenarioRow, unread: frozenset[str] = frozenset()) -> Iterator[str]:
+    """What a result says otherwise than it must, but for the fields `unread`."""
+    for name in type(stated).model_fields.keys() - unread:
         before, after = getattr(stated, name), getattr(computed, name)
         if before == after:
             continue

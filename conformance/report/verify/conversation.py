@@ -88,15 +88,22 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
 
 
 def _pool(planned: Planned, episode: Episode) -> Iterator[str]:
-    """The first state of the pool, against the scenario's pods."""
-    first = next((state for _, state in episode.of(PoolState)), None)
-    if first is None or planned.pool is None:
+    """The pool that the first exchange found, or that the steps before it changed, against the scenario's pods."""
+    if planned.pool is None:
         return
-    pods = planned.work.instance.scenario.pool.pods if planned.work.mode == "gateway" else planned.pool.pods
+    gateway = planned.work.mode == "gateway"
+    pods = planned.work.instance.scenario.pool.pods if gateway else planned.pool.pods
     wanted = {pod.name: _standing(pod) for pod in pods}
-    found = {fact.name: (fact.ready, fact.terminating, fact.selected) for fact in first.pods}
-    if found != wanted:
-        yield f"its evidence begins with the pods {short(found)}, its scenario with {short(wanted)}"
+    first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
+    found: list[dict[str, tuple[bool, bool, bool]]] = []
+    for entry, state in episode.of(PoolState):
+        if state.phase == "effective" and (first is None or entry.seq < first):
+            standing = {fact.name: (fact.ready, fact.terminating, fact.selected) for fact in state.pods}
+            if gateway:  # its pools keep their endpoints: those that a scenario has no pod for are spare
+                standing = {name: one for name, one in standing.items() if name in wanted or name[:6] != "spare-"}
+            found.append(standing)
+    if found and wanted not in found:
+        yield f"its evidence begins with the pods {short(found[-1])}, its scenario with {short(wanted)}"
 
 
 def _standing(pod: Pod) -> tuple[bool, bool, bool]:

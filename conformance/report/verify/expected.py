@@ -19,8 +19,8 @@ from conformance.planning.results import (
     GENERATED_ID,
     GENERATED_SECTION,
     all_kept,
-    judged,
     not_done,
+    of_episode,
     reproduce_command,
     shortest_broken,
     skipped,
@@ -112,6 +112,8 @@ class Expected:
 
     def problems(self) -> Iterator[str]:
         """Rows that are missing, there twice, or in no plan."""
+        if not self.report.versions and not self.report.stopped:
+            yield "no version was run, and nothing says why"
         seen: set[Key] = set()
         incomplete = {row.version for row in self.report.versions if not row.complete}
         for result in self.report.results:
@@ -168,12 +170,12 @@ class Expected:
         command = versioned_command(self.basis.command, planned.version, self.report.environment.seed)
         reproduce = reproduce_command(command, planned.work)
         if episode is None or findings is None:
-            made = judged(
+            made = of_episode(
                 planned.work, Episode(id="", entries=()), row.result().findings, seconds=0, reproduce=reproduce
             )
             result = dataclasses.replace(made, verdict=row.verdict, reason=row.reason, evidence=row.evidence.episode)
         else:
-            result = judged(planned.work, episode, findings, seconds=row.duration, reproduce=reproduce)
+            result = of_episode(planned.work, episode, findings, seconds=row.duration, reproduce=reproduce)
         if planned.generated:
             examples = _examples(row) or 0
             broken = next(

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from jinja2 import Environment, StrictUndefined, TemplateError
-
 from conformance.errors import UsageError
 from conformance.run.epp.members import Member
 from conformance.targets.profile import File
+from conformance.targets.template import FileTemplate
 
 
 class PoolDiscovery(Protocol):
@@ -52,11 +51,7 @@ class WatchedFile:
         self._path = path
         self._settings = settings
         self._original = _Original.of(path)
-        try:
-            environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
-            self._template = environment.from_string(settings.template)
-        except TemplateError as problem:
-            raise UsageError(f"discovery.file.template: {problem}", hint="it is a Jinja2 template") from problem
+        self._template = FileTemplate(settings.template)
 
     async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:  # noqa: ARG002
         """Write the endpoints of the eligible pods, or remove the file if the pool is gone."""
@@ -65,11 +60,7 @@ class WatchedFile:
             return
         facts = [member.fact for member in members]
         endpoints = [endpoint for fact in facts if fact.eligible for endpoint in fact.endpoints]
-        try:
-            text = self._template.render(endpoints=endpoints, pods=facts)
-        except TemplateError as problem:
-            raise UsageError(f"discovery.file.template: {problem}") from problem
-        self._write(text.encode())
+        self._write(self._template.render(endpoints=endpoints, pods=facts).encode())
 
     async def delivered(self, timeout: float) -> bool:  # noqa: ARG002
         """After the re-read window."""

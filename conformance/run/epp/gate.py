@@ -17,13 +17,28 @@ def passes(last: ExchangeOutcome, heard: Sequence[str], *, eligible: bool) -> bo
     """Whether a request passed; `heard` are the kinds of the EPP's messages, `eligible`: there was an endpoint for it.
 
     An endpoint passes, and so does any attempt to give one: what is wrong with it is for the judges to say. Where there
-    is none to give, so does any answer, a gRPC status included.
+    is none to give, so does any answer, a gRPC status included, and also a stream that is taken and not answered: the
+    target was ready before, and whether it may be silent then is what scenarios find out.
     """
     answered = [what for what in heard if what]
     if eligible:
         return bool(last.attempts) or any(what != "immediate_response" for what in answered)
     ended = last.stream
-    return bool(answered) or (ended is not None and ended.how == "status" and ended.status != UNIMPLEMENTED)
+    silent = last.expired.startswith("answer")
+    return bool(answered) or silent or (ended is not None and ended.how == "status" and ended.status != UNIMPLEMENTED)
+
+
+def headers_only(last: ExchangeOutcome, heard: Sequence[str]) -> bool:
+    """Whether the headers were answered and the body was not: the commonest way to begin an EPP."""
+    return last.expired.endswith("request_body") and "request_headers" in heard and "request_body" not in heard
+
+
+HEADERS_ONLY = (
+    "in body mode full-duplex each chunk of the body must be answered with a body_mutation.streamed_response, and "
+    "without that no request reaches a model server; `epp-conformance explain ENV-04` says more. An EPP that a gateway "
+    "sends no bodies is tested with --body-mode none (bodyModes: [none] in its profile)"
+)
+"""What to do about an EPP that answers headers only."""
 
 
 def said(entry: Entry) -> str:

@@ -254,6 +254,8 @@ class EppRunner(TargetRunner):
                     Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer)
                 )
                 if gate.passes(last, heard, eligible=bool(self.pool.eligible)):
+                    if gate.headers_only(last, heard):
+                        await self._body_must_be_answered(heard)
                     return
                 if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
                     break
@@ -263,6 +265,15 @@ class EppRunner(TargetRunner):
         if self.target.crashed:
             raise await self.target.explain_end()
         raise self._gate_error(last, loop.time() - began)
+
+    async def _body_must_be_answered(self, heard: list[str]) -> None:
+        """Ask once more and wait as long as scenarios do: each would wait as long for an answer that never comes."""
+        heard.clear()
+        deadline = min(10.0, self.profile.timeouts.answer)
+        last = await self.ask(Exchange(ending="envoy"), SETTLING, deadline=deadline)
+        if gate.headers_only(last, heard):
+            what = "it answers the headers of the first plain request and not its body"
+            raise GateFailedError(f"{what}: nothing came for {deadline:g} s", hint=gate.HEADERS_ONLY)
 
     def _gate_error(self, last: ExchangeOutcome | None, seconds: float) -> GateFailedError:
         happened = gate.describe(last)

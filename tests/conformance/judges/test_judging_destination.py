@@ -20,7 +20,7 @@ from scripted import (
 
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
-from ext_proc.protocol import DESTINATION
+from ext_proc.protocol import DESTINATION, SCORES
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 POOL = {"a": A, "b": B, "c": C}
@@ -184,6 +184,44 @@ class TestMissingOrMisplaced:
         late = echo(BODY)[0]
         late.request_body.response.header_mutation.set_headers.append(option(DESTINATION, B))
         assert ask(answered(headers_answer(A), late)).blamed == {"EPP-DEST-08"}
+
+
+class TestScores:
+    """Endpoint to number, in `next`: they inform, and steer nothing."""
+
+    def scored(self, scores, *, namespace: str = NAMESPACE, pick: str = A, **exchange):
+        metadata = {NAMESPACE: {DESTINATION: pick}}
+        metadata.setdefault(namespace, {})[SCORES] = scores
+        return answered(headers_answer(pick, metadata=metadata), *echo(BODY), **exchange)
+
+    def test_the_right_shape(self, ask):
+        verdicts = ask(self.scored({A: 0.5, B: 1, "[fd00::1]:80": -3.25}), "next")
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-12"] is Verdict.PASS
+
+    @pytest.mark.parametrize(
+        "scores", [[A], A, 1, None, {A: "0.5"}, {A: None}, {A: {B: 1}}, {"a": 1}, {"10.0.0.1": 1}, {f" {A}": 1}]
+    )
+    def test_another_shape_is_told_and_counts_for_nothing(self, ask, scores):
+        verdicts = ask(self.scored(scores), "next")
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-DEST-12"] is Verdict.NOT_APPLICABLE
+        assert verdicts.finding("EPP-DEST-12").actual
+
+    def test_another_namespace(self, ask):
+        assert "in vendor" in ask(self.scored({A: 1}, namespace="vendor"), "next").finding("EPP-DEST-12").actual
+
+    @pytest.mark.parametrize("version", ["0.2.0", "1.0.0", "next"])
+    def test_the_best_score_is_no_pick(self, ask, version):
+        """Neither a stranger with a score nor a better one outside the subset is a destination."""
+        scores = {"10.9.9.9:8000": 1000, B: 999, A: 0}
+        assert ask(self.scored(scores), version).blamed == set()
+        assert ask(self.scored(scores, subset=[A]), version).blamed == set()
+        alone = answered(headers_answer(header=None, metadata={NAMESPACE: {SCORES: scores}}), *echo(BODY))
+        assert ask(alone, version).failed == {"EPP-DEST-01"}
+
+    def test_before_next_they_are_not_known(self, ask):
+        assert ask(self.scored({A: 1}))["EPP-DEST-12"] is None
 
 
 class TestForm:

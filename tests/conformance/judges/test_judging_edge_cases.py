@@ -409,14 +409,46 @@ def test_the_code_of_a_dropped_request(ask, version, wrong):
     assert bool(ask(made, version).failed) is wrong
 
 
-@pytest.mark.parametrize(("load", "verdict"), [({}, Verdict.WARN), ({"queue": 100, "kv": 0.99}, Verdict.PASS)])
-def test_a_pick_that_is_taken_back(ask, load, verdict):
-    """Eviction under load is known; without load it is none."""
+@pytest.mark.parametrize("mode", ["FULL_DUPLEX_STREAMED", "STREAMED"])
+@pytest.mark.parametrize(
+    ("when", "body", "code", "load", "verdict"),
+    [
+        ("before the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("before the body", BODY, 400, {}, Verdict.FAIL),
+        ("before the body", BODY, 503, {}, Verdict.FAIL),
+        ("before the body", b"no JSON", 500, {}, Verdict.FAIL),
+        ("before the body", BODY, 429, {}, Verdict.WARN),
+        ("before the body", BODY, 429, {"queue": 100, "kv": 0.99}, Verdict.WARN),
+        ("in the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("in the body", BODY, 503, {}, Verdict.FAIL),
+        ("after the body", b"no JSON", 400, {}, Verdict.WARN),
+        ("after the body", BODY, 503, {}, Verdict.FAIL),
+        ("after the body", BODY, 503, {"queue": 100, "kv": 0.99}, Verdict.PASS),
+    ],
+)
+def test_a_pick_that_is_taken_back(ask, mode, when, body, code, load, verdict):
+    """Real Envoy 1.40 passes the error on in each of them, and cuts off what reached the model server: severity follows
+    what the client and the model server lose. Eviction under load is known; without load it is none."""
     made = script()
     if load:
         made.gauges("a", **load).gauges("b", **load)
-    made.exchange().request().answers(headers_answer(A), *echo(BODY), immediate(503)).drained()
-    assert ask(made)["ENV-15"] is verdict
+    duplex = mode == "FULL_DUPLEX_STREAMED"
+    exchange = made.exchange(mode=mode).request(body, chunks=2)
+    pieces = [streamed(body[:5]), streamed(body[5:], end=True)] if duplex else [body_answer() for _ in range(3)]
+    answered = {"before the body": [], "in the body": pieces[:1], "after the body": pieces}[when]
+    exchange.answers(headers_answer(A), *answered, immediate(code)).drained()
+    found = ask(made)
+    assert found["ENV-15"] is verdict
+    assert found.blamed <= {"ENV-15"}
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_an_error_after_a_request_was_let_go_without_a_destination(ask, method):
+    """Envoy may have opened the request at an endpoint that it chose itself."""
+    made = script()
+    exchange = made.exchange(method=method).request(BODY if method == "POST" else None)
+    exchange.answers(headers_answer(), immediate(400)).drained()
+    assert ask(made).failed == {"ENV-15"}
 
 
 @pytest.mark.parametrize("responds", [False, True])
@@ -596,3 +628,55 @@ def test_a_stream_may_end_on_a_message_of_an_unknown_kind(ask, end):
     exchange.answers(headers_answer(A)).chunk(BODY, end=True)
     _ = exchange.reset(Author.EPP) if end == "reset" else exchange.closed(3 if end == "error" else 0)
     assert not ask(made, stimulus="off-contract", requirements=("ENV-26",)).failed
+
+
+class TestBehindAnotherFault:
+    """A broken carrier rule does not hide the protocol's rules where the answer can still be read."""
+
+    def body_first(self, pick: str) -> tuple:
+        return (*echo(BODY), headers_answer(pick))
+
+    def replaced(self, pick: str) -> tuple:
+        answer = headers_answer(pick)
+        answer.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+        return (answer,)
+
+    def headers_of_the_response(self, pick: str) -> tuple:
+        return (headers_answer(pick, side="response"),)
+
+    def spoiled(self, answers: tuple, **exchange) -> Script:
+        made = script()
+        made.exchange(**exchange).request().answers(*answers).reset()
+        return made
+
+    @pytest.mark.parametrize(("fault", "rule"), [("body_first", "ENV-03"), ("replaced", "ENV-04")])
+    @pytest.mark.parametrize(
+        ("pick", "subset", "broken"),
+        [
+            (A, ..., set()),
+            (A, [A], set()),
+            (B, [A], {"EPP-SUB-01"}),
+            (STRANGER, ..., {"EPP-DEST-06"}),
+            (A, [STRANGER], {"EPP-SUB-02"}),
+            ("nonsense", ..., {"EPP-DEST-04"}),
+        ],
+    )
+    def test_an_endpoint_that_can_be_read(self, ask, fault, rule, pick, subset, broken):
+        found = ask(self.spoiled(getattr(self, fault)(pick), subset=subset))
+        assert found.failed == {rule} | broken
+        assert all(f"Seen behind {rule}" in found.finding(one).hint for one in broken)
+        assert "Seen behind" not in found.finding(rule).hint
+
+    @pytest.mark.parametrize("subset", [..., [A]])
+    def test_an_endpoint_that_cannot(self, ask, subset):
+        """In an answer of the wrong kind it may be anything."""
+        assert ask(self.spoiled(self.headers_of_the_response(B), subset=subset)).failed == {"ENV-01"}
+
+    def test_what_is_missing_may_be_hidden(self, ask):
+        assert ask(self.spoiled((*echo(BODY), headers_answer()))).failed == {"ENV-03"}
+        assert ask(self.spoiled(echo(BODY), subset=[STRANGER])).failed == {"ENV-03"}
+
+    def test_an_error_that_can_be_read(self, ask):
+        made = Script(pool={})
+        made.exchange().request().answers(*echo(BODY), immediate(500)).reset()
+        assert ask(made).failed == {"ENV-03", "EPP-ERR-02"}

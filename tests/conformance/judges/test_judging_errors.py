@@ -17,7 +17,14 @@ from scripted import (
 
 from conformance.evidence.episode import Claims, Expectation
 from conformance.verdict import Verdict
-from ext_proc.messages import HeaderMutation
+from ext_proc.messages import (
+    HeaderMap,
+    HeaderMutation,
+    HttpHeaders,
+    ProcessingResponse,
+    StreamedBodyResponse,
+    StreamedImmediateResponse,
+)
 from ext_proc.protocol import DESTINATION, FALLBACK
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -75,7 +82,7 @@ class TestNoReadyEndpoint:
         assert ask(script).blamed == {"EPP-ERR-04"}
         verdicts = ask(script, "0.2.0")
         assert verdicts.blamed == set()
-        assert verdicts["EPP-ERR-01"] is Verdict.PASS
+        assert verdicts["EPP-ERR-01"] is verdicts["ENV-16"] is Verdict.PASS
 
     def test_a_closed_stream(self, ask):
         script = Script(pool={})
@@ -108,7 +115,7 @@ class TestNoReadyEndpoint:
             ("grpc status", "0.2.0", set()),
             ("grpc status", "1.0.0", {"EPP-ERR-04"}),
             ("clean close", "1.0.0", {"EPP-ERR-04"}),
-            ("silence", "1.0.0", {"EPP-ERR-02", "EPP-SUB-02"}),
+            ("silence", "1.0.0", {"ENV-16"}),
             ("connection lost", "1.0.0", {"ENV-16"}),
         ],
     )
@@ -133,6 +140,17 @@ class TestNoReadyEndpoint:
         stays = changing == "a pod leaves" and (hint is ... or version == "0.2.0")  # an endpoint is due all the same
         assert found.failed <= ({"ENV-16"} if stays else blamed)
         assert bool(found.failed) is (bool(blamed) or stays)
+
+    @pytest.mark.parametrize("version", ["0.2.0", "1.0.0"])
+    @pytest.mark.parametrize(("status", "failed"), [(0, set()), (14, set()), (None, {"ENV-16"})])
+    def test_a_poll_of_a_pool_that_was_not_observed(self, ask, version, status, failed):
+        script = Script()
+        one = script.exchange(note={"settling": True}, subset=[A]).request(BODY)
+        if status is None:
+            one.hang("answer to request_headers")
+        else:
+            one.closed(status)
+        assert ask(script, version).failed == failed
 
     def test_a_request_that_is_let_go_while_the_pool_is_emptied(self, ask):
         script = Script(pool=POOL).pool(phases=("asked",))
@@ -298,3 +316,65 @@ class TestExpectations:
         script = refused(immediate(413))
         assert self.ask_with(ask, script, answer=("endpoint", "4xx")).blamed == set()
         assert ask(script).blamed == {"EPP-DEST-01"}
+
+
+def reply(status: str | None = "503", *, end: bool = False) -> ProcessingResponse:
+    headers = HttpHeaders(end_of_stream=end)
+    if status is not None:
+        headers.headers.headers.add(key=":status", raw_value=status.encode())
+    return ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(headers_response=headers))
+
+
+def piece(*, end: bool = False) -> ProcessingResponse:
+    body = StreamedBodyResponse(body=b"busy", end_of_stream=end)
+    return ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(body_response=body))
+
+
+TRAILERS = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(trailers_response=HeaderMap()))
+
+
+class TestStreamedImmediateResponse:
+    """As Envoy 1.40 takes it: tried in full duplex, buffered and streamed mode."""
+
+    @pytest.mark.parametrize(
+        ("answers", "mode", "failed"),
+        [
+            ([reply("400", end=True)], "FULL_DUPLEX_STREAMED", set()),
+            ([reply("400", end=True)], "BUFFERED", set()),
+            ([reply("400"), piece(), piece(end=True)], "FULL_DUPLEX_STREAMED", set()),
+            ([reply("400"), piece(), TRAILERS], "FULL_DUPLEX_STREAMED", set()),
+            ([reply("400"), piece(end=True)], "BUFFERED", {"ENV-15"}),
+            ([reply(None, end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([reply("099", end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([piece(end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([reply("400"), piece()], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([reply("400", end=True), piece(end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([reply("400"), reply("400", end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([immediate(400), piece(end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([reply("400", end=True), immediate(400)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+            ([headers_answer(A), reply("400", end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
+        ],
+    )
+    def test_its_form(self, ask, answers, mode, failed):
+        assert ask(refused(*answers, body=b"no JSON", mode=mode)).failed == failed
+
+    @pytest.mark.parametrize("method", ["POST", "GET"])
+    @pytest.mark.parametrize(
+        ("status", "version", "pool", "failed"),
+        [
+            ("503", "0.2.0", {}, set()),
+            ("503", "1.0.0", {}, {"EPP-ERR-04"}),
+            ("500", "1.0.0", {}, {"EPP-ERR-02", "EPP-ERR-04"}),
+            ("503", "1.0.0", POOL, {"EPP-ERR-02"}),
+        ],
+    )
+    def test_an_error_is_an_immediate_response(self, ask, method, status, version, pool, failed):
+        assert ask(refused(reply(status, end=True), pool=pool, method=method), version).failed == failed
+
+    @pytest.mark.parametrize(("method", "failed"), [("POST", {"EPP-DEST-01"}), ("GET", {"EPP-DEST-07"})])
+    def test_a_reply_in_the_place_of_an_endpoint(self, ask, method, failed):
+        assert ask(refused(reply("200"), piece(end=True), method=method)).failed == failed
+
+    def test_a_reply_of_an_unknown_kind_is_not_judged(self, ask):
+        empty = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse())
+        assert ask(refused(empty)).blamed == set()

@@ -28,7 +28,6 @@ from ext_proc.messages import (
     ProcessingMode,
     ProcessingResponse,
     StreamedBodyResponse,
-    StreamedImmediateResponse,
 )
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
@@ -82,10 +81,6 @@ class TestKinds:
     def test_unknown_fields_beside_a_known_member_are_nothing(self, ask):
         raw = headers_answer(A).SerializeToString() + b"\xc2\x3e\x03sam"
         assert ask(answered(raw, *echo(BODY))).blamed == set()
-
-    def test_streamed_immediate_response_is_not_judged(self, ask):
-        answer = ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse())
-        assert ask(answered(answer)).blamed == set()
 
     def test_unknown_kind_of_body_mutation_is_not_judged(self, ask):
         mutation = BodyMutation.FromString(b"\x7a\x01x")
@@ -345,6 +340,17 @@ class TestPeculiarStimuli:
         one.request().answers(headers_answer(A), *echo(BODY)).drained()
         assert ask(script)["ENV-19"] is Verdict.PASS
 
+    @pytest.mark.parametrize("told", [True, False])
+    @pytest.mark.parametrize("answer", [body_answer(), body_answer(body_mutation=BodyMutation(body=BODY))])
+    def test_a_body_answer_of_another_mode(self, ask, told, answer):
+        """Without a protocol_config it is a warning, unless the EPP does the same where it was told the mode."""
+        script, one = started(protocol_config=False)
+        one.request().answers(headers_answer(A), answer).drained()
+        if told:
+            script.exchange().request().answers(headers_answer(A), answer).drained()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (({"ENV-04"}, set()) if told else (set(), {"ENV-19"}))
+
     @pytest.mark.parametrize("value", [b"\xff\xfe", "é".encode()])
     def test_headers_that_are_no_ascii(self, ask, value):
         script, one = started(headers=((b"x-odd", value),))
@@ -473,6 +479,17 @@ class TestRobustness:
             one.hang("answer to request_headers")
         ones[0].drained()
         assert ask(script).failed == {"ENV-21"}
+
+    def test_an_epp_that_answers_headers_only_does_not_mix_streams_up(self, ask):
+        """What it leaves unanswered among others it leaves unanswered alone."""
+        script = Script(pool=POOL)
+        length = ((b"content-length", b"51"),)
+        ones = [script.exchange(headers=length).request() for _ in range(4)]
+        bodyless = script.exchange(method="GET").request(None).answers(headers_answer(A))
+        for one in ones:
+            one.answers(headers_answer(A)).hang("answer to request_body")
+        bodyless.drained()
+        assert ask(script).failed == {"ENV-16"}
 
     def test_a_stream_that_stays_open(self, ask):
         script, one = started(ending="half-close")

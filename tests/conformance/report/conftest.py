@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forging import real_reports
 
 from conformance.evidence.episode import (
     Context,
@@ -30,7 +31,9 @@ from conformance.outcome import (
 )
 from conformance.report.document.build import build
 from conformance.report.document.model import Report, write_report
+from conformance.report.verify.verification import Verification, verify
 from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import Instance
 from conformance.strict_yaml import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
@@ -430,3 +433,42 @@ def small_judge() -> Callable[[Episode, Context, Catalogue], tuple[Finding, ...]
 def say() -> Callable[..., list[Event]]:
     """The maker of exchanges."""
     return exchange
+
+
+# -- reports of real targets -------------------------------------------------------------------------------------------
+
+PROFILES = {
+    "epp": real_reports.reference_epp,
+    "bad-epp": lambda: real_reports.reference_epp("metadata-differs"),
+    "gateway": real_reports.reference_gateway,
+    "bad-gateway": lambda: real_reports.reference_gateway("no-end-of-stream"),
+}
+
+
+@pytest.fixture(scope="session")
+def instances() -> tuple[Instance, ...]:
+    """The scenario instances that stand for the certified set."""
+    return real_reports.part_of_the_suite()
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory, instances: tuple[Instance, ...]) -> Callable[[str], Path]:
+    """The folder of a report by its name; the target is run when it is first asked for."""
+    made: dict[str, Path] = {}
+
+    def report(name: str) -> Path:
+        if name not in made:
+            made[name] = real_reports.make(PROFILES[name](), tmp_path_factory.mktemp(name), instances)
+        return made[name]
+
+    return report
+
+
+@pytest.fixture
+def check(instances: tuple[Instance, ...]) -> Callable[[Path], Verification]:
+    """Verify a report and its evidence against the scenarios that it was made with."""
+
+    def checked(folder: Path) -> Verification:
+        return verify(folder / "report.json", folder / "evidence.ndjson.gz", instances=instances)
+
+    return checked

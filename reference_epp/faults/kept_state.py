@@ -1,0 +1,115 @@
+"""Faults of what is kept from one request to the next: candidates, readings of the pool, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ext_proc.server import ServedStream
+from reference_epp.conversation import Conversation
+from reference_epp.deviations import WITH_SUBSET, fault
+from reference_epp.endpoints import Endpoint
+from reference_epp.epp import Action
+from reference_epp.picker import Decision, Picker, Request
+from reference_epp.service import Service
+from reference_epp.subset import Subset
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpBody
+
+
+@fault(
+    "cached-per-hint",
+    breaks="EPP-DEST-06",
+    why="The candidates of a hint are computed once, when it is first seen, and stay when the pool changes.",
+    also={
+        "EPP-ERR-02": "an endpoint is given although none is left",
+        "EPP-SUB-02": "a hint that named no endpoint once names none later",
+    },
+    versions=WITH_SUBSET,
+)
+class CachedPerHint(Picker):
+    known: dict[Subset, Sequence[Endpoint]] | None = None
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        if self.known is None:
+            self.known = {}
+        return self.known.setdefault(request.subset, super().eligible(request))
+
+
+@fault(
+    "refreshed-after-the-answer",
+    breaks="EPP-DEST-06",
+    why="The pool is read again after each answer, so that the first request after a change is given the old one.",
+    also={
+        "EPP-ERR-02": "the first request after the last endpoint left is given it",
+        "EPP-SUB-02": "the old pool decides what the subset leaves",
+    },
+)
+class RefreshedAfterTheAnswer(Picker):
+    seen: tuple[Endpoint, ...] | None = None
+
+    def pick(self, request: Request) -> Decision:
+        now = self.pool.endpoints
+        self.pool.endpoints, seen = now if self.seen is None else self.seen, now
+        try:
+            return super().pick(request)
+        finally:
+            self.pool.endpoints = self.seen = seen
+
+
+@fault(
+    "odd-usage-is-fatal",
+    breaks="ENV-27",
+    why="A response whose `usage` has anything but numbers ends the process.",
+    also={"ENV-24": "such a response does not arrive", "RAR-EVAL-06": "it is not passed without a report"},
+)
+class OddUsageIsFatal(Conversation):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        try:
+            value = json.loads(body.body)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict) and "usage" in value:
+            usage = value["usage"]
+            if not isinstance(usage, dict) or not isinstance(usage.get("prompt_tokens", 0), (int, float)):
+                os._exit(70)
+        return super().on_response_body(body)
+
+
+@fault(
+    "thread-per-stream",
+    breaks="ENV-27",
+    why="Each stream has a thread; with the 65th at once none is left, and the process ends.",
+    also={"ENV-21": "alone each stream would have been answered"},
+)
+class ThreadPerStream(Service):
+    threads = 0
+
+    async def process(self, stream: ServedStream) -> None:
+        self.threads += 1
+        if self.threads > 64:
+            os._exit(70)
+        try:
+            await super().process(stream)
+        finally:
+            self.threads -= 1
+
+
+@fault(
+    "stream-deadline-of-five-seconds",
+    breaks="ENV-16",
+    why="A stream that is older than 5 s when a message arrives is closed with a gRPC error.",
+)
+class StreamDeadlineOfFiveSeconds(Service):
+    async def process(self, stream: ServedStream) -> None:
+        late = asyncio.get_running_loop().call_later(5, stream.end, 4, "deadline exceeded")
+        try:
+            await super().process(stream)
+        finally:
+            late.cancel()

@@ -1,0 +1,165 @@
+"""Faults on one path only: rules that hold for most requests, and not for those of one kind."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reference_epp.conversation import Conversation
+from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
+from reference_epp.epp import Action
+from reference_epp.picker import NOT_FOUND, Decision, Refused
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpTrailers
+
+METHOD_NOT_ALLOWED = 405
+
+IGNORED = {
+    "EPP-SUB-02": "so it is where the subset leaves no endpoint",
+    "EPP-SUB-03": "so it is for an empty subset",
+    "EPP-SUB-06": "so it is where only the port differs",
+    "EPP-SUB-07": "so it is for a subset of IPv6 endpoints",
+    "EPP-SUB-09": "so it is for a hint on the headers message only",
+}
+
+
+class SubsetIgnoredFor(Conversation):
+    """Ignores the subset of some requests."""
+
+    def ignores(self, body: bytes) -> bool:
+        """True if the subset of the request with this body is ignored."""
+        raise NotImplementedError
+
+    def path(self) -> bytes:
+        """The request's path without its query."""
+        return self.headers.get(":path", b"").partition(b"?")[0]
+
+    def choose(self, body: bytes) -> Decision:
+        if self.subset is not None and self.ignores(body):
+            self.subset = None
+        return super().choose(body)
+
+
+@fault(
+    "subset-ignored-for-chat",
+    breaks="EPP-SUB-01",
+    why="Requests to /v1/chat/completions get an endpoint of the whole pool, whatever the subset.",
+    also=IGNORED | {"EPP-SUB-08": "so it is for those without a body"},
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForChat(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return self.path() == b"/v1/chat/completions"
+
+
+@fault(
+    "subset-ignored-for-streaming",
+    breaks="EPP-SUB-01",
+    why="Requests with `stream: true` get an endpoint of the whole pool, whatever the subset.",
+    also=IGNORED,
+    versions=WITH_SUBSET,
+    modes=("full-duplex", "buffered"),
+)
+class SubsetIgnoredForStreaming(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(value, dict) and value.get("stream") is True
+
+
+@fault(
+    "subset-ignored-for-other-bodies",
+    breaks="EPP-SUB-01",
+    why="Requests whose body is not JSON get an endpoint of the whole pool, whatever the subset.",
+    also=IGNORED,
+    versions=WITH_SUBSET,
+    modes=("full-duplex", "buffered"),
+)
+class SubsetIgnoredForOtherBodies(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        try:
+            json.loads(body)
+        except (ValueError, RecursionError):
+            return bool(body)
+        return False
+
+
+@fault(
+    "subset-ignored-with-trailers",
+    breaks="EPP-SUB-01",
+    why="Requests that end with trailers get an endpoint of the whole pool, whatever the subset.",
+    also=IGNORED,
+    versions=WITH_SUBSET,
+    modes=FULL_DUPLEX,
+)
+class SubsetIgnoredWithTrailers(SubsetIgnoredFor):
+    trailers = False
+
+    def ignores(self, body: bytes) -> bool:
+        return self.trailers
+
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        self.trailers = True
+        return super().on_request_trailers(trailers)
+
+
+@fault(
+    "subset-ignored-for-options-and-delete",
+    breaks="EPP-SUB-08",
+    why="OPTIONS and DELETE requests get an endpoint of the whole pool, whatever the subset.",
+    also=IGNORED | {"EPP-SUB-01": "the pick is outside the subset"},
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForOptionsAndDelete(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return self.headers.get(":method") in (b"OPTIONS", b"DELETE")
+
+
+NOT_503 = {
+    "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
+    "EPP-SUB-02": "so it is where the subset leaves no endpoint, and 503 is due",
+    "EPP-SUB-03": "so it is for an empty subset, for which 503 is due",
+}
+
+
+class RefusesMethod(Conversation):
+    """Refuses all requests with one method."""
+
+    method: bytes
+    code: int
+
+    def choose(self, body: bytes) -> Decision:
+        if self.headers.get(":method") == self.method:
+            return Refused(self.code, "there is nothing here")
+        return super().choose(body)
+
+
+@fault(
+    "options-refused",
+    breaks="EPP-DEST-07",
+    why="Every OPTIONS request is answered with 405.",
+    also=NOT_503,
+)
+class OptionsRefused(RefusesMethod):
+    method = b"OPTIONS"
+    code = METHOD_NOT_ALLOWED
+
+
+@fault(
+    "get-refused",
+    breaks="EPP-DEST-07",
+    why="Every GET request is answered with 404.",
+    also=NOT_503
+    | {
+        "EPP-SUB-08": "so it is with a subset",
+        "ENV-07": "GET requests are what has no body",
+    },
+)
+class GetRefused(RefusesMethod):
+    method = b"GET"
+    code = NOT_FOUND

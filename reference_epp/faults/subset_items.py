@@ -1,0 +1,42 @@
+"""Faults in how the items of a subset are compared with the pool."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from reference_epp.deviations import WITH_SUBSET, fault
+from reference_epp.endpoints import Endpoint
+from reference_epp.picker import Picker, Request
+
+
+@fault(
+    "subset-port-by-prefix",
+    breaks="EPP-SUB-06",
+    why="An item of the subset fits every endpoint whose text begins with it: port 800 allows port 8000.",
+    also={"EPP-SUB-01": "the pick is outside the subset", "EPP-SUB-02": "an endpoint is given where none is left"},
+    versions=WITH_SUBSET,
+)
+class SubsetPortByPrefix(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        items = [item.text for item in request.subset]
+        return [one for one in self.pool.endpoints if any(one.text.startswith(item) for item in items)]
+
+
+@fault(
+    "ipv6-subset-opens-the-pool",
+    breaks="EPP-SUB-07",
+    why="A subset with an IPv6 endpoint is not understood and allows the whole pool, of which one is picked at random.",
+    also={"EPP-SUB-01": "the pick is outside the subset", "EPP-SUB-02": "an endpoint is given where none is left"},
+    versions=WITH_SUBSET,
+)
+class Ipv6SubsetOpensThePool(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        six = request.subset is not None and any(":" in item.ip for item in request.subset)
+        return self.pool.endpoints if six else super().eligible(request)
+
+    def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
+        return random.sample(list(candidates), len(candidates))

@@ -1,0 +1,183 @@
+"""What the command line says leads on: the right command, the missing port, the place that was looked in."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import load
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("report", "compare", "a", "b"), "epp-conformance report diff"),
+        (("verify", "x"), "epp-conformance report verify"),
+        (("validate",), "epp-conformance"),
+        (("rum",), "epp-conformance run"),
+        (("profile", "new"), "epp-conformance profile init"),
+        (("scenario", "check"), "epp-conformance scenario lint"),
+    ],
+)
+def test_a_wrong_command_suggests_the_right_one(cli, arguments: tuple[str, ...], meant: str) -> None:
+    ran = cli(*arguments)
+    assert ran.code == 2
+    assert f"No such command '{arguments[-1] if arguments[0] in ('profile', 'scenario') else ''}" in ran.err
+    assert meant in ran.err.partition("Did you mean")[2] or meant == "epp-conformance"
+
+
+@pytest.mark.parametrize("host", ["localhost", "epp.example.com", "10.0.0.1"])
+def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
+    ran = cli("run", "--epp", host)
+    assert ran.code == 2
+    assert ran.err == f"error: --epp {host}: the port is missing\n  hint: for example --epp {host}:9002\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "--profile", "no/such.yaml"), ("report", "show", "no/such"), ("run", "-k", "@no/such")],
+)
+def test_a_missing_file_is_told_with_the_path_and_the_working_folder(
+    cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = cli(*arguments)
+    assert ran.code == 2
+    assert "no/such" in ran.err
+    assert f"the working folder is {tmp_path}" in ran.err
+
+
+def test_wrong_use_leaves_no_folder(cli, tmp_path: Path) -> None:
+    for arguments in (
+        ("--profile", "gie-epp-1.0", "--binary", "./no-such"),
+        ("--protocol-version", "0.2.0", "-k", "subset.pick-*"),
+    ):
+        assert cli("run", *arguments, "-o", tmp_path / "new" / "report").code == 2
+        assert not (tmp_path / "new").exists()
+
+
+def test_a_smoke_run_of_what_is_not_in_the_smoke_set(cli, tmp_path: Path) -> None:
+    slow = next(one.group for one in load(Catalogue.load()) if one.role == "epp" and not one.scenario.smoke)
+    ran = cli("run", "--smoke", "-k", slow, "-o", tmp_path)
+    assert ran.code == 2
+    assert f"--smoke takes only what is in the smoke set, and none of this is: {slow}" in ran.err
+
+
+# -- list --------------------------------------------------------------------------------------------------------------
+
+
+def listed(cli, *arguments: object) -> list[str]:
+    ran = cli("list", "--requirements", "--format", "ids", *arguments)
+    assert ran.code == 0, ran.err
+    return ran.out.split()
+
+
+def test_requirements_can_be_listed_by_the_name_of_a_section_that_explain_prints(cli) -> None:
+    catalogue = Catalogue.load()
+    for name in ("Health Check Services", "ext_proc ImmediateResponse"):
+        assert set(listed(cli, "--section", name)) >= {one.id for one in catalogue if one.section == name}
+    assert cli("list", "--requirements", "--section", "no such section").code == 2
+
+
+def test_requirements_are_narrowed_by_what_exercises_them(cli) -> None:
+    instances = load(Catalogue.load())
+    assert set(listed(cli, "-k", "subset.nobody")) == set(
+        next(one for one in instances if one.group == "subset.nobody").scenario.requirements
+    )
+    smoke = {name for one in instances if one.scenario.smoke for name in one.scenario.requirements}
+    assert set(listed(cli, "--smoke")) == smoke
+
+
+# -- ids from a file, and from the last run ----------------------------------------------------------------------------
+
+
+def test_ids_come_from_a_file(cli, tmp_path: Path) -> None:
+    (tmp_path / "ids").write_text("# mine\nsubset.nobody  # why\n\ndestination.c*\n")
+    ran = cli("list", "-k", f"@{tmp_path / 'ids'}", "--format", "ids")
+    assert {"subset.nobody", "destination.chat", "destination.completion"} <= set(ran.out.split())
+    (tmp_path / "ids").write_text("# nothing\n")
+    ran = cli("list", "-k", f"@{tmp_path / 'ids'}")
+    assert (ran.code, "names no scenario" in ran.err) == (2, True)
+
+
+def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) -> None:
+    for path in a_report.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    before = json.loads((tmp_path / "report.json").read_text())["results"]
+    failed = [row["id"] for row in before if row["verdict"] == "fail"]
+    assert 0 < len(failed) < len(before)
+    ran = cli("run", "--last-failed", "-q", "-o", tmp_path)
+    assert f"{len({name.partition('@')[0] for name in failed})} scenarios failed" in ran.err
+    after = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert {row["id"].partition("@")[0] for row in after} == {name.partition("@")[0] for name in failed}
+    assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
+
+
+# -- scenario files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("requirement", ["EPP-SUB-01", "DP-DEST-01"])
+def test_a_new_scenario_is_well_formed(cli, tmp_path: Path, requirement: str) -> None:
+    path = tmp_path / "mine.yaml"
+    arguments = ("scenario", "new", "acme.one", "--requirement", requirement, "-o", path)
+    ran = cli(*arguments)
+    assert ran.code == 0, ran.err
+    assert "run it: epp-conformance run" in ran.out
+    assert cli(*arguments).code == 2  # it is kept
+    ran = cli("scenario", "lint", tmp_path)
+    assert ran.out.splitlines() == [
+        f"acme.one  {path}:{4 + (requirement[0] == 'D')}",
+        "1 scenarios, 1 instances: well-formed",
+    ]
+    path.write_text(path.read_text().replace("prompt", "promt").replace("pick", "pik"))
+    ran = cli("scenario", "lint", tmp_path)
+    assert ran.code == 2
+    assert "did you mean" in ran.err
+
+
+def test_a_new_scenario_of_an_epp_passes(cli, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    cli("scenario", "new", "acme.one", "--requirement", "EPP-SUB-01", "-o", path)
+    ran = cli("run", "--scenarios", path, "-k", "acme.one", "-o", tmp_path / "report")
+    assert "1 pass" in ran.out, ran.out + ran.err
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("run --scenario subset.nob", {"subset.nobody"}),
+        ("run --requirement EPP-SUB-02", {"EPP-SUB-02"}),
+        ("run --profile gie-epp-1.5", {"gie-epp-1.5"}),
+        ("run --section endpoint-s", {"endpoint-subset"}),
+        ("run --body-mode f", {"full-duplex"}),
+        ("run --protocol-version 1", {"1.0.0"}),
+        ("explain EPP-SUB-02", {"EPP-SUB-02"}),
+        ("profile show gie-epp-1.5", {"gie-epp-1.5"}),
+        ("selftest metadata-dif", {"metadata-differs"}),
+    ],
+)
+def test_the_shell_is_offered(typed: str, offered: set[str]) -> None:
+    words = f"epp-conformance {typed}"
+    environment = {
+        **os.environ,
+        "_EPP_CONFORMANCE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; sys.argv[0] = 'epp-conformance'; from conformance.cli import main; main()",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert set(done.stdout.split()) >= offered, done.stderr
+    assert len(done.stdout.split()) <= 3

@@ -1,0 +1,42 @@
+"""Every forgery of the table is caught by the step that is meant to catch it, or `verify` says that it can't be."""
+
+from __future__ import annotations
+
+import pytest
+from forging.forger import Forger
+from forging.forgeries import BAD_EPP, BAD_GATEWAY, EPP, FORGERIES, GATEWAY, Forgery
+
+from conformance.report.render.text import verification_text
+
+REPORTS = (EPP, BAD_EPP, GATEWAY, BAD_GATEWAY)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_an_honest_report_is_verified(reports, check, name):
+    verification = check(reports(name))
+    assert [(step.name, step.text, step.details) for step in verification.steps if step.answer != "pass"] == []
+    text = verification_text(verification).plain
+    assert "can't prove where the evidence comes from" in text
+    assert "The vendor's word, not derived" in text
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_forger_changes_nothing_that_it_is_not_asked_to(reports, check, catalogue, tmp_path, name):
+    Forger(reports(name)).write(tmp_path / "forged", catalogue)
+    assert check(tmp_path / "forged").answer == "pass"
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda one: one.name)
+def test_a_forgery_is_caught(reports, check, catalogue, tmp_path, forgery: Forgery):
+    forger = Forger(reports(forgery.of))
+    forgery.change(forger)
+    forger.write(tmp_path / "forged", catalogue, sums=forgery.sums, seal=forgery.seal)
+    verification = check(tmp_path / "forged")
+    failed = {step.name for step in verification.steps if step.answer == "fail"}
+    if forgery.step is None:
+        assert failed == set()
+        assert verification.notes
+    elif forgery.unknown:
+        assert (verification.step(forgery.step).answer, verification.answer) == ("unknown", "unknown"), failed
+    else:
+        assert forgery.step in failed

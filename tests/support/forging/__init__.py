@@ -1,0 +1,1 @@
+"""Reports of real targets, and what a forger might do to them."""

@@ -1,0 +1,146 @@
+"""A thorough forger: what is changed is summed up, rendered and sealed again with the suite's own code."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conformance.outcome import version_outcome
+from conformance.report.document.build import overall, version_row
+from conformance.report.document.canonical import digest
+from conformance.report.document.model import Report, write_report
+from conformance.report.document.rows import RequirementRow
+from conformance.report.render.junit import junit
+from conformance.report.render.markdown import summary
+from conformance.requirements.catalogue import Catalogue
+
+Json = dict[str, Any]
+
+
+class Forger:
+    """A report with its evidence, to be changed, then written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.report: Json = json.loads((folder / "report.json").read_text())
+        self.raw_evidence: bytes | None = None
+        packed = (folder / "evidence.ndjson.gz").read_bytes()
+        lines = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+        self.blocks = [line for line in lines if "block" in line]
+        self.episodes: dict[str, Json] = {}
+        """By the digest of their line, before any change."""
+        for raw in gzip.decompress(packed).splitlines():
+            if not raw.startswith(b'{"block"'):
+                self.episodes[hashlib.sha256(raw).hexdigest()] = json.loads(raw)
+        self.texts: dict[str, str] = {}
+        """Files beside the report that say something else than it does."""
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> list[Json]:
+        return self.report["results"]
+
+    def row(self, which: Callable[[Json], bool] | str) -> Json:
+        """The first result with this id, or for which a function is true."""
+        found = (lambda row: row["id"] == which) if isinstance(which, str) else which
+        return next(row for row in self.rows if found(row))
+
+    def verdict(self, verdict: str) -> Json:
+        """The first result with a verdict that counts."""
+        return self.row(lambda row: row["verdict"] == verdict and not row["provisional"])
+
+    def episode(self, row: Json) -> Json:
+        return self.episodes[row["evidence"]["sha256"]]
+
+    def drop(self, row: Json, *, evidence: bool = True) -> None:
+        """Leave a result out, and its episode."""
+        self.rows.remove(row)
+        if evidence and row["evidence"]:
+            del self.episodes[row["evidence"]["sha256"]]
+
+    def whiten(self, row: Json) -> None:
+        """Every failure of a result becomes a pass, in it and nowhere else."""
+        failed = [one for one in row["findings"] if one["verdict"] == "fail"]
+        row["findings"] = [one for one in row["findings"] if one["verdict"] != "fail"]
+        row["passed"] = [*row["passed"], *(one["requirement"] for one in failed)]
+        row.update(verdict="pass", reason="", expected=[], actual="", hint="", exchange=None, seq=None)
+
+    def excuse(self, row: Json, verdict: str, reason: str, *, evidence: bool = False) -> None:
+        """A result becomes one that was not reached."""
+        if not evidence and row["evidence"]:
+            del self.episodes[row["evidence"]["sha256"]]
+            row["evidence"] = None
+        row.update(verdict=verdict, reason=reason, findings=[], passed=[], notApplicable=[], expected=[], actual="")
+        row.update(hint="", exchange=None, seq=None)
+
+    # -- written again -------------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path, catalogue: Catalogue, *, sums: bool = True, seal: bool = True) -> Path:
+        """The folder of the forged report. Without `sums` or `seal`, that is left as it is."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._evidence(folder / "evidence.ndjson.gz")
+        if sums:
+            self._sum(catalogue)
+        if seal:
+            self.report["digest"] = digest(self.report)
+        (folder / "report.json").write_text(json.dumps(self.report))
+        if sums:
+            report = Report.model_validate(self.report)
+            write_report(report, folder / "report.json")
+            (folder / "summary.md").write_text(summary(report))
+            (folder / "junit.xml").write_text(junit(report))
+        for name, text in self.texts.items():
+            (folder / name).write_text(text)
+        return folder / "report.json"
+
+    def _evidence(self, path: Path) -> None:
+        if self.raw_evidence is not None:
+            path.write_bytes(self.raw_evidence)
+            return
+        lines = [_dumps(block) for block in self.blocks]
+        for old, episode in self.episodes.items():
+            lines.append(_dumps(episode))
+            new = hashlib.sha256(lines[-1]).hexdigest()
+            for row in self.rows:
+                if row["evidence"] and row["evidence"]["sha256"] == old:
+                    row["evidence"] = {"episode": episode.get("episode"), "sha256": new}
+        whole = b"".join(line + b"\n" for line in lines)
+        path.write_bytes(gzip.compress(whole, mtime=0))
+        if self.report["evidence"] is not None:
+            self.report["evidence"].update(
+                episodes=len(self.episodes), bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest()
+            )
+
+    def _sum(self, catalogue: Catalogue) -> None:
+        report = Report.model_validate({**self.report, "digest": "sha256:" + "0" * 64})
+        versions, requirements = [], []
+        for row in report.versions:
+            outcome = version_outcome(
+                catalogue,
+                row.version,
+                [one.result() for one in report.results_of(row.version)],
+                role=report.implementation.role,
+                claimed=row.claimed,
+                complete=row.complete,
+            )
+            versions.append(version_row(catalogue, outcome))
+            requirements += [RequirementRow.of(row.version, one) for one in outcome.requirements]
+        self.report["versions"] = [one.model_dump(mode="json", by_alias=True) for one in versions]
+        self.report["requirements"] = [one.model_dump(mode="json", by_alias=True) for one in requirements]
+        complete = bool(versions) and not self.report["stopped"]
+        self.report["result"] = overall(versions, complete=complete).value
+        self.report["complete"] = complete and all(one.complete for one in versions)
+
+
+def _dumps(line: Any) -> bytes:
+    return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def copied(value: Any) -> Any:
+    """A deep copy."""
+    return copy.deepcopy(value)
