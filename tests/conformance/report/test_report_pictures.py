@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.cli.diagram import diagram
+from conformance.errors import UsageError
 from conformance.evidence.store import episodes
 from conformance.report.document.failures import concerns
 from conformance.report.document.model import seal
@@ -55,6 +57,17 @@ def test_the_drawing_marks_the_message_at_fault(lines):
     assert [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "head"] == list(LANES.values())
     arrows = [line for line in root.iter(f"{SVG}line") if line.get("class") == "arrow"]
     assert len(arrows) == sum(bool(step.source) for step in steps(lines))
+
+
+def test_the_command_draws_the_first_failure_or_a_scenario(run):
+    report = run.report()
+    first = concerns(report)[0].occurrences[0].result
+    assert "rect rgba" in diagram(report, run.evidence_path, None, mermaid=True)
+    assert diagram(report, run.evidence_path, first.id, mermaid=False).startswith("<svg ")
+    with pytest.raises(UsageError, match=r"no scenario 'no\.such'"):
+        diagram(report, run.evidence_path, "no.such", mermaid=False)
+    with pytest.raises(UsageError, match="no evidence beside"):
+        diagram(report, None, None, mermaid=False)
 
 
 @given(text=st.text(), what=st.text(), marked=st.booleans(), who=st.sampled_from([*LANES, "suite", "target", ""]))
