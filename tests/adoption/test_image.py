@@ -119,9 +119,9 @@ def test_it_tests_an_endpoint_picker_in_the_container_beside_it(suite, epp, repo
 def test_it_runs_as_an_ordinary_user_and_needs_no_rights(engine, suite, report):
     user = engine.images.get(suite).attrs["Config"]["User"]
     assert int(user.partition(":")[0]) > 0
-    hardened = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"], "tmpfs": {"/tmp": ""}}
+    hardened = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges"]}
     runner = DockerContainer(suite).with_command(["run", "--smoke", "--quiet", "--output=/report"])
-    with runner.with_kwargs(**hardened).with_volume_mapping(str(report), "/report", "rw"):
+    with runner.with_kwargs(**hardened).with_tmpfs_mount("/tmp").with_volume_mapping(str(report), "/report", "rw"):
         code, said = finished(runner)
     assert code == 4, said
     assert (report / "report.html").is_file()
