@@ -149,4 +149,4 @@ def test_the_target_envoy_runs_a_real_envoy(engine, report):
     assert code == 4, said
     found = json.loads((report / "report.json").read_text())
     assert found["environment"]["topology"]["dataPlane"] == "envoy"
-    assert found["versions"][0]["scenarioVerdicts"] == {"pass": 1}
+    assert found["versions"][0]["scenarioVerdicts"].keys() == {"pass"}
