@@ -29,6 +29,9 @@ SAME_WISH = 3.0
 def main() -> None:
     """The entry point: runs the command line and exits. SIGTERM and a terminal that is closed are taken as Ctrl-C is:
     all is cleaned up."""
+    if sys.platform == "win32":
+        sys.stderr.write("error: Windows is not supported\n  hint: run it in WSL 2 or in a container\n")
+        sys.exit(USAGE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # not every terminal knows every letter

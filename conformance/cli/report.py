@@ -34,6 +34,16 @@ class To(StrEnum):
     UPSTREAM = "upstream"
     BADGE = "badge"
     SHIELDS = "shields"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+class Form(StrEnum):
+    """How failures are shown."""
+
+    TEXT = "text"
+    SVG = "svg"
+    MERMAID = "mermaid"
 
 
 @report.command()
@@ -44,16 +54,30 @@ def show(
         bool, typer.Option("--whole", help="Conversations to their last message, with all details.")
     ] = False,
     unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
+    form: Annotated[
+        Form, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
+    ] = Form.TEXT,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="ID", help="Draw the conversation of this scenario.")
+    ] = None,
     no_color: options.NoColor = False,
 ) -> None:
-    """Show the failures of a report, and its summary."""
+    """Show the failures of a report, and its summary; or one conversation as a picture, for an issue."""
     from conformance.cli.console import without_colour
     from conformance.cli.show import BLOCKS, show_failures, show_summary
+    from conformance.errors import UsageError
     from conformance.verdict import Verdict
 
     if no_color:
         without_colour()
     found, path = read(where)
+    if form is not Form.TEXT:
+        from conformance.cli.diagram import diagram
+
+        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is Form.MERMAID), nl=False)
+        return
+    if scenario is not None:
+        raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")
     verdicts = [Verdict.FAIL, Verdict.ERROR]
     if unsettled:
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]
@@ -164,13 +188,16 @@ def convert(
     protocol_version: Annotated[
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="The version that a badge is for.")
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", metavar="FILE", help="Where annotations for github and gitlab point.")
+    ] = None,
 ) -> None:
-    """Convert a report to HTML, JUnit XML, Markdown, YAML, upstream's ConformanceReport, an SVG badge, or JSON for
-    shields.io."""
+    """Convert a report to HTML, JUnit XML, Markdown, YAML, upstream's ConformanceReport, an SVG badge, JSON for
+    shields.io, annotations of a change on GitHub (workflow commands), or on GitLab (code quality)."""
     from conformance.errors import UsageError
 
     found, path = read(where)
-    text = _converted(found, path, to, protocol_version)
+    text = _converted(found, path, to, protocol_version, profile)
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
         return
@@ -231,7 +258,7 @@ def _evidence_beside(path: Path) -> Path | None:
         return usual if usual.is_file() else None
 
 
-def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
+def _converted(found: Report, path: Path, to: To, version: str | None, profile: Path | None) -> str:
     match to:
         case To.HTML:
             from conformance.report.render.html import html
@@ -263,3 +290,11 @@ def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
             from conformance.report.render.badge import endpoint
 
             return json.dumps(endpoint(found, version), indent=2)
+        case To.GITHUB:
+            from conformance.report.render.annotations import github
+
+            return github(found, profile)
+        case To.GITLAB:
+            from conformance.report.render.annotations import gitlab
+
+            return gitlab(found, profile)

@@ -51,6 +51,9 @@ from ext_proc.record import (
 SUMMARY = 180
 """Longest summary of a line, in characters."""
 
+RAW = 512
+"""Bytes of a message that are shown raw."""
+
 CLIENT, MODEL_SERVER, SUITE, TARGET = "client", "model server", "suite", "target"
 
 
@@ -59,6 +62,7 @@ class Line:
     """One thing that happened. `t` is milliseconds since the record began; `details` are the rest, one fact each.
 
     `who` is `data-plane`, `epp`, `client`, `model server`, `suite` or `target`. `count` messages were taken together.
+    `raw` is the hex of a message's bytes, as far as it is shown; of several messages, of the last.
     """
 
     seq: int
@@ -69,6 +73,7 @@ class Line:
     details: tuple[str, ...] = ()
     marked: bool = False
     count: int = 1
+    raw: str = ""
 
 
 def transcript(
@@ -120,7 +125,7 @@ def _merged(lines: list[Line]) -> list[Line]:
         last = merged[-1] if merged else None
         body = line.what.endswith("_body") and not line.marked
         if last and body and not last.marked and (last.who, last.what) == (line.who, line.what):
-            merged[-1] = replace(last, count=last.count + 1, summary=line.summary, details=line.details)
+            merged[-1] = replace(line, seq=last.seq, t=last.t, count=last.count + 1)
         else:
             merged.append(line)
     return [
@@ -162,6 +167,7 @@ def _line(entry: Entry) -> Iterator[Line]:
             what=what,
             summary=cut(printable(summary), SUMMARY),
             details=tuple(printable(detail) for detail in details),
+            raw=hex_of(entry.event.raw, RAW) if isinstance(entry.event, Message | Malformed) else "",
         )
 
 
