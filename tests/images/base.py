@@ -15,10 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import build
 import docker
 import uv
-
-import build
 
 LABEL = "epp-conformance.suite-image"
 PROGRAMS = ("sh", "chmod")
