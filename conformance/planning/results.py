@@ -1,4 +1,4 @@
-"""What the result of a piece of work is, given what was found: for the runner, and again for whoever verifies it."""
+"""What the result of a piece of work is, given what was found: for the runner, and again for a verifier."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class ChildProcess:
         return await asyncio.to_thread(self.receive)
 
     def let_go(self) -> None:
-        """Close the connection: the process cleans up and ends. Whoever waits for an answer is told that it ended."""
+        """Close the connection: the process cleans up and ends. A caller that waits for an answer is told."""
         with contextlib.suppress(OSError):  # it is gone
             self._socket.shutdown(socket.SHUT_RDWR)  # also ends what it still wants to say
 

@@ -137,7 +137,7 @@ class AsksForTime(Conversation):
 
 @variant(
     "keeps-the-fallback-key",
-    why="The fallback key of 0.3.0 is there besides the list: nobody reads it any more, and nothing forbids it.",
+    why="The fallback key of 0.3.0 is there besides the list: no one reads it any more, and nothing forbids it.",
     versions=WITH_LISTS,
     noted={"EPP-FB-02": "the fallback key is there"},
 )

@@ -191,7 +191,7 @@ def environment(seed: int, profile: AnyProfile, data_plane: str = "fake") -> Env
 
 
 def _kernel() -> str:
-    """The kernel's version; what its builder put behind it is nobody's business who reads a published report."""
+    """The kernel's version; what its builder put behind it is of no use to one who reads a published report."""
     found = re.match(r"[0-9]+(\.[0-9]+)*", platform.release())
     return found[0] if found else ""
 

@@ -1,6 +1,6 @@
 """How long a target is waited for: its answer's deadline, also for what it may never do, but that only once.
 
-A machine may stand still for a second or two, and a wait that is over by then accuses whoever was kept from acting. So
+A machine may stand still for a second or two, and a wait that is over by then accuses what was kept from acting. So
 every wait that can accuse is as long as that for an answer. A target that lets one run out will do so again and again:
 from then on such waits are brief. So are those for answers, once the same was left out a few times; but never briefer
 than what the target has been seen to need.
