@@ -87,7 +87,8 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
     if full:
         selection = Selection()
     elif deviation.breaks is None:
-        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted))
+        slow = any(map(_only_in_slow_scenarios, deviation.noted))
+        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted), slow=slow)
     else:
         slow = _only_in_slow_scenarios(deviation.breaks)
         selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared, slow=slow)
@@ -108,6 +109,7 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
 
 
 def _only_in_slow_scenarios(requirement: str) -> bool:
+    """Whether all scenarios that name the requirement are run only when they are asked for."""
     naming = [one for one in load(Catalogue.load()) if requirement in one.scenario.requirements]
     return all(one.scenario.slow for one in naming)
 
