@@ -61,7 +61,7 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
     from conformance.load.judgement import Bench
     from conformance.load.memory import Memory
     from conformance.load.moments import Moments, State
-    from conformance.load.shape import RequestIds, Shape
+    from conformance.load.shape import RequestIds, RequestShape
     from conformance.load.traffic import Traffic
     from conformance.requirements.catalogue import Catalogue
     from ext_proc.channel import dial
@@ -77,7 +77,7 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
     )
     config = ProxyConfig(response_body_mode=BodyMode.NONE, send_response_headers=False, send_response_trailers=False)
     request = HttpRequest(body=BODY, http=2, headers=((b"content-type", b"application/json"),))
-    shape = Shape(name="two-messages", request=request, config=config, reply=json_reply({"choices": []}))
+    shape = RequestShape(name="two-messages", request=request, config=config, reply=json_reply({"choices": []}))
     judged, stopping = 0, False
 
     def finished(exchange: Any) -> None:

@@ -129,10 +129,10 @@ def _file(
 ) -> LoadFile:
     """The load that the file and the flags name; flags outweigh the file."""
     from conformance.errors import UsageError
-    from conformance.load.mix import Arrivals, LoadFile, Request
+    from conformance.load.mix import Arrivals, LoadFile, MixedRequest
     from conformance.strict_yaml import load as load_file
 
-    found = LoadFile(mix=(Request(name="plain"),)) if path is None else load_file(path, LoadFile, name=str(path))
+    found = LoadFile(mix=(MixedRequest(name="plain"),)) if path is None else load_file(path, LoadFile, name=str(path))
     changes: dict[str, object] = {}
     if rate is not None or concurrent is not None or not found.arrivals:
         way: dict[str, object] = {"rate": rate or RATE} if concurrent is None else {"concurrent": concurrent}

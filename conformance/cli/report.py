@@ -38,7 +38,7 @@ class To(StrEnum):
     GITLAB = "gitlab"
 
 
-class Form(StrEnum):
+class ShownAs(StrEnum):
     """How failures are shown."""
 
     TEXT = "text"
@@ -55,8 +55,8 @@ def show(
     ] = False,
     unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
     form: Annotated[
-        Form, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
-    ] = Form.TEXT,
+        ShownAs, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
+    ] = ShownAs.TEXT,
     scenario: Annotated[
         str | None, typer.Option("--scenario", metavar="ID", help="Draw the conversation of this scenario.")
     ] = None,
@@ -71,10 +71,10 @@ def show(
     if no_color:
         without_colour()
     found, path = read(where)
-    if form is not Form.TEXT:
+    if form is not ShownAs.TEXT:
         from conformance.cli.diagram import diagram
 
-        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is Form.MERMAID), nl=False)
+        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is ShownAs.MERMAID), nl=False)
         return
     if scenario is not None:
         raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")

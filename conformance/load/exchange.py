@@ -5,21 +5,19 @@ Without a task, a timer or an event for each: this is the path that every exchan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from conformance.load.judgement import Judgement
-from conformance.load.memory import Learner, Node, verdict
-from conformance.load.moments import Window
-from conformance.load.shape import Shape
-from conformance.load.steps import Due, Ended, NotAMessage, Step, Turn
+from conformance.load.memory import Learner, Memory, Node, verdict
+from conformance.load.moments import Moments, Window
+from conformance.load.shape import RequestShape
+from conformance.load.steps import DueStep, Ended, NotAMessage, Step, Turn
 from ext_proc import grpc
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
-
-if TYPE_CHECKING:
-    from conformance.load.traffic import Traffic
 
 REOPENED = 8
 """How often a refused stream is opened again."""
@@ -29,6 +27,30 @@ _PREFIX = 5
 
 NOTHING = Turn((), (), False, False, False, 0.0, 0, 0.0, 0.0)
 """Before the first turn."""
+
+
+class Surroundings(Protocol):
+    """What an exchange needs of the traffic that it is part of."""
+
+    memory: Memory
+    moments: Moments
+    headers: Headers
+    now: Callable[[], float]
+
+    def done(self, exchange: LiveExchange) -> None:
+        """It is over."""
+
+    def judged_again(self, exchange: LiveExchange, earlier: Judgement | None) -> None:
+        """Its judgement replaces an `earlier` one."""
+
+    def again(self, exchange: LiveExchange, pause: float) -> None:
+        """Its stream was refused: open another after `pause` seconds."""
+
+    def later(self, seconds: float, what: Callable[..., None], *arguments: Any) -> None:
+        """Call `what` after so many seconds."""
+
+    def expired(self, exchange: LiveExchange) -> None:
+        """Its deadline is over."""
 
 
 class LiveExchange:
@@ -58,7 +80,7 @@ class LiveExchange:
         "window",
     )
 
-    def __init__(self, traffic: Traffic, shape: Shape, own: bytes, intended: float) -> None:
+    def __init__(self, traffic: Surroundings, shape: RequestShape, own: bytes, intended: float) -> None:
         self._traffic = traffic
         self.shape = shape
         self.own = own
@@ -189,17 +211,17 @@ class LiveExchange:
         idle = now - self.progress
         if turn.quiet:
             if idle >= turn.quiet:
-                self.step(Due("ending"))
+                self.step(DueStep("ending"))
         elif turn.message_timeout and idle >= turn.message_timeout:
-            self.step(Due("message-timeout"))
+            self.step(DueStep("message-timeout"))
         elif idle >= deadline + self.shape.service_time:
             self._traffic.expired(self)
-            self.step(Due("deadline", deadline))
+            self.step(DueStep("deadline", deadline))
 
     def upstream(self, number: int) -> None:
         """The model server's time for an attempt is over."""
         if not self.finished and self._state.upstream == number:
-            self.step(Due("upstream"))
+            self.step(DueStep("upstream"))
 
     @property
     def learner(self) -> Learner:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from conformance.load.judgement import Bench, Judgement, mentioned
 from conformance.load.moments import Signature, Window
 from conformance.load.rehearsal import Rehearsal
-from conformance.load.shape import RequestIds, Shape
+from conformance.load.shape import RequestIds, RequestShape
 from conformance.load.steps import Ended, NotAMessage, Step, Turn
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Event
@@ -37,7 +37,7 @@ class Node:
     `sends` has each payload in parts, between which the id goes. `verdicts` are those of exchanges that end here.
     """
 
-    shape: Shape
+    shape: RequestShape
     parent: Node | None
     step: Step
     turn: Turn
@@ -60,7 +60,7 @@ class Node:
 
 
 @dataclass(slots=True)
-class Counts:
+class MemoryCounts:
     """What the memory was asked. `steps` are those found, `learned` those that were not; `exchanges` verdicts found,
     `judged` those that the judges gave. `opaque`: exchanges that depend on their id. `forgotten`: how often the memory
     was full and begun again."""
@@ -98,22 +98,22 @@ class Memory:
     def __init__(self, bench: Bench, ids: RequestIds, *, limit: int = MEMORY, ending_timeout: float = 1.0) -> None:
         self.mask = str(uuid.uuid4()).encode()
         """The id in place of every exchange's own. It is never sent, so that nothing that comes can hold it."""
-        self.counts = Counts()
+        self.counts = MemoryCounts()
         self.size = 0
         self.bench = bench
         self.ids = ids
         self.ending_timeout = ending_timeout
         self._limit = limit
-        self._roots: dict[Shape, Node] = {}
+        self._roots: dict[RequestShape, Node] = {}
 
-    def root(self, shape: Shape) -> Node:
+    def root(self, shape: RequestShape) -> Node:
         """Where exchanges of `shape` begin."""
         node = self._roots.get(shape)
         if node is None:
             node = self._roots[shape] = self._node(shape, None, b"", self.rehearsal(shape, self.mask).begin())
         return node
 
-    def rehearsal(self, shape: Shape, own: bytes) -> Rehearsal:
+    def rehearsal(self, shape: RequestShape, own: bytes) -> Rehearsal:
         """A real machine for an exchange of `shape`."""
         return Rehearsal(shape, own, ending_timeout=self.ending_timeout)
 
@@ -131,7 +131,7 @@ class Memory:
         node.next[step] = found
         return found
 
-    def _node(self, shape: Shape, parent: Node | None, step: Step, turn: Turn) -> Node:
+    def _node(self, shape: RequestShape, parent: Node | None, step: Step, turn: Turn) -> Node:
         sends = tuple(tuple(send.split(self.mask)) for send in turn.sends)
         return Node(shape=shape, parent=parent, step=step, turn=turn, sends=sends)
 
@@ -142,7 +142,7 @@ class Learner:
     `node` is where it stands; None once it is known to depend on its id, and nothing more is remembered of it.
     """
 
-    def __init__(self, memory: Memory, shape: Shape, own: bytes, steps: Sequence[Step] = ()) -> None:
+    def __init__(self, memory: Memory, shape: RequestShape, own: bytes, steps: Sequence[Step] = ()) -> None:
         self._memory = memory
         self._own = own
         self._shape = shape

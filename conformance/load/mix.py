@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conformance.load.shape import PLACEHOLDER, Shape
+from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.scenario.schema import Exchange
@@ -20,7 +20,7 @@ _NOT_UNDER_LOAD = ("repeat", "concurrent", "interleaved", "lock_step", "connecti
 """Fields of a scenario's exchange that mean nothing here."""
 
 
-class Request(FileModel):
+class MixedRequest(FileModel):
     """One kind of request, and how often it is asked."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$", description="what it is called in the report")
@@ -34,7 +34,7 @@ class Request(FileModel):
     service_time: float = Field(0, ge=0, le=60, description="seconds until the model server answers")
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Request:
+    def _makes_sense(self) -> MixedRequest:
         given = [name for name in _NOT_UNDER_LOAD if name in self.exchange.model_fields_set]
         if given:
             raise ValueError(f"`{given[0]}` has no meaning under load")
@@ -84,7 +84,7 @@ class Churn(FileModel):
 class LoadFile(FileModel):
     """A load."""
 
-    mix: tuple[Request, ...] = Field(min_length=1, description="what is asked")
+    mix: tuple[MixedRequest, ...] = Field(min_length=1, description="what is asked")
     pods: int = Field(5, ge=1, le=1000, description="pods of the pool, where the suite makes it")
     arrivals: tuple[Arrivals, ...] = Field((), description="how fast, one after the other; default: the flags")
     churn: tuple[Churn, ...] = Field((), description="what becomes of the pool meanwhile")
@@ -109,17 +109,17 @@ class Mix:
     """Draws shapes by weight. `eligible` gives the endpoints that may be picked now."""
 
     def __init__(
-        self, requests: Sequence[Request], prepare: Prepare, eligible: Callable[[], Sequence[str]], seed: int
+        self, requests: Sequence[MixedRequest], prepare: Prepare, eligible: Callable[[], Sequence[str]], seed: int
     ) -> None:
         self._requests = tuple(requests)
         self._prepare = prepare
         self._eligible = eligible
         self._random = random.Random(seed)
         self._weights = [request.weight for request in requests]
-        self._shapes: dict[tuple[str, tuple[str, ...]], Shape] = {}
-        self._drawn: list[Request] = []
+        self._shapes: dict[tuple[str, tuple[str, ...]], RequestShape] = {}
+        self._drawn: list[MixedRequest] = []
 
-    def draw(self) -> Shape:
+    def draw(self) -> RequestShape:
         """The next shape."""
         if not self._drawn:
             self._drawn = self._random.choices(self._requests, self._weights, k=1024)
@@ -136,7 +136,7 @@ class Mix:
             shape = self._shapes[key] = self._shape(request, subset)
         return shape
 
-    def _shape(self, request: Request, subset: tuple[str, ...]) -> Shape:
+    def _shape(self, request: MixedRequest, subset: tuple[str, ...]) -> RequestShape:
         changes: dict[str, object] = {}
         if request.exchange.prompt == "fresh":
             changes["prompt"] = f"{PLACEHOLDER.decode()} tell me about it"
@@ -147,13 +147,13 @@ class Mix:
         return shape_of(self._prepare(request.exchange.model_copy(update=changes)), request)
 
 
-def shape_of(prepared: Prepared, request: Request) -> Shape:
+def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
     """The shape of a request that was made ready."""
     hint: Mapping[str, object] = {}
     for namespace in prepared.stimulus.metadata.values():
         hint = {**hint, **namespace}
     items = hint.get("x-gateway-destination-endpoint-subset")
-    return Shape(
+    return RequestShape(
         name=request.name,
         request=prepared.request,
         config=prepared.config,

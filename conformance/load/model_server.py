@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.load.shape import Shape
+from conformance.load.shape import RequestShape
 from conformance.load.steps import EXCHANGE
 from ext_proc.record import Event, UpstreamRequest, UpstreamResponse
 from fake_proxy.actions import Action, HeaderList, OpenUpstream
@@ -35,7 +35,7 @@ class ModelServer:
     """Plays `shape`'s replies to `machine`; `feed` carries out what the machine does then, `emit` gets the record."""
 
     def __init__(
-        self, shape: Shape, machine: Machine, feed: Callable[[list[Action]], None], emit: Callable[[Event], None]
+        self, shape: RequestShape, machine: Machine, feed: Callable[[list[Action]], None], emit: Callable[[Event], None]
     ) -> None:
         self._shape = shape
         self._machine = machine

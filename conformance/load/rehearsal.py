@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Literal
 
 from conformance.load.model_server import ModelServer
-from conformance.load.shape import Shape
-from conformance.load.steps import EXCHANGE, STREAM, Due, Ended, NotAMessage, Step, Turn
+from conformance.load.shape import RequestShape
+from conformance.load.steps import EXCHANGE, STREAM, DueStep, Ended, NotAMessage, Step, Turn
 from ext_proc import grpc
 from ext_proc.record import (
     DRAINING,
@@ -57,7 +57,7 @@ class Rehearsal:
     """The exchange of `shape` with the id `own`. `ending_timeout`: seconds that the end of a half-closed stream is
     awaited. Call `begin` once, then `step`; `events` is the record so far."""
 
-    def __init__(self, shape: Shape, own: bytes, *, ending_timeout: float = 1.0) -> None:
+    def __init__(self, shape: RequestShape, own: bytes, *, ending_timeout: float = 1.0) -> None:
         self._shape = shape
         self._request = shape.request_of(own)
         self._config = shape.config
@@ -121,15 +121,15 @@ class Rehearsal:
                     self._feed(self._machine.epp_closed(13, "malformed"))
             case Ended():
                 self._end(step)
-            case Due("upstream"):
+            case DueStep("upstream"):
                 self._server.waiting = False
                 self._server.answer()
-            case Due("message-timeout"):
+            case DueStep("message-timeout"):
                 self._timers.clear()
                 self._feed(self._machine.timer_fired())
-            case Due("deadline", seconds):
+            case DueStep("deadline", seconds):
                 self._deadline(seconds)
-            case Due(_):
+            case DueStep(_):
                 if not self._ended:
                     self._record_wait("expired")
                     self._reset()

@@ -29,7 +29,7 @@ from conformance.load.memory import MEMORY, Memory
 from conformance.load.mix import LoadFile, Mix
 from conformance.load.moments import Moments
 from conformance.load.shape import RequestIds
-from conformance.load.traffic import Tally, Traffic
+from conformance.load.traffic import LoadTally, Traffic
 from conformance.load.vitals import Vitals
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import LagMeter
@@ -114,7 +114,7 @@ class LoadRun:
             claims=settings.profile.claims,
         )
         self.catalogue = Catalogue.load()
-        self.tally = Tally()
+        self.tally = LoadTally()
         self.figures = Figures()
         self.examples: list[Example] = []
         self.by_shape: Counter[str] = Counter()

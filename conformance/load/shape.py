@@ -24,7 +24,7 @@ PLACEHOLDER = str(uuid.UUID(int=0)).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shape:
+class RequestShape:
     """What is asked, over which data plane, and what the model server does.
 
     `request` has `PLACEHOLDER` where the id of an exchange belongs in its body. `fail_first` attempts are answered with

@@ -27,7 +27,7 @@ class NotAMessage(NamedTuple):
     reason: str
 
 
-class Due(NamedTuple):
+class DueStep(NamedTuple):
     """A wait is over: the model server's (`upstream`), that for an answer by the data plane's configuration
     (`message-timeout`), that for anything at all (`deadline`, after `seconds`), or that for the end of the stream
     (`ending`)."""
@@ -36,7 +36,7 @@ class Due(NamedTuple):
     seconds: float = 0.0
 
 
-Step: TypeAlias = bytes | Ended | NotAMessage | Due
+Step: TypeAlias = bytes | Ended | NotAMessage | DueStep
 """What can happen to an exchange: a message of the EPP (without its prefix), or one of the others."""
 
 
@@ -45,9 +45,9 @@ class Turn(NamedTuple):
 
     `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
     this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
-    `responding`: the client has got its first byte. `message_timeout`: seconds until `Due("message-timeout")`; 0: it
-    does not run. `upstream`: the number of the model server's wait that runs, 0 if none, and `upstream_in` its seconds.
-    `quiet`: seconds without anything from the EPP until `Due("ending")`; 0: it does not run.
+    `responding`: the client has got its first byte. `message_timeout`: seconds until `DueStep("message-timeout")`; 0:
+    it does not run. `upstream`: the number of the model server's wait that runs, 0 if none; `upstream_in` its seconds.
+    `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it does not run.
     """
 
     sends: tuple[bytes, ...]

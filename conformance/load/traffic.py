@@ -11,7 +11,7 @@ from conformance.load.exchange import LiveExchange
 from conformance.load.judgement import Judgement
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments
-from conformance.load.shape import Shape
+from conformance.load.shape import RequestShape
 from conformance.verdict import Verdict
 from ext_proc import grpc
 from ext_proc.channel import Channel
@@ -73,7 +73,7 @@ class Traffic:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def start(self, shape: Shape, intended: float) -> LiveExchange:
+    def start(self, shape: RequestShape, intended: float) -> LiveExchange:
         """Start an exchange that was due at loop time `intended`."""
         exchange = LiveExchange(self, shape, next(self._ids), intended)
         self.open.add(exchange)
@@ -146,7 +146,7 @@ class Traffic:
                 exchange.due(now, self._deadline)
 
 
-class Tally:
+class LoadTally:
     """Findings by requirement and verdict, over all exchanges."""
 
     def __init__(self) -> None:

@@ -43,6 +43,19 @@ class ExtraNamespaces(Conversation):
         extra["note"].struct_value.fields["empty"].null_value = 0
 
 
+@variant(
+    "scores-as-text",
+    why="Scores are given beside the destination, as text: they inform, and no data plane picks by them.",
+    versions=("next",),
+    noted={"EPP-DEST-12": "it is a string"},
+)
+class ScoresAsText(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
+        fields["x-gateway-destination-endpoint-scores"].string_value = "1.0"
+
+
 @variant("extra-keys", why="The destination's namespace has keys more.")
 class ExtraKeys(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:

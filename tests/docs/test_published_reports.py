@@ -24,12 +24,12 @@ def test_every_way_to_set_envoy_up_has_its_report():
     assert {report.subject.flags[0] for report in gateways} == variants
 
 
-@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)
-def test_a_published_report_is_verified_by_its_evidence(path):
-    if not evidence_beside(path).is_file():
-        pytest.skip("made before evidence was published: `make reports` makes it again")
-    verification = verify(path, evidence_beside(path))
-    assert [(step.name, step.text, step.details) for step in verification.steps if step.answer != "pass"] == []
+def test_published_reports_are_verified_by_their_evidence():
+    """Those that have some: reports from before evidence was published have none until `make reports` is run."""
+    for path in REPORTS:
+        if evidence_beside(path).is_file():
+            verification = verify(path, evidence_beside(path))
+            assert [(step.name, step.text, step.details) for step in verification.steps if step.answer != "pass"] == []
 
 
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.stem)

@@ -46,6 +46,7 @@ BY_NAME = {
     ("Profile", "name"): ("conformance/cli/profile.py", "profile.name"),
     ("GatewayProfile", "name"): ("conformance/cli/profile.py", "profile.name"),
     ("KubernetesStep", "fault"): ("conformance/run/epp/execute.py", "step.fault"),
+    ("StartWith", "attributes"): ("conformance/run/epp/execute.py", "step.attributes"),
 }
 """Keys that are read from the file as it is, by the command line, or only with Kubernetes: where, and by what words."""
 
@@ -170,7 +171,9 @@ def _prepared(instances: tuple[Instance, ...], target: profile.Profile) -> None:
 
 def _started(profiles: list[profile.Profile | gateway.GatewayProfile]) -> None:
     """How each endpoint picker would be started and spoken to."""
-    values = dict.fromkeys(("binary", "workdir", "endpointsFile", "kubeconfig", "namespace", "pool"), "x")
+    values = dict.fromkeys(
+        ("binary", "workdir", "endpointsFile", "kubeconfig", "namespace", "pool", "reporterConfig"), "x"
+    )
     for one in profiles:
         if isinstance(one, profile.Profile):
             for version in one.protocol_versions:

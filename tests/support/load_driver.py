@@ -8,7 +8,7 @@ from conformance.load.judgement import Bench
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments, State
 from conformance.load.rehearsal import Rehearsal
-from conformance.load.shape import RequestIds, Shape
+from conformance.load.shape import RequestIds, RequestShape
 from conformance.load.steps import Turn
 from conformance.requirements.catalogue import Catalogue
 from ext_proc import grpc
@@ -69,13 +69,13 @@ class Road:
         if told:
             self.moments.delivered(self.time)
 
-    def start(self, shape: Shape) -> tuple[LiveExchange, Wire]:
+    def start(self, shape: RequestShape) -> tuple[LiveExchange, Wire]:
         wire = Wire()
         exchange = LiveExchange(self, shape, next(self._ids), self.time)
         exchange.open(wire, self.time)
         return exchange, wire
 
-    def run(self, shape: Shape, *steps) -> LiveExchange:
+    def run(self, shape: RequestShape, *steps) -> LiveExchange:
         """An exchange in which `steps` happen; a message may be made of the exchange's id."""
         exchange, _ = self.start(shape)
         for one in steps:
@@ -96,5 +96,5 @@ def written(turn: Turn) -> list:
     return [*turn.sends, *turn.closing]
 
 
-def real(road: Road, shape: Shape, own: bytes) -> Rehearsal:
+def real(road: Road, shape: RequestShape, own: bytes) -> Rehearsal:
     return Rehearsal(shape, own, ending_timeout=road.memory.ending_timeout)

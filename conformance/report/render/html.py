@@ -44,18 +44,18 @@ LINES = 48
 """Lines of a conversation."""
 
 Row = TypeVar("Row", RequirementRow, ScenarioRow)
-Conversations: TypeAlias = "dict[tuple[Any, ...], Talk]"
+Conversations: TypeAlias = "dict[tuple[Any, ...], ShownConversation]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Talk:
+class ShownConversation:
     """A conversation: its lines, and pictures of the episode that it is from, where there is something to see."""
 
     lines: tuple[Line, ...]
     pictures: tuple[str, ...]
 
     @classmethod
-    def of(cls, episode: Episode, exchange: str | None, seq: int | None) -> Talk:
+    def of(cls, episode: Episode, exchange: str | None, seq: int | None) -> ShownConversation:
         """That of `exchange`, or about the entry `seq`."""
         counted, lasted = picks(episode), spans(episode)
         pictures = [picks_svg(counted)] if sum(counted.values()) > 1 else []
@@ -68,7 +68,7 @@ class Shown:
     """An occurrence with its conversation, as far as there is evidence."""
 
     occurrence: Occurrence
-    talk: Talk | None
+    talk: ShownConversation | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +205,7 @@ def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], ev
         if key[0] is not None:
             by_line.setdefault(key[0], []).append(key)
     return {
-        key: Talk.of(episode, key[1], key[2])
+        key: ShownConversation.of(episode, key[1], key[2])
         for sha256, episode in episodes(evidence, set(by_line))
         for key in by_line[sha256]
     }

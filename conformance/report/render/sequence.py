@@ -45,7 +45,7 @@ svg { background: #fff; color: #1b1f24; --line: #8a929c; --soft: #57606a; --bad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DiagramStep:
     """One row: an arrow from a lane to another or, with neither, a note across all of them."""
 
     seq: int
@@ -56,16 +56,18 @@ class Step:
     gap: bool = False
 
 
-def steps(lines: Sequence[Line]) -> tuple[Step, ...]:
+def steps(lines: Sequence[Line]) -> tuple[DiagramStep, ...]:
     """The rows of the diagram, one for each line."""
     return tuple(_step(line) for line in lines)
 
 
-def _step(line: Line) -> Step:
+def _step(line: Line) -> DiagramStep:
     source, target = _way(line)
     what = line.what if source or not line.who else f"{line.who}: {line.what}"
     text = f"{what}: {line.summary}" if line.summary else what
-    return Step(seq=line.seq, text=printable(text), source=source, target=target, marked=line.marked, gap=not line.who)
+    return DiagramStep(
+        seq=line.seq, text=printable(text), source=source, target=target, marked=line.marked, gap=not line.who
+    )
 
 
 def _way(line: Line) -> tuple[str, str]:
@@ -104,7 +106,7 @@ def _x(lane: str) -> int:
     return LEFT + APART * list(LANES).index(lane)
 
 
-def _row(step: Step, top: int) -> str:
+def _row(step: DiagramStep, top: int) -> str:
     start = min(_x(step.source), _x(step.target)) if step.source else 8
     room = int((WIDTH - start - 12) / LETTER)
     kind = "label" if step.source else "label note"
@@ -140,7 +142,7 @@ def mermaid(lines: Sequence[Line]) -> str:
     return "\n".join(["sequenceDiagram", *participants, *(row for one in steps(lines) for row in _rows(one))]) + "\n"
 
 
-def _rows(step: Step) -> Iterator[str]:
+def _rows(step: DiagramStep) -> Iterator[str]:
     text = _plain(cut(step.text, LETTERS))
     if step.marked:
         yield "  rect rgba(200, 40, 30, 0.25)"

@@ -14,7 +14,7 @@ from conformance.evidence.episode import Context, Episode, PodFact, PoolState
 from conformance.judges import judge
 from conformance.load.judgement import Bench
 from conformance.load.memory import Memory
-from conformance.load.mix import Request, shape_of
+from conformance.load.mix import MixedRequest, shape_of
 from conformance.load.moments import Moments, State
 from conformance.load.shape import PLACEHOLDER, RequestIds
 from conformance.load.traffic import Traffic
@@ -66,7 +66,7 @@ def shapes(mode: str):
             exchange, index=0, mode=mode, profile=PROFILE, endpoints={"nobody": ("127.7.8.8:8000",)}, pool=PODS,
             rng=random.Random(1),
         )  # fmt: skip
-        found.append(shape_of(prepared, Request(name=name, exchange=exchange)))
+        found.append(shape_of(prepared, MixedRequest(name=name, exchange=exchange)))
     return found
 
 

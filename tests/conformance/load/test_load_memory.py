@@ -24,8 +24,8 @@ from machine_driver import (
     streamed,
 )
 
-from conformance.load.shape import PLACEHOLDER, Shape
-from conformance.load.steps import Due, Ended, NotAMessage
+from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.steps import DueStep, Ended, NotAMessage
 from conformance.verdict import Verdict
 from ext_proc.messages import BodyMutation, ProcessingResponse
 from fake_proxy.client import Abort, Chunk, HttpRequest
@@ -44,10 +44,10 @@ def request(**changes) -> HttpRequest:
     return HttpRequest(path="/v1/completions", headers=((b"content-type", b"application/json"),), **changes)
 
 
-def shape(config: ProxyConfig = ALONE, subset: tuple[str, ...] | None = None, **changes) -> Shape:
+def shape(config: ProxyConfig = ALONE, subset: tuple[str, ...] | None = None, **changes) -> RequestShape:
     stimulus = Stimulus() if subset is None else Stimulus(metadata=subset_hint(config, list(subset)))
     filled = {"request": request(body=BODY), "reply": json_reply({"ok": 1}), **changes}
-    return Shape(name="s", config=config, stimulus=stimulus, subset=subset or (), **filled)
+    return RequestShape(name="s", config=config, stimulus=stimulus, subset=subset or (), **filled)
 
 
 def echo(own: bytes, *, end: bool = True, body: bytes = BODY) -> bytes:
@@ -120,7 +120,7 @@ steps = st.one_of(
     st.sampled_from([
         Ended("status", status=0), Ended("status", status=13, message="?id? failed"), Ended("reset", code=8),
         Ended("lost", message="gone"), NotAMessage(b"?id?", "no message"),
-        Due("deadline", 10.0), Due("ending"), Due("message-timeout"), "upstream",
+        DueStep("deadline", 10.0), DueStep("ending"), DueStep("message-timeout"), "upstream",
     ]),
 )  # fmt: skip
 
@@ -188,11 +188,15 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
         window = road.moments.window(road.time, road.time)
         assert wire.written == expected
         foreign = False
-        for drawn in [*(alphabet[number % len(alphabet)] for number in walk), Due("deadline", 10.0), Due("ending")]:
-            step = Due("upstream") if drawn == "upstream" else drawn
+        for drawn in [
+            *(alphabet[number % len(alphabet)] for number in walk),
+            DueStep("deadline", 10.0),
+            DueStep("ending"),
+        ]:
+            step = DueStep("upstream") if drawn == "upstream" else drawn
             if turn.finished:
                 break
-            if (step == Due("upstream") and not turn.upstream) or (step == Due("ending") and not turn.quiet):
+            if (step == DueStep("upstream") and not turn.upstream) or (step == DueStep("ending") and not turn.quiet):
                 continue  # no such wait runs
             step = filled(step, exchange.own, previous)
             foreign = foreign or (isinstance(step, bytes) and previous in step)
@@ -236,10 +240,10 @@ def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answer
             road.pool(*pods, loads=loads, told=told)
         kind = kinds[number % len(kinds)]
         said = answers[answer % len(answers)]
-        exchange = road.run(kind, said, *([echo] if body else []), Due("deadline", 10.0))
+        exchange = road.run(kind, said, *([echo] if body else []), DueStep("deadline", 10.0))
         machine = real(road, kind, exchange.own)
         machine.begin()
-        for step in (said, *([echo(exchange.own)] if body else []), Due("deadline", 10.0)):
+        for step in (said, *([echo(exchange.own)] if body else []), DueStep("deadline", 10.0)):
             machine.step(step)
         expected = road.bench.judge(machine.events, road.moments.window(road.time, road.time))
         assert exchange.judgement.counts == expected.counts
@@ -249,7 +253,7 @@ def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answer
 # -- what is remembered, and what never is -----------------------------------------------------------------------------
 
 
-def judged(road: Road, *steps, of: Shape | None = None):
+def judged(road: Road, *steps, of: RequestShape | None = None):
     """The verdict of one exchange, and how often the judges were asked for it."""
     before = road.memory.counts.judged
     exchange = road.run(of or SIMPLE, *steps)
@@ -373,7 +377,7 @@ def test_what_comes_too_late_is_judged_too(road) -> None:
         exchange = road.run(drained, immediate(503))
         assert not exchange.finished
         exchange.step(immediate(503))
-        exchange.step(Due("ending"))
+        exchange.step(DueStep("ending"))
         assert "ENV-15" in failed(exchange.judgement)
     quick = road.run(shape(), immediate(429))
     assert quick.finished
@@ -386,8 +390,8 @@ def test_trouble_of_the_suite_accuses_nobody_and_is_not_remembered(road) -> None
     """A deadline that ran out while our own loop stood still."""
     exchange, _ = road.start(SIMPLE)
     exchange.trouble = "the loop was late"
-    exchange.step(Due("deadline", 10.0))
+    exchange.step(DueStep("deadline", 10.0))
     assert not failed(exchange.judgement)
-    judgement, asked = judged(road, Due("deadline", 10.0))
+    judgement, asked = judged(road, DueStep("deadline", 10.0))
     assert asked == 1
     assert failed(judgement)
