@@ -25,9 +25,9 @@ def test_every_way_to_set_envoy_up_has_its_report():
 
 
 def test_published_reports_are_verified_by_their_evidence():
-    """Those that have some: reports from before evidence was published have none until `make reports` is run."""
+    """Only a report from before plans were part of it may lack its evidence, until `make reports` makes it again."""
     for path in REPORTS:
-        if evidence_beside(path).is_file():
+        if evidence_beside(path).is_file() or "\nplan:" in path.read_text():
             verification = verify(path, evidence_beside(path))
             assert [(step.name, step.text, step.details) for step in verification.steps if step.answer != "pass"] == []
 

@@ -490,3 +490,4 @@ def test_not_selected_is_something_else_than_untested(run):
     report = run.report(complete=False)
     text = summary(report)
     assert "not selected" in text
+    assert "untested" not in text, "every requirement of the sample has a scenario"
