@@ -30,7 +30,7 @@ def output(*command: object) -> str:
 
 def built(target: str) -> str:
     """The image of a target of the Dockerfile, on a base that this machine can make."""
-    base = output(sys.executable, IMAGES / "base.py")
+    base = output(sys.executable, IMAGES / "base_image.py")
     name = f"epp-conformance:test-{target}"
     choice = ("--network", "host", "--build-arg", f"BASE={base}", "--target", target)
     output("docker", "build", "--quiet", *choice, "--label", "epp-conformance.suite-image=suite", "--tag", name, ".")
@@ -56,7 +56,7 @@ def suite(engine):
 
 @pytest.fixture(scope="module")
 def epp(engine):
-    return output(sys.executable, IMAGES / "build.py")
+    return output(sys.executable, IMAGES / "epp_image.py")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Makes the image of the reference EPP that the tests of `image:` targets run, and prints its name.
 
-    python tests/images/build.py
+    python tests/images/epp_image.py
 
 No registry and no distribution is asked for anything: the image holds the Python that runs this script, the shared
 libraries that it needs, the distributions that the reference EPP imports, and the reference EPP. Its name holds the
