@@ -29,7 +29,7 @@ help:
 	@echo 'make type         mypy'
 	@echo 'make unit         the tests alone'
 	@echo 'make docs         write the generated pages of docs/ and the samples in README.md'
-	@echo 'make reports      certify real Envoy in each way it is set up in the field, into reports/'
+	@echo 'make reports      certify again what reports/ has: the reference EPP, the example in Go, real Envoy, GIE'
 	@echo 'make clean        remove everything that these commands made'
 
 conformance: $(READY)
@@ -54,12 +54,29 @@ unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
 	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
-# Reports of the shipped Envoy profiles, as they are published. Exit code 1 is a result, too: not conformant.
+# All published reports, each with its evidence. Exit code 1 is a result, too: not conformant. Programs that are not
+# ours are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5. What is not given keeps the report that it has.
+CERTIFY = $(BIN)/epp-conformance certify --seed 1 --submission reports --quiet
+GIE_1_0 ?=
+GIE_1_5 ?=
+
 reports: $(READY)
+	cd examples/go-epp && go build -trimpath -o ../../conformance-report/go-epp/program .
+	certify() { $(CERTIFY) "$$@" || [ $$? -eq 1 ]; }; set -e; \
+	for mode in full-duplex buffered streamed; do \
+	  certify --profile reference --body-mode $$mode --mode $$mode --output conformance-report/reference-$$mode; \
+	done; \
+	certify --profile go-epp --binary conformance-report/go-epp/program --output conformance-report/go-epp; \
 	for name in $$($(BIN)/epp-conformance profile list | sed -n 's/^envoy-\([^ ]*\).*/\1/p'); do \
-	  $(BIN)/epp-conformance certify --profile "envoy-$$name" --mode "$$name" --protocol-version 1.0.0 --seed 1 \
-	    --submission reports --output "conformance-report/envoy-$$name" --quiet || [ $$? -eq 1 ] || exit; \
-	done
+	  certify --profile "envoy-$$name" --mode "$$name" --protocol-version 1.0.0 --output "conformance-report/envoy-$$name"; \
+	done; \
+	if [ -n "$(GIE_1_0)" ]; then \
+	  certify --profile gie-epp-1.0 --binary "$(GIE_1_0)" --observed --output conformance-report/gie-1.0; \
+	fi; \
+	if [ -n "$(GIE_1_5)" ]; then \
+	  certify --profile gie-epp-1.5 --binary "$(GIE_1_5)" --observed --output conformance-report/gie-1.5; \
+	fi
+	$(BIN)/epp-conformance report matrix reports --markdown reports/README.md --html reports/matrix.html
 
 docs: $(READY)
 	$(BIN)/python docs/generate.py

@@ -86,6 +86,9 @@ class Anomaly:
     scenario: str | None = None
 
 
+NOT_SELECTED = "no scenario about it was selected"
+"""The note of a requirement that has scenarios, none of which was part of the run."""
+
 GENERATED = "generatedConversations"
 """The figure that says how many generated conversations were tried."""
 
@@ -158,7 +161,9 @@ def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]]) -> Requiremen
     scenarios = tuple(dict.fromkeys(name for _, name in ruled))
     if not ruled:
         untested = Verdict.ATTESTED if entry.untestable else Verdict.UNTESTED
-        return RequirementResult(requirement=entry, verdict=untested, note=entry.untestable or entry.pending or "")
+        return RequirementResult(
+            requirement=entry, verdict=untested, note=entry.untestable or entry.pending or NOT_SELECTED
+        )
     verdict = worst(verdict for verdict, _ in ruled)
     blamed = tuple(dict.fromkeys(name for one, name in ruled if one is verdict and verdict is not Verdict.PASS))
     return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed)

@@ -1,4 +1,4 @@
-"""The roles that the suite tests, and what is known of each: whoever depends on a role asks here, and tests none.
+"""The roles that the suite tests, and what is known of each: ask here, and test for no role.
 
 How scenarios of a role are run is in `conformance.run.roles`, and its rules in a folder of `conformance.judges`.
 """

@@ -145,7 +145,7 @@ def parse(source: Traversable | str, *, name: str | None = None) -> Document:
 def examine(source: Traversable | str, *, name: str | None = None) -> tuple[Document, list[Problem]]:
     """A file or text, and what is refused of its keys and values. Raises FileError if it can't be read at all."""
     name = name or ("<text>" if isinstance(source, str) else str(source))
-    text = source if isinstance(source, str) else _read(source, name)
+    text = source if isinstance(source, str) else read_text(source, name)
     reader = _Reader(name)
     try:
         reader.look_through(text)
@@ -305,7 +305,8 @@ def _child(node: yaml.Node | None, part: str | int) -> tuple[yaml.Node, yaml.Nod
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _read(source: Traversable, name: str) -> str:
+def read_text(source: Traversable, name: str) -> str:
+    """The text of a regular file of bounded size, called `name` in messages. Raises FileError."""
     raw, message, hint = b"", "", ""
     try:
         if isinstance(source, Path) and not stat.S_ISREG(source.stat().st_mode):

@@ -20,7 +20,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Literal
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -359,7 +359,7 @@ def _plain(value: Any) -> Any:
         return plain_bytes(value)
     if kind is tuple or kind is list:
         return [_plain(item) for item in value]
-    if isinstance(value, StrEnum):
+    if isinstance(value, StrEnum | IntEnum):
         return value.value
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}

@@ -102,7 +102,7 @@ class Addresses:
         self._freed: deque[str] = deque()
 
     def take(self) -> Address:
-        """An address that nobody listens on and that no other process will take.
+        """An address that no one listens on and that no other process will take.
 
         In `own` mode an address given back is used again only when the block has no fresh one left, so that a
         late message for an old pod does not reach a new one.
@@ -137,7 +137,7 @@ class Addresses:
         self._freed.clear()
 
     def _reserve(self, host: str) -> Address:
-        # Bound, not listening: refuses connections, and the system gives the port to nobody else.
+        # Bound, not listening: refuses connections, and the system gives the port to no one else.
         holder = socket.socket(_family(host), socket.SOCK_STREAM)
         try:
             holder.bind((host, 0))

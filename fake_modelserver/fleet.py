@@ -128,7 +128,7 @@ class Fleet:
         return self._running().mode != "own"
 
     def allocate(self) -> Address:
-        """An address on which nobody listens, and that no pod will get by itself: an endpoint outside the pool.
+        """An address on which no one listens, and that no pod will get by itself: an endpoint outside the pool.
 
         A later `PodSpec` may name it. Raises `FleetStoppedError`.
         """

@@ -55,7 +55,7 @@ class Cache:
         for key in keys:
             if key is None:
                 self._anonymous -= 1
-                key = self._anonymous  # noqa: PLW2901 - a name for a block that nobody else can find
+                key = self._anonymous  # noqa: PLW2901 - a name for a block that no one else can find
             self._used[key] = self._used.get(key, 0) + 1
             self._kept.pop(key, None)
             taken.append(key)

@@ -195,7 +195,7 @@ class Pod:
         return exporters[min(rank, len(exporters) - 1)].render()
 
     async def restart(self, *, down: float = 0.0) -> None:
-        """End as a process does, and after `down` seconds begin anew: no connection, counters at zero."""
+        """End as a process does, and after `down` seconds begin again: no connection, counters at zero."""
         await self.refuse()
         self._ranks.restart()
         await asyncio.sleep(down)

@@ -99,7 +99,7 @@ class Ranks:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Begin anew: counters at zero, no request, nothing in the cache. What was set and pinned stays."""
+        """Begin again: counters at zero, no request, nothing in the cache. What was set and pinned stays."""
         for scheduler in self._schedulers:
             scheduler.stop()
         self._start(time.time())

@@ -1,6 +1,6 @@
-"""A reply scripted by the request: the header `x-fake-modelserver-reply` holds what the pod shall answer.
+"""A reply scripted by the request: the header `x-fake-modelserver-reply` holds what the pod is to answer.
 
-Whoever forwards a request to a pod (the fake proxy, a test) adds the header, and the pod answers anything:
+The one who forwards a request to a pod (the fake proxy, a test) adds the header, and the pod answers anything:
 
     x-fake-modelserver-reply: {"status": 503, "headers": [["retry-after", "1"]], "body": "busy"}
     x-fake-modelserver-reply: {"sse": true, "chunks": ["{\\"n\\": 1}", "[DONE]"], "gap": 0.01, "reset_after": 1}

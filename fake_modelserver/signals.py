@@ -39,7 +39,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """From `start` to `stop` in `seconds`; then it stays there, or with `repeat` begins anew."""
+    """From `start` to `stop` in `seconds`; then it stays there, or with `repeat` begins again."""
 
     start: float
     stop: float
@@ -87,7 +87,7 @@ class Square:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Recorded `points`, each seconds and the value from then on; with `repeat` anew after the last one's time."""
+    """Recorded `points`, each seconds and the value from then on; with `repeat` again after the last one's time."""
 
     points: tuple[tuple[float, float], ...]
     repeat: bool = False

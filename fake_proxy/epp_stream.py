@@ -142,7 +142,7 @@ class EppStream:
             case Message(raw=raw):
                 self._heard(raw)
             case StreamEnded():
-                self._closed(*_grpc_status(event))
+                self._closed(*grpc_status(event))
             case _:
                 self._closed(_INTERNAL, "malformed")
 
@@ -154,7 +154,8 @@ _SENDERS: Mapping[Layer, Callable[[ProcessStream, bytes], None]] = {
 }
 
 
-def _grpc_status(ended: StreamEnded) -> tuple[int, str]:
+def grpc_status(ended: StreamEnded) -> tuple[int, str]:
+    """The gRPC status that Envoy makes of the end of a stream, and a text."""
     match ended.how:
         case "status":
             return _UNKNOWN if ended.status is None else ended.status, ended.message

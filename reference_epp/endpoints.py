@@ -113,7 +113,7 @@ class EndpointsFile:
         self._candidate = seen
 
     async def watch(self) -> None:
-        """Look again for ever."""
+        """Look again without end."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             self.poll()

@@ -2,9 +2,9 @@
 
     app.py      the commands put together            options.py   flags that several commands share
     console.py  what is printed, and how             progress.py  what is shown while a run goes on
-    conduct.py  a run from its settings to its report, for `run` and `certify`
+    run_and_report.py  a run from its settings to its report, for `run` and `certify`
 
-Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 trouble of the suite or the machine, 4 incomplete.
+Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 harness error, or a problem of the machine, 4 incomplete.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ SAME_WISH = 3.0
 def main() -> None:
     """The entry point: runs the command line and exits. SIGTERM and a terminal that is closed are taken as Ctrl-C is:
     all is cleaned up."""
+    if sys.platform == "win32":
+        sys.stderr.write("error: Windows is not supported\n  hint: run it in WSL 2 or in a container\n")
+        sys.exit(USAGE)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # not every terminal knows every letter
@@ -55,7 +58,7 @@ class Interrupt:
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. Errors of ours are shown without a traceback, unless `--debug`."""
+    """Run one command and return its exit code. Errors are shown without a traceback, unless with `--debug`."""
     debug = "--debug" in arguments
     try:
         return _invoke([one for one in arguments if one != "--debug"])
@@ -96,7 +99,7 @@ def _show(problem: Exception) -> int:
 
     if isinstance(problem, OSError) and problem.strerror is not None and not isinstance(problem, ConnectionError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
-        hint = "trouble of this machine: is there room, may it be written there? --debug shows what was done"
+        hint = "a problem of this machine: is there room, may it be written there? --debug shows what was done"
         problem = HarnessError(f"{where}{problem.strerror}", hint=hint)
     if isinstance(problem, ConformanceError):
         show_error(problem)

@@ -14,6 +14,7 @@ from conformance.cli.explain import explain
 from conformance.cli.judge import judge
 from conformance.cli.kube import kube
 from conformance.cli.list import list_
+from conformance.cli.load import load
 from conformance.cli.pool import pool
 from conformance.cli.profile import profile
 from conformance.cli.proxy import proxy
@@ -45,6 +46,7 @@ app.command()(doctor)
 app.command()(kube)
 app.command()(pool)
 app.command()(tap)
+app.command()(load)
 app.command()(judge)
 app.command()(proxy)
 
@@ -67,5 +69,5 @@ def epp_conformance(
     """Test endpoint pickers against the Endpoint Picker Protocol.
 
     Without a target, `run` tests the endpoint picker that comes with the suite. Exit codes: 0 conformant, 1 not
-    conformant, 2 wrong use, 3 trouble of the suite or the machine, 4 incomplete.
+    conformant, 2 wrong use, 3 harness error, or a problem of the machine, 4 incomplete.
     """

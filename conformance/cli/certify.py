@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conformance.cli import options
 from conformance.targets.flags import SelectionFlags, TargetFlags
+
+if TYPE_CHECKING:
+    from conformance.report.document.model import Report
 
 
 @options.spelt_out
@@ -25,6 +28,9 @@ def certify(
     mode: Annotated[
         str, typer.Option("--mode", help="Name of the way it was run, part of the file's name.")
     ] = "default",
+    observed: Annotated[
+        bool, typer.Option("--observed", help="Say that those who make the implementation did not submit this.")
+    ] = False,
     jobs: options.Jobs = None,
     property_examples: options.PropertyExamples = 50,
     output: options.Output = options.DEFAULT_OUTPUT,
@@ -42,8 +48,11 @@ def certify(
         without_colour()
     if from_report is not None:
         from conformance.cli.report import read
+        from conformance.cli.reproduce import reproducing_command
 
-        _write(read(from_report)[0], submission, mode)
+        report, path = read(from_report)
+        _write(report, path, submission, mode, observed=observed)
+        typer.echo(f"to check it against the target itself: {reproducing_command(report)}")
         return
     from conformance.cli.run_and_report import run_and_report
     from conformance.cli.show import show
@@ -52,7 +61,7 @@ def certify(
 
     settings = run_settings(target, dataclasses.replace(what, slow=True))
     profile = settings.profile
-    _has_owner(profile.implementation)
+    _has_owner(profile.implementation, observed=observed)
     settings = dataclasses.replace(
         settings,
         versions=protocol_versions(profile, what.protocol_version or profile.protocol_versions),
@@ -63,16 +72,16 @@ def certify(
     done = run_and_report(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):
-        _write(done.report, submission, mode)
+        _write(done.report, done.paths[1], submission, mode, observed=observed)
     raise typer.Exit(done.code)
 
 
-def _has_owner(implementation: object) -> None:
+def _has_owner(implementation: object, *, observed: bool) -> None:
     """Refuse at once what would be refused after the run."""
     from conformance.errors import UsageError
+    from conformance.report.render.submission import OWNER
 
-    names = ("organization", "project", "url", "version", "contact")
-    missing = [name for name in names if not getattr(implementation, name)]
+    missing = [name for name in OWNER if not getattr(implementation, name) and not (observed and name == "contact")]
     if missing:
         raise UsageError(
             f"the profile does not say whose the target is: implementation.{', implementation.'.join(missing)}",
@@ -80,10 +89,10 @@ def _has_owner(implementation: object) -> None:
         )
 
 
-def _write(report: object, submission: Path, mode: str) -> None:
-    from conformance.report.document.model import Report
+def _write(report: Report, path: Path, submission: Path, mode: str, *, observed: bool) -> None:
+    from conformance.cli.report import evidence_of
     from conformance.report.render.submission import write_submission
 
-    assert isinstance(report, Report)
-    for one in write_submission(report, submission, mode=mode):
+    evidence = evidence_of(report, path)
+    for one in write_submission(report, submission, mode=mode, evidence=evidence, observed=observed):
         typer.echo(f"{one.version}: {one.report}")

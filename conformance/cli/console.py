@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from conformance.errors import ConformanceError
 
 WIDTH = 110
-"""Longest line of a report where nobody says how wide the screen is."""
+"""Longest line of a report where the width of the screen is not known."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +55,7 @@ def width_of(console: Console) -> int:
 
 
 def reader_is_gone(stream: TextIO) -> None:
-    """Nobody reads what is printed on `stream`; from here on it leads nowhere, so that nothing stumbles over it."""
+    """The reader of `stream` is gone: from here on it leads to the null device, so that printing does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -73,7 +73,7 @@ def is_live() -> bool:
 
 
 def show_error(problem: ConformanceError) -> None:
-    """An error of ours: what is wrong, and what to do."""
+    """An error of the suite: what is wrong, and what to do."""
     console = err()
     console.print("error:", problem.message, style="bold red")
     if problem.hint:
@@ -81,7 +81,7 @@ def show_error(problem: ConformanceError) -> None:
 
 
 def show_defect(problem: Exception) -> None:
-    """An exception that nobody expected. It is ours, never the target's."""
+    """An unexpected exception: a defect of the suite, never of the target."""
     console = err()
     last = traceback.extract_tb(problem.__traceback__)[-1:]
     where = f" in {last[0].name} ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""

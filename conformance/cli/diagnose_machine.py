@@ -17,7 +17,7 @@ def machine() -> Iterator[Diagnosis]:
         name="python", state="good", text=f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     )
     yield (
-        Diagnosis(name="loopback", state="good", text="every pod gets an address of its own in 127.0.0.0/8")
+        Diagnosis(name="loopback", state="good", text="each pod gets its own address in 127.0.0.0/8")
         if has_loopback_block()
         else Diagnosis(name="loopback", state="note", text="only 127.0.0.1: pods share it and differ by port")
     )

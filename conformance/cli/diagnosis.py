@@ -11,7 +11,7 @@ from conformance.cli.console import out
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One question. `state` `note` is worth knowing and no trouble; `bad` has a `hint` that says what to fix."""
+    """One question. `state` `note` is worth knowing and needs no change; `bad` has a `hint` that says what to fix."""
 
     name: str
     state: Literal["good", "note", "bad"]

@@ -262,11 +262,16 @@ def _text(
             lines += ['  env: {KUBECONFIG: "{kubeconfig}"}']
     if address:
         lines += [f"address: {json.dumps(address)}"]
+    lines += ["# How it is known to be ready. By default: a stream gets an answer. With a health service:"]
+    lines += ['# ready: {rule: health, healthAddress: "127.0.0.1:{healthPort}"}']
     lines += [f"tls: {{mode: {tls}}} # plaintext, unverified (any certificate), verified (with ca: FILE)", "discovery:"]
     match discovery:
         case DiscoveryKind.KUBERNETES:
             lines += ["  kubernetes: # served by the suite, no cluster", "    namespace: default", "    pool: pool"]
-            lines += ["    objectives: {batch: -1} # InferenceObjectives by priority"]
+            lines += ["    # its API group; inference.networking.x-k8s.io for EPPs that are older than the API's v1"]
+            lines += ["    group: inference.networking.k8s.io"]
+            lines += ["    objectives: {batch: -1} # InferenceObjectives and their priority; {} if it watches none"]
+            lines += ["    models: [] # InferenceModels that it knows: of protocol versions 0.3.0 and 0.4.0 only"]
         case DiscoveryKind.FILE:
             path = endpoints_file or "{workdir}/endpoints"
             lines += ["  file:", f"    path: {json.dumps(path)} # rewritten by the suite, one endpoint a line"]
@@ -281,7 +286,9 @@ def _text(
         "  headers: {} # sent with every request; secrets go to secretHeaders",
         "  # sheddable: {headers: {x-gateway-inference-objective: batch}}",
         "bodyModes: [full-duplex] # request body modes that the target is made for",
-        "protocolVersions: [1.0.0] # what it claims; a claim that fails makes the exit code 1",
+        "# What it claims; a claim that fails makes the exit code 1. What differs when started for an old version",
+        "# (other arguments, for example) is said in start.versions.",
+        "protocolVersions: [1.0.0]",
         "claims:",
         "  sheds: null # true: it answers 429 to sheddable requests under load",
         "  fallbackLists: null # true: it names several endpoints",

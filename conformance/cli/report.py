@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +12,7 @@ import typer
 
 from conformance.cli import options
 from conformance.cli.commands import Commands
+from conformance.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -28,8 +31,19 @@ class To(StrEnum):
     JUNIT = "junit"
     MARKDOWN = "markdown"
     YAML = "yaml"
+    UPSTREAM = "upstream"
     BADGE = "badge"
     SHIELDS = "shields"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+class ShownAs(StrEnum):
+    """How failures are shown."""
+
+    TEXT = "text"
+    SVG = "svg"
+    MERMAID = "mermaid"
 
 
 @report.command()
@@ -40,16 +54,30 @@ def show(
         bool, typer.Option("--whole", help="Conversations to their last message, with all details.")
     ] = False,
     unsettled: Annotated[bool, typer.Option("--unsettled", help="What was skipped or inconclusive, too.")] = False,
+    form: Annotated[
+        ShownAs, typer.Option("--format", help="svg, mermaid: the first failure's conversation as a sequence diagram.")
+    ] = ShownAs.TEXT,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="ID", help="Draw the conversation of this scenario.")
+    ] = None,
     no_color: options.NoColor = False,
 ) -> None:
-    """Show the failures of a report, and its summary."""
+    """Show the failures of a report, and its summary; or one conversation as a picture, for an issue."""
     from conformance.cli.console import without_colour
     from conformance.cli.show import BLOCKS, show_failures, show_summary
+    from conformance.errors import UsageError
     from conformance.verdict import Verdict
 
     if no_color:
         without_colour()
     found, path = read(where)
+    if form is not ShownAs.TEXT:
+        from conformance.cli.diagram import diagram
+
+        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is ShownAs.MERMAID), nl=False)
+        return
+    if scenario is not None:
+        raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")
     verdicts = [Verdict.FAIL, Verdict.ERROR]
     if unsettled:
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]
@@ -85,15 +113,69 @@ def verify(
 
 @report.command()
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER")],
+    reports: Annotated[
+        list[Path], typer.Argument(metavar="BEFORE AFTER…", help="Two reports or more, the oldest first.")
+    ],
 ) -> None:
-    """Say what differs between two reports. Exit 1 if anything got worse."""
+    """Say what differs from each report to the next. Exit 1 if anything got worse."""
+    from conformance.errors import UsageError
     from conformance.report.render.diff import diff as difference
 
-    found = difference(read(before)[0], read(after)[0])
-    typer.echo("\n".join(found.lines()) or "no difference")
-    raise typer.Exit(1 if found.regressed else 0)
+    if len(reports) < 2:
+        raise UsageError("one report has nothing to be compared with", hint="name two or more")
+    regressed = False
+    for before, after in itertools.pairwise(reports):
+        found = difference(read(before)[0], read(after)[0])
+        if len(reports) > 2:
+            typer.echo(f"{before} → {after}:")
+        typer.echo("\n".join(found.lines()))
+        regressed = regressed or found.regressed
+    raise typer.Exit(1 if regressed else 0)
+
+
+@report.command()
+def matrix(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR…", help="Folders with reports, at any depth.")],
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="The page as one HTML file.")] = Path(
+        "conformance-matrix.html"
+    ),
+    markdown: Annotated[Path, typer.Option("--markdown", metavar="FILE", help="The page as Markdown.")] = Path(
+        "conformance-matrix.md"
+    ),
+) -> None:
+    """Put reports side by side: implementations by versions, then by requirements, gateways and EPPs apart."""
+    from conformance.errors import UsageError
+    from conformance.report.document.model import read_report
+    from conformance.report.render import matrix as page
+
+    paths = dict.fromkeys(path for folder in folders for path in _reports_in(folder))
+    if not paths:
+        raise UsageError(f"there is no report in {', '.join(map(str, folders))}", hint="name folders of reports")
+    found = [(read_report(path), path) for path in paths]
+    for target, render in ((html, page.html), (markdown, page.markdown)):
+        linked = [(one, _link(path, target)) for one, path in found]
+        try:
+            target.write_text(render(page.matrix(linked)), encoding="utf-8")
+        except OSError as problem:
+            raise UsageError(f"{target} can't be written: {problem.strerror}") from None
+        typer.echo(str(target))
+
+
+def _reports_in(folder: Path) -> list[Path]:
+    """The reports in a folder, at any depth; a file is one."""
+    if folder.is_file():
+        return [folder]
+    return sorted(path for pattern in ("report.json", "*-report.yaml") for path in folder.rglob(pattern))
+
+
+def _link(path: Path, page: Path) -> str:
+    """Where a report is from a page: its own page if it has one."""
+    beside = path.with_name("report.html")
+    shown = beside if path.name == "report.json" and beside.is_file() else path
+    return Path(os.path.relpath(shown, page.absolute().parent)).as_posix()
+
+
+report.command()(reproduce)
 
 
 @report.command()
@@ -106,12 +188,16 @@ def convert(
     protocol_version: Annotated[
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="The version that a badge is for.")
     ] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", metavar="FILE", help="Where annotations for github and gitlab point.")
+    ] = None,
 ) -> None:
-    """Convert a report to HTML, JUnit XML, Markdown, YAML, an SVG badge, or JSON for shields.io."""
+    """Convert a report to HTML, JUnit XML, Markdown, YAML, upstream's ConformanceReport, an SVG badge, JSON for
+    shields.io, annotations of a change on GitHub (workflow commands), or on GitLab (code quality)."""
     from conformance.errors import UsageError
 
     found, path = read(where)
-    text = _converted(found, path, to, protocol_version)
+    text = _converted(found, path, to, protocol_version, profile)
     if output is None:
         typer.echo(text, nl=not text.endswith("\n"))
         return
@@ -172,7 +258,7 @@ def _evidence_beside(path: Path) -> Path | None:
         return usual if usual.is_file() else None
 
 
-def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
+def _converted(found: Report, path: Path, to: To, version: str | None, profile: Path | None) -> str:
     match to:
         case To.HTML:
             from conformance.report.render.html import html
@@ -190,6 +276,10 @@ def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
             from conformance.report.render.submission import to_yaml
 
             return to_yaml(found)
+        case To.UPSTREAM:
+            from conformance.report.render.upstream import to_yaml as upstream_yaml
+
+            return upstream_yaml(found)
         case To.BADGE:
             from conformance.report.render.badge import svg
 
@@ -200,3 +290,11 @@ def _converted(found: Report, path: Path, to: To, version: str | None) -> str:
             from conformance.report.render.badge import endpoint
 
             return json.dumps(endpoint(found, version), indent=2)
+        case To.GITHUB:
+            from conformance.report.render.annotations import github
+
+            return github(found, profile)
+        case To.GITLAB:
+            from conformance.report.render.annotations import gitlab
+
+            return gitlab(found, profile)

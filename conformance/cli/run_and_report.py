@@ -49,7 +49,7 @@ def run_and_report(
 ) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    `title` heads the progress; `waivers` is a file of failures that shall not fail the run. A target that can't be
+    `title` heads the progress; `waivers` is a file of failures that do not fail the run. A target that can't be
     reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before anything is started, and
     whatever is a defect of the suite.
     """
@@ -94,6 +94,7 @@ def _run_and_report(
         redactor=redactor,
         stopped=stopped.message if stopped else "",
         data_plane=settings.data_plane.name,
+        binary=settings.values.get("binary"),
         basis=basis_of(
             settings.profile,
             command=settings.command,

@@ -1,4 +1,4 @@
-"""`epp-conformance selftest`: the proof that the suite bites, and bites nobody wrongly."""
+"""`epp-conformance selftest`: mutation tests of the suite: each fault is found, and nothing else accused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def selftest(
     ] = options.DEFAULT_OUTPUT / "selftest",
     no_color: options.NoColor = False,
 ) -> None:
-    """Try the suite on the bundled endpoint picker with each of its faults, and with each odd but right variant.
+    """Try the suite on the bundled endpoint picker with each of its faults, and with each conforming variant.
 
     With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways; with
     `--role model-server` on fake model servers.

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def until_interrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` on an engine of its own. An interruption is its normal end: everything is closed, the exit code 0."""
+    """Run `work` on its own engine. An interruption is its normal end: everything is closed, the exit code 0."""
     from conformance.run.engine import EngineThread
 
     with EngineThread() as engine, contextlib.suppress(KeyboardInterrupt):

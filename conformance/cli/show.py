@@ -48,12 +48,13 @@ def show_failures(
 
     With `whole`, conversations are not cut to what fits on a screen.
     """
-    from conformance.report.document.failures import concerns
+    from conformance.report.document.failures import concerns, waived_text, waiver_of
     from conformance.report.render.marks import STYLE, WORD
     from conformance.report.render.safe import safe
     from conformance.report.render.text import failure_text
 
-    found = [one for one in concerns(safe(report), verdicts) if one.occurrences]
+    report = safe(report)
+    found = [one for one in concerns(report, verdicts) if one.occurrences]
     console = out()
     see_all = f"epp-conformance report show {evidence.parent} --whole" if evidence is not None else ""
     episodes = _episodes(found[:blocks], evidence)
@@ -62,7 +63,13 @@ def show_failures(
         sha256 = first.result.evidence.sha256 if first.result.evidence else ""
         console.print(
             failure_text(
-                one.requirement, first, episodes.get(sha256), width=width_of(console), whole=whole, see_all=see_all
+                one.requirement,
+                first,
+                episodes.get(sha256),
+                width=width_of(console),
+                whole=whole,
+                see_all=see_all,
+                waiver=waiver_of(report, one.requirement.id, first.result.id),
             )
         )
         if more := len(one.occurrences) - 1:
@@ -71,16 +78,32 @@ def show_failures(
     rest = found[blocks:]
     for one in rest[:LINES]:
         requirement, first = one.requirement, one.occurrences[0]
+        waiver = waiver_of(report, requirement.id, first.result.id)
+        why = waived_text(waiver) if waiver is not None else first.finding.actual
         console.print(
-            f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(first.finding.actual)}",
+            f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(why)}",
             style=STYLE[requirement.verdict],
         )
     if len(rest) > LINES:
         console.print(f"… and {len(rest) - LINES} more requirements")
+    show_warnings(report)
     if rest:
         if evidence is not None:
             console.print(f"each in full: epp-conformance report show {evidence.parent} --all", style="dim")
         console.print()
+
+
+def show_warnings(report: Report) -> None:
+    """Print each warning on a line: requirement, scenario, what was seen."""
+    from conformance.report.document.failures import warnings
+    from conformance.report.render.marks import STYLE
+
+    found = warnings(report)
+    for one in found[:LINES]:
+        line = f"{'warn':13}{one.finding.requirement}  {one.result.id}: {_line(one.finding.actual)}"
+        out().print(line, style=STYLE[Verdict.WARN])
+    if len(found) > LINES:
+        out().print(f"… and {len(found) - LINES} more warnings")
 
 
 def show_summary(report: Report, paths: list[Path]) -> None:

@@ -36,7 +36,7 @@ _STRIDE = 64 * 1024
 
 
 class BlockWriter:
-    """Packs values. `lines` are the blocks that no line written before has; whoever writes them empties it."""
+    """Packs values. `lines` are the blocks that no line written before has; the one who writes them empties it."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -94,6 +94,10 @@ class BlockReader:
         if self._bytes > MAX_BLOCKS + MAX_EPISODE:
             raise ValueError(f"more than {MAX_BLOCKS + MAX_EPISODE} bytes of blocks")
         self._blocks[line["block"]] = data
+
+    def line(self, sha256: str) -> dict[str, Any]:
+        """The line of a block, as it was written."""
+        return {"block": sha256, "data": plain_bytes(self._blocks[sha256])}
 
     def begin(self) -> None:
         """A new episode begins, whose values may be long again."""

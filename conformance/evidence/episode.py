@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter
 
 from conformance.evidence.model_server import ModelServerFacts
+from conformance.evidence.reported import Attribute
 from conformance.strict_yaml import FileModel
 from ext_proc import record
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
@@ -83,6 +84,16 @@ class HealthProbe(Event):
     grpc_status: int
     pool_synced: bool | None = None
     """Whether the target had been told of a pool before the probe; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAttempt(Event):
+    """A copy of the target was started with a configuration of the reporter: did it come up? `output` says why not."""
+
+    kind: ClassVar[str] = "start-attempt"
+    configuration: str
+    started: bool
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +168,9 @@ class Expectation:
     `answer`: acceptable kinds, any of: `endpoint`, an HTTP status (`503`), a class (`4xx`), `grpc-error`, `any`.
     `within`: endpoints (`ip:port`) that the pick must lie in. `absent`: endpoints that it must not name. `status`: what
     the HTTP client must get. `served_by`: the endpoints one of which must serve a request through a gateway under test;
-    () if none may get it. `requirement`: what is broken otherwise; default the first that the scenario names.
+    () if none may get it. `report`: what an attribute that the suite configures may be reported as; None: not at all.
+    `starts`: whether a start succeeds. `requirement`: what is broken otherwise; default the first that the scenario
+    names.
     """
 
     answer: tuple[str, ...] = ()
@@ -166,6 +179,8 @@ class Expectation:
     status: tuple[int, ...] = ()
     served_by: tuple[str, ...] | None = None
     health: tuple[str, ...] = ()
+    report: Mapping[str, tuple[float | None, ...]] = dataclasses.field(default_factory=dict)
+    starts: bool | None = None
     requirement: str | None = None
 
 
@@ -193,6 +208,8 @@ class Claims:
     """It answers gRPC health checks. For the reader of the report: what it does is observed."""
     reporter: bool | None = None
     """It reports attributes of requests (Request Attribute Reporter)."""
+    attributes: tuple[Attribute, ...] = ()
+    """What it is configured to report; none: what the suite has it report with the file `{reporterConfig}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,10 @@ KEPT = 512
 """Bytes that are kept of a long value where it is cut."""
 
 LONG = 16 * 1024
+"""Bytes beyond which a value is cut then."""
+
+LEVEL = 6
+"""How hard it is packed."""
 
 
 class EvidenceError(UsageError):
@@ -56,7 +60,7 @@ class EvidenceWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("wb")
-        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=6)
+        self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0, compresslevel=LEVEL)
         self._whole = hashlib.sha256()
         self._bytes = 0
         self._episodes = 0
@@ -228,3 +232,32 @@ def episodes(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, Episode
         if (sha256 := line.sha256) in missing:
             missing.discard(sha256)
             yield sha256, line.read()[0]
+
+
+def extract(path: Path, wanted: Collection[str], target: Path) -> EvidenceFile:
+    """Write the lines with the digests `wanted` to `target`, as they are, with the blocks that they need.
+
+    Raises `EvidenceError` if one is not there.
+    """
+    reader, missing = EvidenceReader(path), set(wanted)
+    written, whole, size, episodes_written = set[str](), hashlib.sha256(), 0, 0
+    with (
+        target.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=LEVEL) as packed,
+    ):
+        for line in reader:
+            if line.sha256 not in missing:
+                continue
+            missing.discard(line.sha256)
+            reader.blocks.used.clear()
+            line.read()
+            new = [reader.blocks.line(name) for name in sorted(reader.blocks.used - written)]
+            written |= reader.blocks.used
+            episodes_written += 1
+            for raw in (*map(_dumps, new), line.raw):
+                packed.write(raw + b"\n")
+                whole.update(raw + b"\n")
+                size += len(raw) + 1
+    if missing:
+        raise EvidenceError(f"{path}: {len(missing)} episodes are not there", hint="`report verify` says more")
+    return EvidenceFile(file=target.name, episodes=episodes_written, bytes=size, sha256=whole.hexdigest())

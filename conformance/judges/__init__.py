@@ -26,6 +26,7 @@ from conformance.judges.epp import (
     health,
     isolation,
     model,
+    reporter,
     scores,
     streaming,
     subset,
@@ -71,6 +72,7 @@ _SECTIONS = (
     immediate,
     responses,
     robustness,
+    reporter,
     calling,
     gateway_subset,
     gateway_destination,
@@ -219,7 +221,7 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
                 actual=trouble.what,
                 exchange=trouble.exchange,
                 seq=entry.seq,
-                hint="This is trouble of the suite, not a finding about the target.",
+                hint="This is a harness error, not a finding about the target.",
             )
     failed = {finding.requirement for finding in found if finding.verdict is FAIL}
     for entry, unmet in episode.of(Unmet):

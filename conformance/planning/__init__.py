@@ -1,4 +1,4 @@
-"""Which scenario instances a run has, computed without I/O: for the runner, and again by whoever verifies its report.
+"""Which scenario instances a run has, computed without I/O: for the runner, and again by a verifier of its report.
 
 plan          selection, batches and the order of work; `make_plan`
 epp           the traits of an endpoint picker

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.evidence.episode import Claims
+from conformance.evidence.reported import configured
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.fixed import fitted, fixed_pool
 from conformance.planning.plan import Obstacle
@@ -29,6 +30,8 @@ class EppTraits:
     """Whether it can tell a model that no pod serves: from InferenceModels, or because its vendor names one."""
     restartable: bool = True
     """Whether the suite starts it."""
+    configurable: bool = False
+    """Whether the suite writes the configuration of its reporters, and can start copies with others."""
     ipv6: bool = True
     """Whether this machine has an IPv6 loopback address."""
     data_plane: DataPlaneChoice = field(default_factory=DataPlaneChoice)
@@ -44,6 +47,7 @@ class EppTraits:
             endpoints=len(discovery.fixed.endpoints) if discovery.fixed else 0,
             knows_models=discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set,
             restartable=profile.started_by_us,
+            configurable=profile.configurable,
             ipv6=ipv6,
             data_plane=data_plane or DataPlaneChoice(),
         )
@@ -86,7 +90,19 @@ class EppTraits:
         for need in scenario.needs:
             if unclaimed.get(need):
                 return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=f"the profile does not claim {need}")
-        return None
+        return self._unreported(scenario)
+
+    def _unreported(self, scenario: Scenario) -> Obstacle | None:
+        """What the scenario needs of the reporter's configuration and the profile does not say."""
+        reason = ""
+        if any(step.start_with for step in scenario.steps) and not self.configurable:
+            reason = "the suite can't start it with other configurations: nothing passes {reporterConfig}"
+        wanted = {name for step in scenario.steps if step.expect is not None for name in step.expect.report}
+        if wanted and not self.claims.attributes and not self.configurable:
+            reason = "the profile does not say what is reported: neither claims.attributes nor {reporterConfig}"
+        elif wanted and not wanted & set(configured(self.claims.attributes)):
+            reason = "none of the attributes in claims.attributes is one that it is about"
+        return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason) if reason else None
 
     def _missing(self, scenario: Scenario) -> Obstacle | None:
         """What this target, or this machine, does not have."""

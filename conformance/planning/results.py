@@ -1,4 +1,4 @@
-"""What the result of a piece of work is, given what was found: for the runner, and again for whoever verifies it."""
+"""What the result of a piece of work is, given what was found: for the runner, and again for a verifier."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ GENERATED_ID = f"{GENERATED_SECTION}.conversations"
 """The result that stands for all generated conversations of a version."""
 
 INTERRUPTED = "the run was ended before its turn"
+HUNG_TOO_OFTEN = "the target hung again and again and was started again each time, so that this was not tried any more"
 
 
 def reproduce_command(command: str, work: Work) -> str:

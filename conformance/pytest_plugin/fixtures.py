@@ -159,7 +159,7 @@ class PoolView:
         self._stage.call(self._stage.lane.pool.reset(pool))
 
     def add(self, name: str, **state: Any) -> None:
-        """Add a pod: a model server on an address of its own."""
+        """Add a pod: a model server on its own address."""
         self._change(PoolStep(add=(_made(Pod, {"name": name, **state}),)))
 
     def remove(self, *names: str) -> None:

@@ -63,7 +63,7 @@ class ConformanceCollector(pytest.Collector):
 
 
 class ScenarioItem(pytest.Item):
-    """A view on one result; running it runs the batch of the scenario, if nobody has yet."""
+    """A view on one result; running it runs the batch of the scenario, if it was not run yet."""
 
     suite: PluginSuite
     version: str

@@ -16,7 +16,7 @@ from conformance.pytest_plugin.suite import PluginSuite
 
 
 class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives all scenarios of a batch to one worker, since whoever runs one of them runs them all."""
+    """Gives all scenarios of a batch to one worker, since running one of them runs them all."""
 
     def __init__(self, config: pytest.Config, log: Any, batches: Mapping[str, str]) -> None:
         super().__init__(config, log)
@@ -28,7 +28,7 @@ class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
 
 
 class XdistWorker(Hooks):
-    """Writes its events to a file of its own, which the controller reads in the end."""
+    """Writes its events to its own file, which the controller reads in the end."""
 
     def __init__(self, config: pytest.Config, suite: PluginSuite) -> None:
         super().__init__(config, suite)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 APART = 1.5
-"""Seconds after which nobody else is expected: all come as fast as we send, unless the target keeps them waiting."""
+"""Seconds after which no one else is expected: all come as fast as we send, unless the target keeps them waiting."""
 
 
 class Barrier:
@@ -15,7 +15,7 @@ class Barrier:
 
     What a target was sent it need not have read: sent in turn, a hundred streams may be dealt with one by one. A whole
     exchange that came after the others' beginnings was answered after the target had them; those that came on its own
-    connection, so there is to be a scout on each. A target may open fewer streams: where nobody comes for `apart`
+    connection, so there is to be a scout on each. A target may open fewer streams: where no one comes for `apart`
     seconds, all go on. Made in a running loop.
     """
 

@@ -15,7 +15,7 @@ from conformance.evidence.episode import Context, Episode, HarnessTrouble, Proce
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
-from conformance.planning.results import of_episode, reproduce_command
+from conformance.planning.results import HUNG_TOO_OFTEN, not_done, of_episode, reproduce_command
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
@@ -23,6 +23,9 @@ from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.verdict import Finding
 from ext_proc.record import ExchangeOpened, StreamEnded, Wait
+
+HANGS = 6
+"""So often is a target started again because it answered nothing any more; what is left then is not tried."""
 
 TRIES = 3
 """How often a piece of work is begun in which the suite itself was in trouble."""
@@ -56,6 +59,10 @@ class BatchRunner:
 
     async def run(self, batch: Batch) -> AsyncIterator[JudgedResult]:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
+        if self._runner.hangs >= HANGS:
+            for work in batch.work:
+                yield JudgedResult(result=not_done(work, HUNG_TOO_OFTEN), episode=None, context=None)
+            return
         await self._runner.prepare(batch.pool)
         if len(batch.work) == 1 or self._runner.at_a_time == 1:
             for work in batch.work:
@@ -105,7 +112,7 @@ class BatchRunner:
         if self._runner.crashed:
             return {one.work.id for one in done if died(one.episode) or _lost(one.episode)}
         hung = {one.work.id for one in done if _hung(one.episode)}
-        if hung and not await self._runner.responds():
+        if hung and not self._runner.never_responds and not await self._runner.responds():
             return hung
         return {one.work.id for one in done if _troubled(one.episode)}
 
@@ -152,10 +159,18 @@ class BatchRunner:
             await self._runner.restart_target()
 
     async def _unhang(self) -> None:
-        """A target that answers nothing any more is started again, if it is ours."""
-        if self._runner.profile.started_by_us and not await self._runner.responds():
-            self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
-            await self._runner.restart_target()
+        """A target that answers nothing any more is started again, if it is ours, and unless that was of no use."""
+        runner = self._runner
+        if not runner.profile.started_by_us or runner.never_responds or await runner.responds():
+            return
+        self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
+        await runner.restart_target()
+        if await runner.responds():
+            runner.hangs += 1
+        else:
+            runner.never_responds = True
+            text = "started again, the target answers a plain request no more than before: so it always is"
+            self._anomaly(Anomaly(code="unresponsive", text=text))
 
     async def _execute(self, work: Work) -> WorkDone:
         return await execute(self._runner, work, self._execution_type)

@@ -19,7 +19,7 @@ KEPT = 512
 class Capture:
     """Collects an episode. `before` are entries that were true already: the pool, the load, the process.
 
-    With `strays` it has the exchanges of others, too: those that nobody gave a name.
+    With `strays` it has the exchanges of others, too: those that no one gave a name.
     """
 
     def __init__(self, recorder: Recorder, name: str, before: Iterable[Entry], *, strays: bool = False) -> None:

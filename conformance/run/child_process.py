@@ -45,8 +45,8 @@ class Service(Protocol):
         What it raises is raised again in the parent.
         """
 
-    async def close(self) -> None:
-        """Leave nothing behind. Commands that still went on have been cancelled."""
+    async def close(self, *, hurry: bool) -> None:
+        """Leave nothing behind. With `hurry` commands still went on, and have been cancelled."""
 
 
 class ChildProcess:
@@ -95,7 +95,7 @@ class ChildProcess:
         return await asyncio.to_thread(self.receive)
 
     def let_go(self) -> None:
-        """Close the connection: the process cleans up and ends. Whoever waits for an answer is told that it ended."""
+        """Close the connection: the process cleans up and ends. A caller that waits for an answer is told."""
         with contextlib.suppress(OSError):  # it is gone
             self._socket.shutdown(socket.SHUT_RDWR)  # also ends what it still wants to say
 
@@ -118,7 +118,7 @@ class ChildProcess:
 def serve(fd: int, service: str) -> None:
     """Make the service (`module:class`) and carry out what comes over the connection, until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the parent gets them too, and lets go
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: None)  # not SIG_IGN, which targets would inherit
     collect_seldom()
     connection = Connection(fd)
     module, _, name = service.partition(":")
@@ -143,9 +143,10 @@ def serve(fd: int, service: str) -> None:
                 running.add(command)
                 command.add_done_callback(running.discard)
         finally:
-            for command in tuple(running):
+            interrupted = tuple(running)
+            for command in interrupted:
                 command.cancel()
-            engine.call(served.close())
+            engine.call(served.close(hurry=bool(interrupted)))
 
 
 def _portable(problem: Exception) -> ConformanceError:

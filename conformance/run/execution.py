@@ -116,6 +116,8 @@ class Execution(ABC):
             status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),
             health=_several(expect.health),
             served_by=None if expect.served_by is None else references.resolve(expect.served_by, endpoints),
+            report=expect.reported,
+            starts=expect.starts,
             requirement=expect.requirement,
         )
 

@@ -13,6 +13,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane.plane import chosen
 from conformance.run.session import RunSettings
 from conformance.scenario.loader import Instance
+from conformance.strict_yaml import read_text
 from conformance.targets.flags import SelectionFlags, TargetFlags
 from conformance.targets.profile import Profile
 from conformance.targets.resolve import protocol_versions
@@ -74,11 +75,7 @@ def _patterns(given: Sequence[str]) -> Iterator[str]:
         if not one.startswith("@"):
             yield one
             continue
-        try:
-            lines = Path(one[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = getattr(problem, "strerror", None) or str(problem)
-            raise UsageError(f"{one}: {reason}", hint=f"the working folder is {Path.cwd()}") from None
+        lines = read_text(Path(one[1:]), one[1:]).splitlines()
         names = [name for line in lines if (name := line.partition("#")[0].strip())]
         if not names:
             raise UsageError(f"{one}: the file names no scenario", hint="one id or glob a line")

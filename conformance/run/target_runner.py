@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import tempfile
 from abc import ABC, abstractmethod
@@ -84,14 +85,18 @@ class TargetRunner(ABC):
         self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
         self._values = {**values, "workdir": self._folder.name}
         self._episodes = itertools.count(1)
+        self.hangs = 0
+        """How often the target was started again because it answered nothing, and then answered."""
+        self.never_responds = False
+        """Starting it again was of no use for that."""
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
 
     async def __aenter__(self) -> Self:
         try:
             await self.start()
-        except BaseException:
-            await self.close()
+        except BaseException as problem:
+            await self.close(hurry=isinstance(problem, asyncio.CancelledError))
             raise
         return self
 
@@ -109,8 +114,11 @@ class TargetRunner(ABC):
         """Stop the target, start it again, and pass the gate."""
 
     @abstractmethod
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file. Idempotent."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Stop everything. Nothing is left: no process, no port, no file. Idempotent.
+
+        With `hurry` the target gets no time to end by itself.
+        """
 
     @property
     def crashed(self) -> bool:

@@ -13,6 +13,9 @@ from conformance.targets.running import Running, exited_early
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Event
 
+HURRY = 0.3
+"""Seconds that a process has to end when it is not waited for."""
+
 DYING = 1.0
 """Seconds that a process may take from its last connection's end to its own."""
 

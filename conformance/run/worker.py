@@ -64,8 +64,8 @@ class Worker(Protocol):
         Raises `IncompleteError` if the target can't be had back.
         """
 
-    async def close(self) -> None:
-        """Stop the target. Nothing is left."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Stop the target. Nothing is left. With `hurry` it gets no time to end by itself."""
 
 
 class LocalWorker:
@@ -111,11 +111,11 @@ class LocalWorker:
         """The result of one piece of work, on the pool as it is."""
         return await self._batches(command).alone(work)
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """See `Worker`."""
         runner, self._runner, self.version = self._runner, None, ""
         if runner is not None:
-            await runner.close()
+            await runner.close(hurry=hurry)
 
     def _batches(self, command: str) -> BatchRunner:
         assert self._runner is not None, "a target is started before it gets work"
@@ -170,7 +170,7 @@ class RemoteWorker:
         async for judged in self._carry_out(RunBatch(batch=batch, command=command)):
             yield judged
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:  # noqa: ARG002 - the process knows whether it was at work
         """See `Worker`."""
         await asyncio.to_thread(self._process.close)
 
@@ -214,7 +214,7 @@ class WorkerService:
         redacted = self._redactor.take_counts()
         self._say(CommandDone(image=worker.image, reads_no_metrics=worker.reads_no_metrics, redacted=redacted))
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool) -> None:
         """Stop the target, after what still goes on."""
         async with self._turn:
-            await self._worker.close()
+            await self._worker.close(hurry=hurry)

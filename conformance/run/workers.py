@@ -108,13 +108,15 @@ class Workers:
             await work(number)
 
         tasks = [asyncio.ensure_future(one) for one in (work(0), *(further(number) for number in range(1, wanted)))]
+        hurry = True
         try:
             await asyncio.gather(*tasks)
+            hurry = False
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.close()
+            await self.close(hurry=hurry)
 
     async def first(self, version: str) -> LocalWorker:
         """The worker in this process, with a target of this version: the one that it has, or a new one."""
@@ -126,14 +128,14 @@ class Workers:
         """The results of a batch on the first worker, as they come. Raises `IncompleteError`."""
         return self._first.run(batch, self._command(self._first.version))
 
-    async def close(self) -> None:
-        """Stop everything."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Stop everything. With `hurry` no target gets the time to end by itself."""
         if not self._unread_told and any(worker.reads_no_metrics for worker in self._workers.values()):
             self._unread_told = True
             text = "it reads no metrics; `discovery.scrapes: false` in its profile says so and saves the waiting"
             self._anomaly(Anomaly(code="scrapes", text=text))
         workers, self._workers = list(self._workers.values()), {0: self._first}
-        await asyncio.gather(*(worker.close() for worker in workers))
+        await asyncio.gather(*(worker.close(hurry=hurry) for worker in workers))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

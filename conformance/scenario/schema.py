@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from conformance.evidence.reported import ATTRIBUTES
 from conformance.scenario.header_fields import HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.pool import Load, Name, Pod, PodState, Pool
@@ -59,6 +60,7 @@ class Reply(FileModel):
     base64: str | None = Field(None, description="these bytes as the body")
     size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
     events: int = Field(5, ge=0, le=10_000, description="how many SSE events")
+    filler: int = Field(0, ge=0, le=MOST_BYTES, description="so many characters more in the text of the ordinary JSON")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
@@ -128,7 +130,7 @@ class Exchange(ClientRequest):
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
-    hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of nobody besides, in the subset hint")
+    hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one besides, in the subset hint")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
     metadata_context: Literal["default", "absent"] = Field("default", description="whether messages carry any metadata")
@@ -236,6 +238,12 @@ class KubernetesStep(FileModel):
     )
 
 
+class StartWith(FileModel):
+    """Starts another copy of the target with a configuration of the reporter that may be wrong."""
+
+    attributes: tuple[Any, ...] = Field(description="the `attributes` of its one reporter")
+
+
 class Expect(FileModel):
     """What must come back from the step's exchanges, beyond the rules that hold for every exchange."""
 
@@ -251,17 +259,34 @@ class Expect(FileModel):
     served_by: tuple[str, ...] | None = Field(
         None, description="role data-plane: one of these endpoints serves the request; empty: none gets it"
     )
+    report: dict[str, int | float | tuple[int | float | None, ...] | None] = Field(
+        {}, description="what the attributes of the suite are reported as: a number, null for not at all, or a choice"
+    )
+    starts: bool | None = Field(None, description="whether the target starts; left out: it is recorded")
     requirement: str | None = Field(None, description="what is broken otherwise; default: the first requirement named")
 
+    @field_validator("report")
+    @classmethod
+    def _known(cls, report: dict[str, Any]) -> dict[str, Any]:
+        for name in report:
+            if name not in ATTRIBUTES:
+                raise ValueError(f"there is no attribute {name!r}; there are {', '.join(ATTRIBUTES)}")
+        return report
 
-_ANSWERED = ("exchange", "health", "request")
+    @property
+    def reported(self) -> dict[str, tuple[float | None, ...]]:
+        """What each attribute may be reported as."""
+        return {name: one if isinstance(one, tuple) else (one,) for name, one in self.report.items()}
+
+
+_ANSWERED = ("exchange", "health", "request", "start_with")
 
 
 class Step(FileModel):
     """One step: exactly one of the actions, and what is expected of it.
 
-    `exchange`, `pool`, `gauges`, `health`, `kubernetes` and `restart` test an EPP; `request`, `pods` and `epps` test a
-    gateway; `ask`, `load` and `scrape` test a model server.
+    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart` and `startWith` test an EPP; `request`, `pods` and
+    `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
     """
 
     exchange: Exchange | None = Field(None, description="send a request through the data plane")
@@ -270,6 +295,7 @@ class Step(FileModel):
     health: HealthStep | None = Field(None, description="ask for its health")
     kubernetes: KubernetesStep | None = Field(None, description="trouble the Kubernetes API")
     restart: Literal["target"] | None = Field(None, description="restart the target")
+    start_with: StartWith | None = Field(None, description="start another copy of it with a configuration")
     request: Request | None = Field(None, description="send a request to the gateway")
     pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
     epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(
@@ -296,7 +322,7 @@ class Step(FileModel):
 
 
 ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
-    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart"),
+    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with"),
     "data-plane": ("request", "pods", "epps"),
     "model-server": ("ask", "load", "scrape"),
 }

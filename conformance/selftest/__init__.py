@@ -1,4 +1,4 @@
-"""The proof that the suite bites: the reference EPP with each of its faults, and with its odd but right variants; and
+"""Mutation tests of the suite: the reference EPP with each of its faults, and with its conforming variants; and
 a gateway, ours and a real Envoy, with each of theirs.
 
     deviation.py  a fault or a variant, as its program lists it           workers.py  trials in several processes

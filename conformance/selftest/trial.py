@@ -17,8 +17,10 @@ from conformance.evidence.store import EvidenceWriter
 from conformance.outcome import ScenarioResult
 from conformance.planning.plan import Selection
 from conformance.report.render.folder import make_folder
+from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session
+from conformance.scenario.loader import load
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.gateway import gateway_profile
 from conformance.selftest.model_server import server_profile
@@ -86,9 +88,11 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
     if full:
         selection = Selection()
     elif deviation.breaks is None:
-        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted))
+        slow = any(map(_only_in_slow_scenarios, deviation.noted))
+        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted), slow=slow)
     else:
-        selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared)
+        slow = _only_in_slow_scenarios(deviation.breaks)
+        selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared, slow=slow)
     profile = _PROFILES[deviation.role](deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     suspects: list[ScenarioFinished] = []
@@ -103,6 +107,12 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
     if trial.exact:
         return trial
     return replace(trial, doubts=tuple(_doubts(trial, suspects)), evidence=_keep(trial, suspects, keep))
+
+
+def _only_in_slow_scenarios(requirement: str) -> bool:
+    """Whether all scenarios that name the requirement are run only when they are asked for."""
+    naming = [one for one in load(Catalogue.load()) if requirement in one.scenario.requirements]
+    return all(one.scenario.slow for one in naming)
 
 
 def _told(deviation: Deviation, session: Session) -> Trial:

@@ -1,4 +1,4 @@
-"""Trials in several processes, one engine each: judging is what a selftest does most, and one process has one core.
+"""Trials in several processes, one engine each: driving exchanges keeps a core busy, and one process has one core.
 
 A worker gets deviations and gives trials back (`Trials`). Nothing of its targets outlives it.
 """
@@ -102,5 +102,5 @@ class Trials:
         """Try it, and give the trial back."""
         self._say(await attempt(command, self._engine, full=self._full, keep=self._keep))
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool) -> None:
         """A trial that is cancelled stops its target itself."""

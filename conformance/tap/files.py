@@ -19,7 +19,7 @@ from conformance.evidence.episode import Context, Episode, from_json, to_json
 from ext_proc.relay import RecordingEnded
 
 __all__ = ["Damage", "RecordingEnded", "Transcript", "TranscriptWriter", "read"]
-# RecordingEnded: importing it makes its events known to whoever reads a record.
+# RecordingEnded: importing it makes its events known to the one who reads a record.
 
 MAX_LINE = 256 * 1024 * 1024
 """Bytes of the longest line that is read: files may come from strangers."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from conformance.evidence.episode import Episode
+from conformance.judges.remembered import RememberedVerdicts
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import Say
 from conformance.run.engine import EngineThread
@@ -25,6 +26,7 @@ class LiveJudge:
         self._say = say
         self._settings = settings
         self._catalogue = Catalogue.load()
+        self._memory = RememberedVerdicts(settings.context, self._catalogue, BOTH)
         self._worth = Worth(settings.print_each)
         self._writer: TranscriptWriter | None = None
         self._trouble = ""
@@ -33,12 +35,12 @@ class LiveJudge:
         """Judge these exchanges."""
         self._say([self._judged(one) for one in command])
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool) -> None:
         """Transcripts are written as they come."""
 
     def _judged(self, gathered: Gathered) -> JudgedExchange:
         seen = episode(gathered)
-        result = judged(seen, self._settings.context, self._catalogue, roles=BOTH)
+        result = judged(seen, self._settings.context, self._catalogue, roles=BOTH, memory=self._memory)
         shown = []
         for finding in result.findings:
             if self._worth(finding):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from conformance.evidence.episode import Claims, Context, Episode
 from conformance.judges import Role, Rules, judge
+from conformance.judges.remembered import RememberedVerdicts
 from conformance.reading.decoded_message import decode
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.tap.gathering import Gathered
@@ -75,10 +76,20 @@ def episode(gathered: Gathered) -> Episode:
     return Episode(id=gathered.exchange, entries=entries)
 
 
-def judged(of: Episode, by: Context, rules: Rules, *, roles: Sequence[Role] = ()) -> JudgedExchange:
-    """Judge an episode by the rules of `roles`, default: of the role that is under test. Never raises."""
+def judged(
+    of: Episode,
+    by: Context,
+    rules: Rules,
+    *,
+    roles: Sequence[Role] = (),
+    memory: RememberedVerdicts | None = None,
+) -> JudgedExchange:
+    """Judge an episode by the rules of `roles`, default: of the role that is under test. Never raises.
+
+    With a `memory` of the same context, rules and roles, what was judged before is not judged again.
+    """
     try:
-        findings = judge(of, by, rules, roles=roles)
+        findings = judge(of, by, rules, roles=roles) if memory is None else memory.judge(of)
     except Exception as problem:  # noqa: BLE001 - a judge that raises is the suite's defect; the traffic goes on
         return JudgedExchange(exchange=of.id, problem=f"{type(problem).__name__}: {problem}")
     return JudgedExchange(exchange=of.id, findings=telling(findings), counts=_counted(findings))

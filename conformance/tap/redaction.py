@@ -2,7 +2,7 @@
 
 Unlike a run, where the profile says what the secrets are, live traffic is redacted by name: the values of headers,
 metadata and attributes that are called like a credential, and the query of every path. Each becomes a placeholder with
-a fingerprint under a key that nobody keeps: what was equal stays equal, what differed stays different.
+a fingerprint under a key that no one keeps: what was equal stays equal, what differed stays different.
 
 Bodies are cut out of the messages that carry them. Such a message is marked as shortened, with the size and digest of
 the whole, so that rules about bodies are not applied to it.

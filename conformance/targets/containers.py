@@ -112,7 +112,7 @@ def _remove(removal: Callable[[], object]) -> None:
 
 
 def _abandoned(owner: str) -> bool:
-    """Whether the process that made something has ended; nobody can tell for another machine."""
+    """Whether the process that made something has ended; no one can tell for another machine."""
     host, pid, _ = (*owner.split(), "", "", "")[:3]
     return host == socket.gethostname() and pid.isdigit() and _identity(int(pid)) != owner
 

@@ -68,7 +68,7 @@ class TargetContainer:
         with contextlib.suppress(HarnessError):
             await call(self._remove)
         if not self._end.done():
-            self._end.set_result(-signal.SIGKILL)  # it never ran, or nobody can say any more how it ended
+            self._end.set_result(-signal.SIGKILL)  # it never ran, or no one can say any more how it ended
         with contextlib.suppress(HarnessError):
             await self.exited
         self._client.close()
@@ -113,7 +113,7 @@ class TargetContainer:
             self._settle(loop, lambda: self._end.set_result(code))
 
     def _settle(self, loop: asyncio.AbstractEventLoop, how: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no one waits any more
             loop.call_soon_threadsafe(lambda: None if self._end.done() else how())
 
     def _ask_to_stop(self, patience: int) -> None:

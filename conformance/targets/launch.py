@@ -14,7 +14,18 @@ from conformance.targets.profile import Profile, Start
 
 _PLACEHOLDER = re.compile(r"\{([a-zA-Z]+[0-9]?)\}")
 PORTS = ("port", "healthPort", "metricsPort")
-NAMES = (*PORTS, "endpointsFile", "kubeconfig", "namespace", "pool", "binary", "version", "workdir", "python")
+NAMES = (
+    *PORTS,
+    "endpointsFile",
+    "reporterConfig",
+    "kubeconfig",
+    "namespace",
+    "pool",
+    "binary",
+    "version",
+    "workdir",
+    "python",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,7 @@ def in_bridge(profile: Profile, version: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. All are held until the last is found, so that they differ."""
+    """Ports that no one listens on now. All are held until the last is found, so that they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -98,7 +109,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def free_port(host: str) -> int:
-    """A port that nobody listens on at `host` now."""
+    """A port that no one listens on at `host` now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
         one.bind((host, 0))
         return int(one.getsockname()[1])

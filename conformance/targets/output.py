@@ -37,7 +37,7 @@ class Output:
         """The last lines, readable and without secrets."""
         with self._lock:
             text = bytes(self._kept).decode(errors="replace")
-        if self._truncated:  # half a line might hold half a secret, which nobody would recognise
+        if self._truncated:  # half a line might hold half a secret, which no one would recognise
             text = text.partition("\n")[2] or text
         text = _ESCAPES.sub("", self._redact(text))
         lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]

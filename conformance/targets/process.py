@@ -81,7 +81,7 @@ class TargetProcess:
         reader = asyncio.create_task(self._read(self._supervisor.stdout))
         status = await self._supervisor.stderr.read()
         await self._supervisor.wait()
-        with contextlib.suppress(TimeoutError):  # what could not be killed may hold the pipe open for ever
+        with contextlib.suppress(TimeoutError):  # what could not be killed may hold the pipe open without end
             await asyncio.wait_for(reader, LAST_WORDS)
         *said, last = status.decode(errors="replace").splitlines() or [""]
         word, _, code = last.partition(" ")

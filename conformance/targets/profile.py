@@ -1,8 +1,9 @@
 """The profile of a target: one YAML file that says what it is, how to start, reach and feed it, and what it claims.
 
 Every key has a default that suits an EPP on the defaults of the protocol. Strings of `start` may hold placeholders:
-`{port}`, `{healthPort}`, `{metricsPort}` (free ports), `{endpointsFile}`, `{kubeconfig}`, `{namespace}`, `{pool}`,
-`{binary}`, `{version}` (protocol version), `{workdir}` (a scratch folder of the run), `{python}`.
+`{port}`, `{healthPort}`, `{metricsPort}` (free ports), `{endpointsFile}`, `{reporterConfig}` (an
+EndpointPickerConfig with what the suite has reported), `{kubeconfig}`, `{namespace}`, `{pool}`, `{binary}`, `{version}`
+(protocol version), `{workdir}` (a scratch folder of the run), `{python}`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 
 Misplaced: TypeAlias = tuple[tuple[str, ...], str, str]
 """A key of a profile by its path, what is wrong with its value, and what to do."""
+
+CONFIG_VERSION = "config.apix.gateway-api-inference-extension.sigs.k8s.io/v1alpha1"
+"""The API version of an EndpointPickerConfig."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
 
@@ -211,6 +215,10 @@ class Profile(FileModel):
     discovery: Discovery = Field(description="how it learns its pool")
     requests: Requests = Field(Requests.model_construct(), description="what the suite's requests look like")
     metadata: Metadata = Field(Metadata.model_construct(), description="namespaces, if not the protocol's")
+    reporter_config: dict[str, Any] = Field(
+        {"apiVersion": CONFIG_VERSION, "kind": "EndpointPickerConfig"},
+        description="the EndpointPickerConfig to which the suite adds its reporters, for `{reporterConfig}`",
+    )
     limits: Limits = Field(Limits.model_construct(), description="how much it may be asked")
     body_modes: tuple[BodyMode, ...] = Field(
         ("full-duplex",), min_length=1, description="request body modes driven; the first is the main one"
@@ -223,6 +231,11 @@ class Profile(FileModel):
     def started_by_us(self) -> bool:
         """True if the suite starts the target, so that it can also restart it and run several."""
         return bool(self.start.command or self.start.image)
+
+    @property
+    def configurable(self) -> bool:
+        """True if the suite can start copies of it beside each other, each with its own reporters."""
+        return self.started_by_us and "{port}" in self.address and "{reporterConfig}" in self.start.model_dump_json()
 
     @property
     def only_one_at_a_time(self) -> str | None:

@@ -188,7 +188,7 @@ def _started(profile: Profile) -> Profile:
 def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
     if epp == REFERENCE:
         if base is not None:
-            raise UsageError("--epp reference has a profile of its own", hint="leave --epp or --profile out")
+            raise UsageError("--epp reference has its own profile", hint="leave --epp or --profile out")
         return load_profile(REFERENCE)
     scheme, colon, rest = epp.partition(":")
     if colon and scheme == "cmd":

@@ -91,7 +91,7 @@ def _guard(target: int, wake: int) -> int | None:
 
 
 def _reap(target: int) -> int | None:
-    """Bury whoever has ended; the target's code if it was among them."""
+    """Reap the children that have ended; the target's code if it was among them."""
     found = None
     while True:
         try:

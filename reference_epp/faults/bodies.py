@@ -126,7 +126,7 @@ class BinaryResponsesDecoded(OtherBytes):
 @fault(
     "big-numbers-clipped",
     breaks="EPP-TRN-05",
-    why="JSON request bodies are written anew with whole numbers of 32 bits: larger ones become the largest.",
+    why="JSON request bodies are written again with whole numbers of 32 bits: larger ones become the largest.",
     modes=FULL_DUPLEX,
     effect="warn",
 )
@@ -138,7 +138,7 @@ class BigNumbersClipped(OtherBytes):
 @fault(
     "unknown-json-fields-dropped",
     breaks="ENV-09",
-    why="JSON request bodies are written anew with only the fields that the EPP knows.",
+    why="JSON request bodies are written again with only the fields that the EPP knows.",
     modes=FULL_DUPLEX,
 )
 class UnknownJsonFieldsDropped(OtherBytes):
@@ -154,7 +154,7 @@ class UnknownJsonFieldsDropped(OtherBytes):
 @fault(
     "json-field-added",
     breaks="EPP-TRN-05",
-    why="A field that nobody asked for is added to JSON request bodies.",
+    why="A field that no one asked for is added to JSON request bodies.",
     modes=FULL_DUPLEX,
     effect="warn",
 )

@@ -337,6 +337,7 @@ class NonJsonUnanswered(Conversation):
     breaks="EPP-DEST-08",
     why="The answer to the response's headers says another destination than the one that the request went to.",
     effect="warn",
+    also={"RAR-OUT-05": "an EPP with a reporter must leave the destination as it is there"},
 )
 class DestinationChangesLater(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:

@@ -23,7 +23,7 @@ class NoHealthService(Health):
 @fault(
     "liveness-waits-for-sync",
     breaks="EPP-HLTH-02",
-    why="`liveness` is NOT_SERVING until the endpoints have been read, so that the process is restarted for ever.",
+    why="`liveness` is NOT_SERVING until the endpoints have been read, so that the process is restarted without end.",
     versions=NEXT,
 )
 class LivenessWaitsForSync(Health):
@@ -52,7 +52,7 @@ class ReadyBeforeSync(Health):
 @fault(
     "never-ready",
     breaks="EPP-HLTH-03",
-    why="`readiness` and the service's own name stay NOT_SERVING for ever.",
+    why="`readiness` and the service's own name stay NOT_SERVING without end.",
     also={"EPP-HLTH-04": "the same holds for the service's own name"},
     versions=NEXT,
 )

@@ -65,7 +65,7 @@ def compile_expression(text: str) -> Program:
     Result types are not looked at: what an expression gives shows only when it is evaluated. A name that a macro binds
     anywhere in the expression is taken for bound everywhere in it.
     """
-    import cel
+    from cel import cel  # xds-protos installs an empty `cel/__init__.py` over the library's
 
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters, the limit is {LONGEST}")

@@ -118,8 +118,6 @@ class ConfigReader:
         text = self.text(node, name)
         try:
             return self.compile(text)
-        except ImportError:
-            raise ConfigError("CEL needs a library: pip install 'epp-conformance[cel]'") from None
         except ExpressionError as problem:
             place = self.inside(node, problem.line, problem.column)
             raise self.error(place, f"{name} is not valid CEL: {problem}") from None

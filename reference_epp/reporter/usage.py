@@ -78,6 +78,11 @@ class UsageReader:
         self._data.clear()
         self._found = None
 
+    @property
+    def found(self) -> Mapping[str, Any] | None:
+        """What was found so far; a later event may have another."""
+        return None if self._useless else self._found
+
     # -- server-sent events
 
     def read_events(self) -> None:

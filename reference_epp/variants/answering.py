@@ -43,6 +43,19 @@ class ExtraNamespaces(Conversation):
         extra["note"].struct_value.fields["empty"].null_value = 0
 
 
+@variant(
+    "scores-as-text",
+    why="Scores are given beside the destination, as text: they inform, and no data plane picks by them.",
+    versions=("next",),
+    noted={"EPP-DEST-12": "it is a string"},
+)
+class ScoresAsText(Conversation):
+    def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
+        super().destination_metadata(metadata, decision)
+        fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
+        fields["x-gateway-destination-endpoint-scores"].string_value = "1.0"
+
+
 @variant("extra-keys", why="The destination's namespace has keys more.")
 class ExtraKeys(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
@@ -137,7 +150,7 @@ class AsksForTime(Conversation):
 
 @variant(
     "keeps-the-fallback-key",
-    why="The fallback key of 0.3.0 is there besides the list: nobody reads it any more, and nothing forbids it.",
+    why="The fallback key of 0.3.0 is there besides the list: no one reads it any more, and nothing forbids it.",
     versions=WITH_LISTS,
     noted={"EPP-FB-02": "the fallback key is there"},
 )

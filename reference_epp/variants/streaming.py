@@ -176,7 +176,7 @@ class EmptyPiecesBetween(Conversation):
 
 @variant(
     "rewrites-json",
-    why="JSON request bodies are written anew: the same value in other bytes, and the right content-length.",
+    why="JSON request bodies are written again: the same value in other bytes, and the right content-length.",
     modes=("full-duplex", "buffered"),
 )
 class RewritesJson(Conversation):

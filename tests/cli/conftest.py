@@ -48,7 +48,7 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def program() -> Callable[..., subprocess.Popen[str]]:
-    """Start a command as a program of its own; it is ended with the test."""
+    """Start a command as a program; it is ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:

@@ -81,7 +81,7 @@ def test_real_envoy_gets_a_report_that_verifies(cli, tmp_path: Path) -> None:
     verified = cli("report", "verify", tmp_path / "r" / "report.json", tmp_path / "r" / "evidence.ndjson.gz")
     assert verified.code == 0, verified.out
     reproduce = next(row["reproduce"] for row in found["results"] if row["verdict"] == "fail")
-    assert reproduce.startswith("epp-conformance run --role data-plane --profile envoy-original-dst-header ")
+    assert reproduce.startswith("epp-conformance run --profile envoy-original-dst-header --role data-plane ")
 
 
 def test_a_gateway_that_runs_already(cli, tmp_path: Path, running: tuple[str, str, str]) -> None:
@@ -104,9 +104,13 @@ def test_certify_writes_the_folder_of_gateways(cli, tmp_path: Path) -> None:
     assert ran.code == 0, ran.out + ran.err
     folder = tmp_path / "reports" / "1.0.0" / "gateway" / "envoy"
     names = sorted(one.name for one in folder.iterdir())
-    assert names == ["1.40.0-override-host-streamed-gateway-report.yaml", "README.md"]
+    assert names == [
+        *(f"1.40.0-override-host-streamed-gateway-{name}" for name in ("evidence.ndjson.gz", "report.yaml")),
+        "README.md",
+    ]
     assert "Conformance of the gateway [envoy]" in (folder / "README.md").read_text()
-    verified = cli("report", "verify", folder / names[0])
+    verified = cli("report", "verify", folder / names[1])
+    assert verified.code == 0, verified.out
     assert "✗" not in verified.out
 
 

@@ -69,6 +69,21 @@ def test_a_smoke_run_of_what_is_not_in_the_smoke_set(cli, tmp_path: Path) -> Non
     assert f"--smoke takes only what is in the smoke set, and none of this is: {slow}" in ran.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("--profile", "{pipe}"), ("--scenarios", "{pipe}"), ("--waivers", "{pipe}"), ("-k", "@{pipe}"),
+     ("-k", "@/dev/zero"), ("--scenarios", "/dev/zero"), ("--profile", "/dev/zero"), ("--scenarios", "{large}")],
+)  # fmt: skip
+def test_what_is_no_file_to_read_is_refused_and_not_waited_for(cli, tmp_path: Path, arguments: tuple[str, str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate(300 * 1024 * 1024)
+    paths = {"pipe": tmp_path / "pipe", "large": tmp_path / "large.yaml"}
+    ran = cli("run", *(one.format(**paths) for one in arguments), "-o", tmp_path / "report")
+    assert ran.code == 2
+    assert "no regular file" in ran.err or "larger than 1024 KiB" in ran.err
+
+
 # -- list --------------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def test_init_writes_a_profile_that_can_be_read(cli, tmp_path: Path, flags: tupl
     assert cli("profile", "init", path, "--name", "x", *flags).code == 2
     assert cli("profile", "init", path, "--name", "x", *flags, "--force").code == 0
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(cli("profile", "schema").out))
+
+
+def test_init_explains_the_keys_of_kubernetes_and_of_readiness(cli, tmp_path: Path) -> None:
+    path = tmp_path / "epp.yaml"
+    assert cli("profile", "init", path, "--name", "x", "--command", "./epp", "--discovery", "kubernetes").code == 0
+    for part in (
+        "group: inference.networking.k8s.io",
+        "x-k8s.io for EPPs",
+        "models: [] #",
+        "healthAddress",
+        "versions",
+    ):
+        assert part in path.read_text()
 
 
 def test_init_says_what_it_must_know(cli, tmp_path: Path) -> None:
@@ -125,3 +139,38 @@ def test_a_crash_shows_its_cause_and_not_the_last_frame(cli, tmp_path: Path, out
     assert ran.code == 4
     assert cause in ran.out.splitlines()[0]
     assert "exited with 2" in ran.out.splitlines()[0]
+
+
+LISTENS = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); "
+ASKS = (
+    "import os, time, urllib.request, yaml; "
+    "url = yaml.safe_load(open(os.environ['KUBECONFIG']))['clusters'][0]['cluster']['server']; "
+    "path = '/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools'; "
+    "urllib.request.urlopen(url + path + '?fieldSelector=metadata.name%3Dmypool').read(); "
+)
+
+
+def impatient(tmp_path: Path, discovery: str, program: str) -> Path:
+    """A profile of a target that runs `program` and then waits, for which the suite waits a second."""
+    path = tmp_path / "profile.yaml"
+    command = json.dumps([sys.executable, "-c", f"{program} time.sleep(60)"])
+    env = 'env: {KUBECONFIG: "{kubeconfig}"}' if discovery == "kubernetes" else ""
+    path.write_text(
+        f"discovery: {{{discovery}: {{}}}}\ntimeouts: {{start: 2, answer: 1}}\nstart:\n  command: {command}\n  {env}\n"
+    )
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells where a process listens")
+def test_a_target_that_listens_elsewhere_is_told_where(cli, tmp_path: Path) -> None:
+    ran = cli("profile", "check", impatient(tmp_path, "file", LISTENS))
+    assert ran.code == 4
+    port = re.search(r"^(\d+)$", ran.out, re.MULTILINE)
+    assert port is not None, ran.out
+    assert f"it listens on 127.0.0.1:{port[1]}, not on 127.0.0.1:" in ran.out
+
+
+def test_a_target_that_asks_for_another_pool_is_told_which(cli, tmp_path: Path) -> None:
+    ran = cli("profile", "check", impatient(tmp_path, "kubernetes", ASKS))
+    assert ran.code == 4
+    assert "it asks for pool 'mypool' in namespace 'default', and the suite has 'pool' in 'default'" in ran.out

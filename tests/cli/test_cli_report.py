@@ -41,7 +41,7 @@ def test_reproducing_names_the_target(cli, a_report: Path) -> None:
 def test_verify_says_yes(cli, a_report: Path) -> None:
     ran = cli("report", "verify", a_report)
     assert ran.code == 0, ran.out
-    assert "This proves that the report and its evidence agree." in ran.out
+    assert "This proves that the report is complete and follows from its evidence." in ran.out
 
 
 @pytest.mark.parametrize("spoiled", ["changed", "unreadable", "no evidence"])

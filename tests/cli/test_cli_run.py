@@ -197,7 +197,7 @@ def test_an_endpoint_that_is_taken(cli, tmp_path: Path) -> None:
 
 @pytest.fixture
 def tcp_server() -> Iterator[Callable[[bytes], str]]:
-    """Start a server that says the same to whoever connects, and hangs up (or, with b"", says nothing and stays)."""
+    """Start a server that says the same on each connection, and hangs up (or, with b"", says nothing and stays)."""
     servers: list[socket.socket] = []
 
     def start(says: bytes) -> str:

@@ -214,7 +214,7 @@ def test_a_full_disk_is_trouble_of_the_machine(cli, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command_line, "_invoke", full)
     ran = cli("list")
     assert ran.code == 3
-    assert ran.err.startswith("error: report.json: No space left on device\n  hint: trouble of this machine")
+    assert ran.err.startswith("error: report.json: No space left on device\n  hint: a problem of this machine")
 
 
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "0"}])

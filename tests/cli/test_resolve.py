@@ -44,6 +44,7 @@ def test_shipped_profiles_can_be_launched_in_every_version_they_claim(name: str)
         assert profile.started_by_us
         return
     values = {"endpointsFile": "/e", "kubeconfig": "/k", "namespace": "default", "pool": "pool", "binary": "./epp"}
+    values["reporterConfig"] = "/r"
     for version in profile.protocol_versions:
         started = launch(profile, version, values)
         assert started.command
@@ -56,8 +57,11 @@ def test_releases_of_one_epp_differ_only_where_their_flags_do() -> None:
     old, new = load_profile("gie-epp-1.0").start.command, load_profile("gie-epp-1.5").start.command
     assert old is not None
     assert new is not None
-    assert set(new) - set(old) == {"--metrics-endpoint-auth=false", "--tracing=false"}
-    assert not set(old) - set(new)
+    config = "--config-file={reporterConfig}"
+    assert set(new) - set(old) == {"--metrics-endpoint-auth=false", "--tracing=false", config}
+    told = yaml.safe_load(old[old.index("--config-text") + 1])
+    assert told == load_profile("gie-epp-1.5").reporter_config
+    assert len(set(old) - set(new)) == 2  # the option and its text
 
 
 def test_the_example_profile_starts_the_program_beside_it() -> None:
@@ -72,7 +76,7 @@ def test_the_example_profile_starts_the_program_beside_it() -> None:
 def test_the_reference_epp_is_told_its_models_in_every_version() -> None:
     profile = load_profile("reference")
     for version in profile.protocol_versions:
-        assert "--model=llama-3" in launch(profile, version, {"endpointsFile": "/e"}).command
+        assert "--model=llama-3" in launch(profile, version, {"endpointsFile": "/e", "reporterConfig": "/r"}).command
 
 
 def test_paths_in_a_profile_are_beside_its_file(tmp_path: Path) -> None:
@@ -157,7 +161,7 @@ def test_other_kinds_are_refused_with_those_there_are(text: str) -> None:
 
 
 def test_the_reference_epp_has_its_own_profile() -> None:
-    with pytest.raises(UsageError, match="profile of its own"):
+    with pytest.raises(UsageError, match="its own profile"):
         resolve("reference", "gie-epp-1.0")
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from conformance.errors import UsageError
+from conformance.targets.launch import launch
 from conformance.targets.profile import File
+from conformance.targets.resolve import load_profile
 from conformance.targets.template import FileTemplate
 
 ENDPOINTS = ["10.0.0.1:8000", "10.0.0.2:8000"]
@@ -71,3 +74,18 @@ def test_profile_check_runs_no_code_of_a_template(cli, tmp_path: Path) -> None:
     assert ran.code == 2
     assert "discovery.file.template: access to attribute '__init__'" in ran.err
     assert not made.exists()
+
+
+@pytest.mark.parametrize("endpoints", [[], ENDPOINTS, ["[::1]:8000", *ENDPOINTS]])
+def test_the_router_of_llm_d_is_given_a_file_in_its_format(endpoints: list[str]) -> None:
+    file = load_profile("llm-d-router-file").discovery.file
+    assert file is not None
+    data = yaml.safe_load(FileTemplate(file.template).render(endpoints=endpoints, pods=[]))
+    assert [f"{one['address']}:{one['port']}" for one in data["endpoints"]] == (ENDPOINTS if endpoints else [])
+    assert len({one["name"] for one in data["endpoints"]}) == len(data["endpoints"])
+
+
+def test_the_configuration_of_llm_ds_router_names_the_file() -> None:
+    started = launch(load_profile("llm-d-router-file"), "1.0.0", {"binary": "./epp", "endpointsFile": "/e.yaml"})
+    configuration = yaml.safe_load(started.command[-1])
+    assert configuration["plugins"][0]["parameters"]["path"] == "/e.yaml"

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def run(pytester: pytest.Pytester):
-    """Run pytest in a process of its own."""
+    """Run pytest in another process."""
 
     def start(*arguments: object) -> pytest.RunResult:
         without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # loading it takes half of such a run

@@ -63,19 +63,26 @@ class Hostile(Service):
     habit = ""
     mark = Path()
     seen = 0
-    contexts: ClassVar[list[Any]] = []
+    streams = 0
 
-    async def send(self, context: Any, answer: Any) -> None:
+    async def process(self, stream: Any) -> None:
+        Hostile.streams += 1
+        try:
+            await super().process(stream)
+        finally:
+            Hostile.streams -= 1
+
+    async def send(self, stream: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
             await asyncio.Event().wait()
-        await super().send(context, answer)
+        await super().send(stream, answer)
 
-    async def read(self, context: Any, conversation: Conversation) -> Any:
-        message = await super().read(context, conversation)
+    async def read(self, stream: Any, messages: Any, conversation: Conversation) -> Any:
+        message = await super().read(stream, messages, conversation)
         if isinstance(message, ProcessingRequest) and message.HasField("request_headers"):
             Hostile.seen += 1
             if self.habit == "crowded":
-                await self.crowded(context)
+                await self.crowded()
             pool = self.epp.picker.pool
             while self.habit == "queues" and pool.endpoints and self.epp.picker.saturated(pool.endpoints):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -88,9 +95,8 @@ class Hostile(Service):
                 os.kill(os.getpid(), signal.SIGKILL)
         return message
 
-    async def crowded(self, context: Any) -> None:
-        Hostile.contexts = [*(one for one in Hostile.contexts if not one.done()), context]
-        if len(Hostile.contexts) >= CROWD:
+    async def crowded(self) -> None:
+        if Hostile.streams >= CROWD:
             say("fatal: too many streams")
             os._exit(43)
         await asyncio.sleep(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ import pytest
 import uvloop
 
 from conformance.cli import call
-from conformance.evidence.episode import from_json
+from conformance.evidence.store import read_evidence
 from conformance.planning.plan import Selection
 from conformance.run.data_plane.envoy.exchange import EnvoyExchange
 from conformance.run.data_plane.plane import chosen
@@ -59,8 +58,7 @@ def verdicts(report: dict) -> dict[str, str]:
 
 def client_statuses(folder: Path) -> set[int | None]:
     """What the clients of a run got."""
-    with gzip.open(folder / "r/evidence.ndjson.gz", "rt") as lines:
-        episodes = [from_json(json.loads(line))[0] for line in lines]
+    episodes = [line.read()[0] for line in read_evidence(folder / "r/evidence.ndjson.gz")]
     return {event.status for episode in episodes for _, event in episode.of(ClientResponse)}
 
 
@@ -149,8 +147,8 @@ def test_the_target_may_speak_tls_and_want_an_authority_and_metadata(suite, tmp_
     )
     assert set(verdicts(report).values()) == {"pass"}, printed
     assert code == 4
-    with gzip.open(tmp_path / "r/evidence.ndjson.gz", "rt") as lines:
-        heads = [event for line in lines for _, event in from_json(json.loads(line))[0].of(StreamOpened)]
+    lines = read_evidence(tmp_path / "r/evidence.ndjson.gz")
+    heads = [event for line in lines for _, event in line.read()[0].of(StreamOpened)]
     assert {dict(head.headers)[b":authority"] for head in heads} == {b"epp.example:9002"}
     assert {dict(head.headers)[b"x-share"] for head in heads} == {b"50%"}
     assert not any(b"x-epp-conformance-exchange" in dict(head.headers) for head in heads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -123,6 +124,43 @@ def test_a_target_that_queues_is_not_started_again_for_that(tmp_path):
     assert all(one.verdict not in (Verdict.INCONCLUSIVE, Verdict.ERROR) for one in results(outcome).values())
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupt_does_not_wait_for_a_target_that_ignores_sigterm(tmp_path, jobs):
+    """With the hour that its profile gives it to stop, this test would not end."""
+    target = profile("stubborn", tmp_path / "mark", timeouts=Timeouts(stop=3600))
+    finished: list[str] = []
+
+    def handler(event: RunEvent) -> None:
+        if isinstance(event, ScenarioFinished):
+            finished.append(event.result.id)
+            if len(finished) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = run(RunSettings(profile=target, selection=Selection(smoke=True), seed=1, jobs=jobs), handler)
+    assert outcome.interrupted
+    left = [one for one in outcome.versions[0].results if one.verdict is Verdict.INCONCLUSIVE]
+    assert {one.reason for one in left} == {"the run was ended before its turn"}
+
+
+def test_waits_for_what_was_left_out_again_and_again_are_shortened_and_told(tmp_path):
+    target = profile("silent", tmp_path / "mark", timeouts=Timeouts(answer=3))
+    (once,) = (one for one in results(conduct(target, Selection(scenarios=(OPTIONS,)))).values())
+    scenario = tmp_path / "more.yaml"
+    steps = ", ".join(["{exchange: {method: OPTIONS, body: none}}"] * 5)
+    scenario.write_text(
+        "section: destination-endpoint\nscenarios:\n- {id: own.silence, title: t, requirements: [ENV-07], "
+        f"steps: [{steps}]}}\n"
+    )
+    log = Log()
+    settings = RunSettings(
+        profile=target, selection=Selection(scenarios=("own.silence",)), seed=1, jobs=1, scenario_paths=(scenario,)
+    )
+    outcome = run(settings, log)
+    (anomaly,) = [one for one in outcome.anomalies if one.code == "silent"]
+    assert "did not come 3 times: from then on it was waited 1.0 s for answers, and not 3 s" in anomaly.text
+    assert broken(results(outcome)["own.silence"]).keys() == broken(once).keys() != set()
+
+
 def test_a_flood_of_output_hurts_nobody(tmp_path):
     assert accused(conduct(profile("flood", tmp_path / "mark", timeouts=Timeouts()))) == set()
 
@@ -225,7 +263,7 @@ def test_an_unknown_placeholder_is_wrong_use(tmp_path):
 
 
 def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
-    target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=1, answer=1))
+    target = profile("well", tmp_path / "mark", timeouts=Timeouts(start=4, answer=1))
     elsewhere = Start(command=(*(target.start.command or ())[:-3], "--endpoints-file=/no/such/file"))
     with pytest.raises(GateFailedError, match=r"got no endpoint, tried for [0-9.]+ s(.|\n)*can't be read"):
         conduct(target.model_copy(update={"start": elsewhere}))

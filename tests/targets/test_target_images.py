@@ -57,7 +57,7 @@ def engine():
 @pytest.fixture(scope="module")
 def image(engine):
     """The image of the reference EPP."""
-    built = subprocess.run([sys.executable, str(IMAGES / "build.py")], capture_output=True, text=True, check=True)
+    built = subprocess.run([sys.executable, str(IMAGES / "epp_image.py")], capture_output=True, text=True, check=True)
     return built.stdout.strip()
 
 

@@ -45,13 +45,15 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
 def trailers(view: ExchangeView) -> Iterator[Ruling]:
     """The client's trailers are there with their values."""
     direction = view.stream.request
-    sent, answer = direction.trailers, direction.trailers_answer
-    if sent is None or sent.headers is None or answer is None or answer.partial or answer.header_mutation is None:
+    answer, sent = direction.trailers_answer, direction.trailers.headers if direction.trailers is not None else None
+    if answer is None or answer.partial or not sent:
         return
-    left = _by_name(apply(answer.header_mutation, sent.headers))
-    for name, old in _by_name(sent.headers).items():
+    left = _by_name(apply(answer.header_mutation, sent) if answer.header_mutation is not None else sent)
+    for name, old in _by_name(sent).items():
         new = left.get(name, [])
-        if old != new:
+        if old == new:
+            yield passed("EPP-TRN-06")
+        else:
             actual = f"the trailer {name} was {_show(old)}, is {_show(new) if new else 'gone'}"
             yield view.warn("EPP-TRN-06", f"the trailer {name} is left alone", actual, at=answer)
 

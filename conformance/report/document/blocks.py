@@ -164,7 +164,7 @@ class Environment(Block):
 
 
 class EvidenceFile(Block):
-    """The file of evidence; digest and size are of its uncompressed lines, so that it may be packed anew."""
+    """The file of evidence; digest and size are of its uncompressed lines, so that it may be packed again."""
 
     file: str = Field(description="its name, beside the report")
     episodes: int = Field(description="how many lines it has, one for each judged episode")

@@ -55,13 +55,15 @@ def build(
     stopped: str = "",
     data_plane: str = "fake",
     basis: PlanBasis | None = None,
+    binary: str | None = None,
 ) -> Report:
     """The report of a run.
 
     `evidence` is the (closed) writer that was given every judged episode, `redactor` the one that was used at capture:
     it also goes over this document. `subject` says how the target was run where the profile does not. `stopped` says
     why the run ended early (the gate, a target out of reach, Ctrl-C); such a report is never complete. `data_plane` is
-    the name of what carried the scenarios, `basis` what their plan was computed from.
+    the name of what carried the scenarios, `basis` what their plan was computed from, `binary` the
+    program that `{binary}` of the profile stands for.
     """
     headline = headline_version(outcome, profile)
     complete = not (stopped or outcome.interrupted) and bool(outcome.versions)
@@ -70,7 +72,7 @@ def build(
         "catalogue": catalogue_block(catalogue),
         "specification": specification(catalogue, headline),
         "implementation": ImplementationBlock(**profile.implementation.model_dump(), role=profile.role),
-        "subject": subject or subject_of(profile, outcome.image),
+        "subject": subject or subject_of(profile, outcome.image, binary),
         "environment": environment(outcome.seed, profile, data_plane),
         "plan": basis,
         "claims": profile.claims,
@@ -191,7 +193,7 @@ def environment(seed: int, profile: AnyProfile, data_plane: str = "fake") -> Env
 
 
 def _kernel() -> str:
-    """The kernel's version; what its builder put behind it is nobody's business who reads a published report."""
+    """The kernel's version; what its builder put behind it is of no use to one who reads a published report."""
     found = re.match(r"[0-9]+(\.[0-9]+)*", platform.release())
     return found[0] if found else ""
 
@@ -214,12 +216,15 @@ def _topology(profile: AnyProfile, data_plane: str) -> Topology | GatewayTopolog
     )
 
 
-def subject_of(profile: AnyProfile, image: str | None = None) -> Subject:
-    """How a profile has the target run, with the digest of its program or image (`image`: as it ran) if it is known."""
+def subject_of(profile: AnyProfile, image: str | None = None, binary: str | None = None) -> Subject:
+    """How a profile has the target run, with the digest of its program or image (`image`: as it ran) if it is known.
+
+    `binary` is the program that the placeholder of that name stands for.
+    """
     start = profile.start
     env = tuple(sorted(start.env))
     if isinstance(start, GatewayStart):
-        return _gateway_subject(profile.address, start, env)
+        return _gateway_subject(profile.address, start, env, binary)
     if start.image:
         _, _, pinned = start.image.partition("@sha256:")
         return Subject(
@@ -235,7 +240,7 @@ def subject_of(profile: AnyProfile, image: str | None = None) -> Subject:
         return Subject(
             kind="command",
             name=program,
-            digest=_file_digest(program, start.workdir),
+            digest=_file_digest(program.replace("{binary}", binary or "{binary}"), start.workdir),
             flags=(*arguments, *start.args),
             env=env,
             address=profile.address,
@@ -243,7 +248,7 @@ def subject_of(profile: AnyProfile, image: str | None = None) -> Subject:
     return Subject(kind="address", name=profile.address, digest=None, flags=(), env=env, address=profile.address)
 
 
-def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...]) -> Subject:
+def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...], binary: str | None) -> Subject:
     if start.envoy is not None:
         from real_envoy import EnvoyError, find_envoy
 
@@ -254,7 +259,7 @@ def _gateway_subject(address: str, start: GatewayStart, env: tuple[str, ...]) ->
         return Subject(kind="command", name="envoy", digest=digest, flags=(start.envoy,), env=env, address=address)
     if start.command:
         program, *arguments = start.command
-        digest = _file_digest(program, start.workdir)
+        digest = _file_digest(program.replace("{binary}", binary or "{binary}"), start.workdir)
         return Subject(kind="command", name=program, digest=digest, flags=tuple(arguments), env=env, address=address)
     return Subject(kind="address", name=address, digest=None, flags=(), env=env, address=address)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.report.document.blocks import Waiver
 from conformance.report.document.model import Report
 from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.verdict import PRECEDENCE, Verdict
@@ -39,6 +40,29 @@ def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> t
     return tuple(
         concern(row, [by_id[row.version, name] for name in row.blamed if (row.version, name) in by_id]) for row in rows
     )
+
+
+def waiver_of(report: Report, requirement: str, result: str) -> Waiver | None:
+    """The waiver that is for the failure of a requirement, or of a result; None if it is not waived."""
+    sound = (one for one in report.waivers if not one.problem)
+    return next((one for one in sound if {requirement, result} & {*one.matched}), None)
+
+
+def waived_text(waiver: Waiver) -> str:
+    """A waiver in words: until when, and why."""
+    until = f" until {waiver.expires}" if waiver.expires else ""
+    return f"waived{until}: {waiver.reason}" + (f" ({waiver.issue})" if waiver.issue else "")
+
+
+def warnings(report: Report) -> tuple[Occurrence, ...]:
+    """Every warning, with the scenario that it was seen in; of several with the same words the first."""
+    found: dict[tuple[str, str, str], Occurrence] = {}
+    for row in report.results:
+        for finding in row.findings:
+            if finding.verdict is Verdict.WARN:
+                key = (row.version, finding.requirement, finding.actual)
+                found.setdefault(key, Occurrence(result=row, finding=finding))
+    return tuple(found.values())
 
 
 def passing_but_blamed(report: Report) -> tuple[tuple[str, str], ...]:

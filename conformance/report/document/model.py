@@ -53,6 +53,10 @@ class Report(Block):
     catalogue: CatalogueBlock = Field(description="the requirements that were judged")
     specification: Specification = Field(description="the document of the version that the report is about first")
     implementation: ImplementationBlock = Field(description="who made the target")
+    mode: str = Field("", description="the name of the way in which the target was set up, if it has several")
+    observed: bool = Field(
+        False, description="observed by this project, and not submitted by those who make the implementation"
+    )
     subject: Subject = Field(description="how the target was run")
     environment: Environment = Field(description="what a second run needs to be the same")
     plan: PlanBasis | None = Field(None, description="what decided which scenarios were run")
@@ -81,7 +85,8 @@ class Report(Block):
     def name(self) -> str:
         """What the target is called: as its vendor has it, else by the program, image or address that was run."""
         named = f"{self.implementation.project} {self.implementation.version}".strip()
-        return named if self.implementation.project else self.subject.short
+        named = named if self.implementation.project else self.subject.short
+        return f"{named} ({self.mode})" if self.mode not in ("", "default") else named
 
     def document(self) -> dict[str, Any]:
         """The report as plain JSON values."""

@@ -1,4 +1,4 @@
-"""Waivers: known failures that shall not fail a build. They change the exit code, never a verdict or a result.
+"""Waivers: known failures that must not fail a build. They change the exit code, never a verdict or a result.
 
 A waiver names failing scenarios or requirements by a pattern, with a reason, an owner and an end. One that matches
 nothing, has expired, or whose scenarios do not fail any more is itself an error: the file must not rot.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conformance.errors import UsageError
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import mark
+from conformance.report.render.safe import safe
 from conformance.verdict import Verdict
 
 _RANK: Mapping[Verdict, int] = {
@@ -101,7 +103,14 @@ class Diff:
 
 
 def diff(before: Report, after: Report) -> Diff:
-    """What differs from `before` to `after`, in the versions that both have."""
+    """What differs from `before` to `after`, in the versions that both have.
+
+    Raises `UsageError` for reports of two roles: they have no requirement in common.
+    """
+    before, after = safe(before), safe(after)
+    roles = (before.implementation.role, after.implementation.role)
+    if roles[0] != roles[1]:
+        raise UsageError(f"one report is of role {roles[0]}, the other of role {roles[1]}: there is nothing to compare")
     first, second = [row.version for row in before.versions], [row.version for row in after.versions]
     both = set(first) & set(second)
     old = {(row.version, row.id): row for row in before.requirements if row.version in both}
@@ -145,6 +154,8 @@ def _fields(before: RequirementRow, after: RequirementRow) -> tuple[str, ...]:
 
 
 def _worse(change: VerdictChange) -> int:
+    if change.before is Verdict.UNTESTED and change.after is not Verdict.FAIL:
+        return 0  # it was not known before: that is no fix
     return _RANK[change.after] - _RANK[change.before]
 
 

@@ -32,7 +32,8 @@ def make_folder(output: Path) -> None:
         probe.unlink()
     except OSError as problem:
         raise UsageError(
-            f"no report can be written to {output}: {problem.strerror}", hint="give another folder with --output"
+            f"no report can be written to {output}: {problem.strerror}",
+            hint="give another folder with --output; a container must run as a user who may write it (--user)",
         ) from None
 
 

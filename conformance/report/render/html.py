@@ -18,17 +18,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
-from conformance.report.document.failures import Concern, Occurrence, concerns
+from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
+from conformance.report.render.pictures import bar, glance, picks, picks_svg, spans, spans_svg
 from conformance.report.render.safe import safe
+from conformance.report.render.sequence import svg
 from conformance.report.render.transcript import Line, transcript
 from conformance.report.verify.steps import PROVES
 from conformance.verdict import UNSETTLED, Verdict
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+    from conformance.evidence.episode import Episode
 
 OCCURRENCES = 3
 """Conversations shown per requirement that is not fine; further places are listed."""
@@ -40,7 +44,23 @@ LINES = 48
 """Lines of a conversation."""
 
 Row = TypeVar("Row", RequirementRow, ScenarioRow)
-Conversations: TypeAlias = "dict[tuple[Any, ...], tuple[Line, ...]]"
+Conversations: TypeAlias = "dict[tuple[Any, ...], ShownConversation]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownConversation:
+    """A conversation: its lines, and pictures of the episode that it is from, where there is something to see."""
+
+    lines: tuple[Line, ...]
+    pictures: tuple[str, ...]
+
+    @classmethod
+    def of(cls, episode: Episode, exchange: str | None, seq: int | None) -> ShownConversation:
+        """That of `exchange`, or about the entry `seq`."""
+        counted, lasted = picks(episode), spans(episode)
+        pictures = [picks_svg(counted)] if sum(counted.values()) > 1 else []
+        pictures += [spans_svg(lasted)] if len(lasted) > 1 else []
+        return cls(lines=transcript(episode, exchange, seq, limit=LINES), pictures=tuple(pictures))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +68,7 @@ class Shown:
     """An occurrence with its conversation, as far as there is evidence."""
 
     occurrence: Occurrence
-    lines: tuple[Line, ...]
+    talk: ShownConversation | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +126,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         failed=_cards(failed, conversations),
         unsettled=_cards(unsettled, conversations),
         provisional=provisional,
-        examples=[(row, conversations.get(_key(row, row.exchange, row.seq), ())) for row in examples],
+        examples=[(row, conversations.get(_key(row, row.exchange, row.seq))) for row in examples],
         subject=SUBJECT[report.implementation.role],
         counts={verdict: counted[verdict] for verdict in Verdict if counted[verdict]},
         verdicts=[verdict for verdict in Verdict if any(row.verdict is verdict for row in report.requirements)],
@@ -117,7 +137,13 @@ def html(report: Report, evidence: Path | None = None) -> str:
         symbol=SYMBOL,
         word=WORD,
         plural=plural,
+        waived=lambda requirement, result: (
+            waived_text(found) if (found := waiver_of(report, requirement, result)) is not None else ""
+        ),
         proves=PROVES,
+        drawing=lambda lines: svg(lines, alone=False),
+        glance=glance(report.requirements, versions),
+        bar=bar,
         policy=policy,
         script=script,
         style=style,
@@ -138,7 +164,7 @@ def _card(concerns: Sequence[Concern], conversations: Conversations) -> Card:
     shown = tuple(
         Shown(
             occurrence=one,
-            lines=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq), ()),
+            talk=conversations.get(_key(one.result, one.finding.exchange, one.finding.seq)),
         )
         for one in newest.occurrences[:OCCURRENCES]
     )
@@ -166,7 +192,7 @@ def _key(row: ScenarioRow, exchange: str | None, seq: int | None) -> tuple[Any, 
 
 
 def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], evidence: Path | None) -> Conversations:
-    """The lines of every conversation on the page; one pass over the evidence, one episode in memory at a time."""
+    """Every conversation on the page; one pass over the evidence, one episode in memory at a time."""
     if evidence is None:
         return {}
     wanted = {
@@ -179,7 +205,7 @@ def _conversations(shown: Sequence[Concern], examples: Sequence[ScenarioRow], ev
         if key[0] is not None:
             by_line.setdefault(key[0], []).append(key)
     return {
-        key: transcript(episode, key[1], key[2], limit=LINES)
+        key: ShownConversation.of(episode, key[1], key[2])
         for sha256, episode in episodes(evidence, set(by_line))
         for key in by_line[sha256]
     }

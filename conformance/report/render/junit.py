@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from conformance.report.document.failures import concern
+from conformance.report.document.failures import concern, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING
@@ -75,9 +75,12 @@ def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
             *((("provisional", "true"),) if row.provisional else ()),
         ],
     )
-    excused = row.provisional or row.id in _waived(report)
+    waiver = waiver_of(report, "", row.id)
+    excused = row.provisional or waiver is not None
     verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
     message = row.actual or row.reason or MEANING[row.verdict]
+    if waiver is not None and row.verdict is Verdict.FAIL:
+        message = f"{waived_text(waiver)}; {message}"
     expected = [f"expected: {one}" for one in row.expected]
     lines = [row.title, f"requirement: {row.requirement}", *expected, f"actual: {row.actual or row.reason}"]
     lines += [f"hint: {row.hint}"] if row.hint else []
@@ -95,15 +98,12 @@ def _invariant(row: RequirementRow, report: Report) -> ET.Element:
     message = seen[0].finding.actual if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
-    if row.verdict is Verdict.FAIL and ({row.id} | set(row.blamed)) & _waived(report):
+    waivers = [waiver_of(report, row.id, name) for name in row.blamed or ("",)]
+    if row.verdict is Verdict.FAIL and (waiver := next(filter(None, waivers), None)) is not None:
         verdict = Verdict.SKIPPED
+        message = f"{waived_text(waiver)}; {message}"
     _say(case, verdict, row.verdict, message, "\n".join(lines))
     return case
-
-
-def _waived(report: Report) -> set[str]:
-    """The results and requirements whose failure is waived: shown as skipped, never as passed."""
-    return {name for one in report.waivers if not one.problem for name in one.matched}
 
 
 def _say(case: ET.Element, shown: Verdict, verdict: Verdict, message: str, text: str) -> None:

@@ -165,9 +165,9 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def hex_of(data: bytes) -> str:
+def hex_of(data: bytes, most: int = 64) -> str:
     """The first bytes in hex."""
-    return data[:64].hex(" ") + (" …" if len(data) > 64 else "")
+    return data[:most].hex(" ") + (" …" if len(data) > most else "")
 
 
 def leaves(path: str, value: Any) -> Iterator[str]:

@@ -15,14 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UsageError
-from conformance.report.document.blocks import Topology
+from conformance.evidence.store import extract
+from conformance.outcome import GENERATED
+from conformance.report.document.basis import GENERATED_FILE
+from conformance.report.document.blocks import EvidenceFile, Topology
 from conformance.report.document.model import Report, read_report, seal
-from conformance.report.render.markdown import readme
+from conformance.report.render.readme import readme
+from conformance.report.verify.expected import examples_of
 from conformance.roles import ROLES
 from conformance.verdict import Result
 
 BRANCHES = frozenset({"main", "master", "head", "latest", "dev", "devel", "develop", "trunk", "nightly", "snapshot"})
 """What people write where a version is asked for; a report must name something that others can fetch."""
+
+
+OWNER = ("organization", "project", "url", "version", "contact")
+"""What a report says of whose the target is."""
 
 
 class SubmissionRefusedError(UsageError):
@@ -44,14 +52,17 @@ class Submission:
     readme: Path
 
 
-def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
-    """Everything that stands in the way of submitting; () if nothing does. A failed requirement does not."""
+def problems(report: Report, mode: str = "default", *, observed: bool = False) -> tuple[str, ...]:
+    """Everything that stands in the way of submitting; () if nothing does. A failed requirement does not.
+
+    What is `observed`, and not submitted by its makers, needs no contact.
+    """
     found: list[str] = []
     who = report.implementation
     found += [
         f"implementation.{name} is missing: set it in the profile"
-        for name in ("organization", "project", "url", "version", "contact")
-        if not getattr(who, name)
+        for name in OWNER
+        if not getattr(who, name) and not (observed and name == "contact")
     ]
     if who.version.lower() in BRANCHES:
         found.append(f"implementation.version {who.version!r} is a branch: name a release, a tag or a commit")
@@ -65,6 +76,9 @@ def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
         found.append(f"it was made through {around.data_plane}, which can't carry out every scenario")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", mode):
         found.append(f"mode {mode!r} is not a name of lower-case letters, digits and dashes")
+    own = [one.file for one in report.plan.sources if not one.file.startswith(GENERATED_FILE)] if report.plan else []
+    if own:
+        found.append(f"it was made with scenarios that are not of the certified set ({', '.join(own)})")
     if report.stopped:
         found.append(f"the run stopped early ({report.stopped})")
     if not report.versions:
@@ -77,16 +91,24 @@ def problems(report: Report, mode: str = "default") -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_version(report: Report, version: str) -> Report:
-    """The part of a report that is about one version, with a digest of its own."""
+def of_version(
+    report: Report, version: str, mode: str = "", evidence: EvidenceFile | None = None, *, observed: bool = False
+) -> Report:
+    """The part of a report that is about one version, with a digest of its own; `evidence` is the file of that part."""
     row = next(row for row in report.versions if row.version == version)
     document = report.document()
+    tried = [found for one in report.results_of(version) if (found := examples_of(one)) is not None]
     return seal(
         {
             **document,
             "specification": row.specification.model_dump(mode="json", by_alias=True),
+            "mode": mode,
+            "observed": observed,
             "result": row.result.value,
             "complete": row.complete and not report.stopped,
+            "figures": {GENERATED: sum(tried)} if tried else {},
+            "waivers": [],
+            "evidence": None if evidence is None else evidence.model_dump(mode="json", by_alias=True),
             **{
                 name: [one for one in document[name] if one["version"] == version]
                 for name in ("versions", "requirements", "results")
@@ -95,11 +117,15 @@ def of_version(report: Report, version: str) -> Report:
     )
 
 
-def write_submission(report: Report, root: Path, *, mode: str = "default") -> tuple[Submission, ...]:
-    """Write the folder below `root`, one report per version that was run. Reports of other versions of the
-    implementation that are there already stay, and the README lists them. Raises `SubmissionRefusedError`.
+def write_submission(
+    report: Report, root: Path, *, mode: str = "default", evidence: Path | None = None, observed: bool = False
+) -> tuple[Submission, ...]:
+    """Write the folder below `root`: one report per version that was run, each with its part of the evidence.
+
+    Reports of the implementation in other versions and modes stay; the README is made from all of them. Raises
+    `SubmissionRefusedError`, and `EvidenceError` if the evidence is not that of the report.
     """
-    if found := problems(report, mode):
+    if found := problems(report, mode, observed=observed):
         raise SubmissionRefusedError(found)
     name, version = _file_name(report.implementation.project), _file_name(report.implementation.version)
     side = ROLES[report.implementation.role].folder
@@ -107,13 +133,21 @@ def write_submission(report: Report, root: Path, *, mode: str = "default") -> tu
     for row in report.versions:
         folder = root / row.version / side / name
         folder.mkdir(parents=True, exist_ok=True)
-        part = of_version(report, row.version)
         path = folder / f"{version}-{mode}-{side}-report.yaml"
-        path.write_text(to_yaml(part), encoding="utf-8")
-        others = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]
-        (folder / "README.md").write_text(readme(part, others), encoding="utf-8")
+        kept = None
+        if evidence is not None:
+            wanted = {one.evidence.sha256 for one in report.results_of(row.version) if one.evidence is not None}
+            kept = extract(evidence, wanted, evidence_beside(path))
+        path.write_text(to_yaml(of_version(report, row.version, mode, kept, observed=observed)), encoding="utf-8")
+        all_of_them = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]
+        (folder / "README.md").write_text(readme(all_of_them), encoding="utf-8")
         written.append(Submission(version=row.version, report=path, readme=folder / "README.md"))
     return tuple(written)
+
+
+def evidence_beside(path: Path) -> Path:
+    """The file of evidence of a report in upstream's folder form."""
+    return path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.gz"))
 
 
 def to_yaml(report: Report) -> str:

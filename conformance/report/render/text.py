@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conformance.outcome import GENERATED
+from conformance.outcome import GENERATED, NOT_SELECTED
 from conformance.printable import printable
-from conformance.report.document.failures import Occurrence, passing_but_blamed
+from conformance.report.document.blocks import Waiver
+from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
@@ -40,6 +41,7 @@ def failure_text(
     width: int = 100,
     whole: bool = False,
     see_all: str = "",
+    waiver: Waiver | None = None,
 ) -> Text:
     """One failure, in this order: id and verdict, requirement, expected, actual, conversation, hint, command.
 
@@ -49,6 +51,8 @@ def failure_text(
     result, finding = occurrence.result, occurrence.finding
     block.line(f"{SYMBOL[finding.verdict]} {requirement.id} {WORD[finding.verdict]}", STYLE[finding.verdict])
     block.append(f"  {result.id}  (version {requirement.version})")
+    if waiver is not None:
+        block.field("waived", waived_text(waiver).removeprefix("waived "), "bold")
     block.field("requires", f"{requirement.level}: {requirement.statement} (section: {requirement.section})")
     if requirement.reading:
         block.field("reading", requirement.reading)
@@ -162,7 +166,10 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         count = len({result for result, _ in spoilt})
         yield "", f"{count} of those that pass break rules that they are not about: {rules}"
     if headline is not None:
-        yield "requirements", _counts(Counter(headline.requirement_verdicts))
+        yield "requirements", requirement_counts(report, headline)
+    if found := warnings(report):
+        first = f"{found[0].finding.requirement} in {found[0].result.id}: {found[0].finding.actual}"
+        yield "warnings", f"{len(found)}: {first}" + (" …" if len(found) > 1 else "")
     if headline is not None and headline.envoy_ai_gateway is not None and not report.stopped:
         yield "AI Gateway", headline.envoy_ai_gateway.line()
     if report.waivers:
@@ -196,6 +203,15 @@ def _one_line(block: _Block, label: str, text: str, *, cut: bool = True) -> None
 
 def _fit(line: str, length: int) -> str:
     return line if len(line) <= length else line[: max(length - 1, 1)] + "…"
+
+
+def requirement_counts(report: Report, row: VersionRow) -> str:
+    """How many requirements of a version had which verdict; `untested` and not selected are two things."""
+    left_out = sum(one.verdict is Verdict.UNTESTED and one.note == NOT_SELECTED
+                   for one in report.requirements_of(row.version))  # fmt: skip
+    counts = Counter(row.requirement_verdicts)
+    counts[Verdict.UNTESTED] -= left_out
+    return _counts(+counts) + (f" · {left_out} not selected" if left_out else "")
 
 
 def _counts(counts: Counter[Verdict]) -> str:

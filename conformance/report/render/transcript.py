@@ -18,6 +18,7 @@ from conformance.evidence.episode import (
     PoolState,
     ProcessExited,
     ProcessStarted,
+    StartAttempt,
     Unmet,
 )
 from conformance.evidence.model_server import LoadPhase, MetricsPage
@@ -52,6 +53,9 @@ from ext_proc.record import (
 SUMMARY = 180
 """Longest summary of a line, in characters."""
 
+RAW = 512
+"""Bytes of a message that are shown raw."""
+
 CLIENT, MODEL_SERVER, SUITE, TARGET = "client", "model server", "suite", "target"
 
 
@@ -60,6 +64,7 @@ class Line:
     """One thing that happened. `t` is milliseconds since the record began; `details` are the rest, one fact each.
 
     `who` is `data-plane`, `epp`, `client`, `model server`, `suite` or `target`. `count` messages were taken together.
+    `raw` is the hex of a message's bytes, as far as it is shown; of several messages, of the last.
     """
 
     seq: int
@@ -70,6 +75,7 @@ class Line:
     details: tuple[str, ...] = ()
     marked: bool = False
     count: int = 1
+    raw: str = ""
 
 
 def transcript(
@@ -123,7 +129,7 @@ def _merged(lines: list[Line]) -> list[Line]:
         last = merged[-1] if merged else None
         body = line.what.endswith("_body") and not line.marked
         if last and body and not last.marked and (last.who, last.what) == (line.who, line.what):
-            merged[-1] = replace(last, count=last.count + 1, summary=line.summary, details=line.details)
+            merged[-1] = replace(line, seq=last.seq, t=last.t, count=last.count + 1)
         else:
             merged.append(line)
     return [
@@ -165,6 +171,7 @@ def _line(entry: Entry) -> Iterator[Line]:
             what=what,
             summary=cut(printable(summary), SUMMARY),
             details=tuple(printable(detail) for detail in details),
+            raw=hex_of(entry.event.raw, RAW) if isinstance(entry.event, Message | Malformed) else "",
         )
 
 
@@ -241,6 +248,10 @@ def _other(event: Event) -> Described | None:
         case HealthProbe():
             status = event.serving or f"gRPC status {event.grpc_status}"
             return SUITE, "health check", f"{event.service or '(whole server)'}: {status}", ()
+        case StartAttempt():
+            how = "it starts" if event.started else "it does not start"
+            details = (*event.configuration.splitlines(), *event.output.splitlines()[-6:])
+            return SUITE, "starts a copy", how, details
         case HarnessTrouble(what=what):
             return SUITE, "trouble of our own", what, ()
         case Unmet(what=what):

@@ -18,6 +18,7 @@ from conformance.planning.plan import Plan, Skip, Work, make_plan
 from conformance.planning.results import (
     GENERATED_ID,
     GENERATED_SECTION,
+    HUNG_TOO_OFTEN,
     all_kept,
     not_done,
     of_episode,
@@ -135,7 +136,7 @@ class Expected:
         yield from self._figures()
 
     def _figures(self) -> Iterator[str]:
-        tried = [examples for row in self.report.results if (examples := _examples(row)) is not None]
+        tried = [examples for row in self.report.results if (examples := examples_of(row)) is not None]
         wanted = {GENERATED: sum(tried)} if tried else {}
         if dict(self.report.figures) != wanted:
             yield f"figures are {dict(self.report.figures)}, the results give {wanted}"
@@ -165,7 +166,7 @@ class Expected:
         if planned.skip is not None:
             return skipped(planned.skip)
         if row.evidence is None:
-            stopped = self.report.stopped
+            stopped = row.reason if row.reason == HUNG_TOO_OFTEN else self.report.stopped
             return not_done(planned.work, "" if stopped == "interrupted" else stopped)
         command = versioned_command(self.basis.command, planned.version, self.report.environment.seed)
         reproduce = reproduce_command(command, planned.work)
@@ -177,7 +178,7 @@ class Expected:
         else:
             result = of_episode(planned.work, episode, findings, seconds=row.duration, reproduce=reproduce)
         if planned.generated:
-            examples = _examples(row) or 0
+            examples = examples_of(row) or 0
             broken = next(
                 one for one in self._own if one.file == f"{GENERATED_FILE}-{row.version}"
             ).scenario.requirements
@@ -189,7 +190,8 @@ class Expected:
         return result
 
 
-def _examples(row: ScenarioRow) -> int | None:
+def examples_of(row: ScenarioRow) -> int | None:
+    """How many generated conversations a row says were tried; None if it is about a scenario."""
     if row.id != GENERATED_ID:
         return None
     found = _KEPT.fullmatch(row.reason) or _SHORTEST.search(row.reason)
@@ -198,7 +200,7 @@ def _examples(row: ScenarioRow) -> int | None:
 
 def _all_kept(row: ScenarioRow, report: Report) -> bool:
     """Whether a row says, and no more, that generated conversations broke no rule."""
-    examples = _examples(row)
+    examples = examples_of(row)
     if examples is None or report.implementation.role != "epp":
         return False
     return row == ScenarioRow.of(row.version, all_kept(examples, report.environment.seed))

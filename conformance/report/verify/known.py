@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conformance.printable import printable
 from conformance.report.document.build import specification, suite
 from conformance.report.document.model import Report
 from conformance.report.verify.steps import VerificationStep, answered, unknown
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.digest import scenarios_digest
+from conformance.scenario.history import release_of
 from conformance.scenario.loader import Instance
 
 
@@ -37,6 +39,8 @@ def catalogue_step(report: Report, catalogue: Catalogue, built_in: Sequence[Inst
 
 def remedy(report: Report) -> str:
     """Which suite can verify the report."""
-    if report.suite.version == suite().version:
+    digests = (report.catalogue.digest, report.catalogue.scenarios or "")
+    known = release_of(report.catalogue.version, *(one.removeprefix("sha256:") for one in digests))
+    if known is None and report.suite.version == suite().version:
         return "Both call themselves the same version: use the very build that made the report"
-    return f"Verify it with `pip install {report.suite.name}=={report.suite.version}`"
+    return f"Verify it with `pip install epp-conformance=={known or printable(report.suite.version)}`"

@@ -42,7 +42,7 @@ class DataPlane(Protocol):
     async def carry_out(
         self, prepared: Prepared, exchange: str, *, note: Mapping[str, Any], pace: Pace, fresh_connection: bool
     ) -> ExchangeOutcome:
-        """Run one exchange under the id `exchange`. Raises only for trouble of the suite's."""
+        """Run one exchange under the id `exchange`. Raises only for harness errors."""
 
 
 # -- the fake ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Callable
+from typing import Literal
 
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
@@ -54,6 +55,14 @@ def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
         return ScriptedUpstream(_scripted(reply, chunks))
     scripted = _served(reply, chunks)
     return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted)
+
+
+def scripted_reply(reply: Reply) -> UpstreamReply:
+    """What a model server answers to `reply` where there is no network, whatever its source."""
+    failures: dict[str, Literal["connect-failed", "never"]] = {"local-reply": "connect-failed", "never": "never"}
+    if reply.source in failures:
+        return UpstreamReply(fail=failures[reply.source])
+    return _scripted(reply, _chunks(reply))
 
 
 def model_server_reply(reply: Reply) -> ServerReply | None:
@@ -135,7 +144,7 @@ def _content(reply: Reply) -> bytes:
         return base64.b64decode(reply.base64)
     if reply.size is not None:
         return (b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
-    content = reply.json_ if "json_" in reply.model_fields_set else _completion()
+    content = reply.json_ if "json_" in reply.model_fields_set else _completion(reply.filler)
     return _json(content)
 
 
@@ -144,13 +153,13 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _completion() -> dict[str, object]:
+def _completion(filler: int) -> dict[str, object]:
     return {
         "id": "cmpl-1",
         "object": "text_completion",
         "created": 1_700_000_000,
         "model": "llama-3",
-        "choices": [{"index": 0, "text": "well", "finish_reason": "stop", "logprobs": None}],
+        "choices": [{"index": 0, "text": "well" + "." * filler, "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8},
     }
 

@@ -7,14 +7,16 @@ import dataclasses
 from collections.abc import Mapping
 from random import Random
 
-from conformance.evidence.episode import Context, Episode, HealthProbe, Unmet
+from conformance.evidence.episode import Context, Episode, HealthProbe, StartAttempt, Unmet
+from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
+from conformance.run.epp.trial_start import trial_start
 from conformance.run.execution import Action, Execution
 from conformance.scenario.pool import Load
-from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply
+from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply, StartWith
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
@@ -51,6 +53,7 @@ class EppExecution(Execution):
             "health": self._health,
             "kubernetes": self._trouble,
             "restart": self._restart,
+            "start_with": self._start_with,
         }
 
     @property
@@ -128,6 +131,18 @@ class EppExecution(Execution):
 
     async def _restart(self, _: str, __: Expect | None) -> None:
         await self._epp.restart_target()
+
+    async def _start_with(self, step: StartWith, expect: Expect | None) -> None:
+        name = self._capture.exchange()
+        if expect is not None:
+            self._expectations[name] = self.expectation(expect)
+        profile = self._epp.profile
+        text = configuration(profile.reporter_config, [step.attributes])
+        request = self._epp.prepared(Exchange(ending="envoy"), 0, profile.body_modes[0], Random(self._epp.seed))
+        start = await trial_start(self._epp.target, request, text)
+        self._epp.recorder.emit(
+            StartAttempt(exchange=name, configuration=text, started=start.started, output=start.output)
+        )
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
         name = self._capture.exchange()

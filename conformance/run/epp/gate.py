@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from conformance.reading.decoded_message import decode
-from conformance.targets.profile import Profile
+from conformance.targets.profile import Kubernetes, Profile
 from ext_proc.record import Author, Entry, Message
+from fake_kubernetes.log import RequestRecord
 from fake_proxy.exchange import ExchangeOutcome
+
+ASKED = 15
+"""Requests to the Kubernetes API that an explanation quotes."""
 
 UNIMPLEMENTED = 12
 """The gRPC status of a server without the service that was called."""
@@ -47,6 +52,28 @@ def said(entry: Entry) -> str:
     if not isinstance(event, Message) or event.author is not Author.EPP:
         return ""
     return decode(entry, event).what or "something else"
+
+
+_POOLS = re.compile(r"/namespaces/([^/]+)/inferencepools(?:/([^/]+))?$")
+
+
+def asked(requests: Sequence[RequestRecord], given: Kubernetes | None) -> str:
+    """What the target asked of the Kubernetes API, and whether that is about another pool than the one it is given."""
+    lines = ["its last requests to the Kubernetes API:", *([f"  {one}" for one in requests[-ASKED:]] or ["  (none)"])]
+    other = next(filter(None, (_other_pool(one, given) for one in reversed(requests))), "") if given else ""
+    return "\n".join([other, *lines] if other else lines)
+
+
+def _other_pool(request: RequestRecord, given: Kubernetes) -> str:
+    if not (found := _POOLS.search(request.path)):
+        return ""
+    field = re.search(r"metadata\.name=([^,]+)", request.query.get("fieldSelector", ""))
+    name = found[2] or (field[1] if field else given.pool)
+    if (found[1], name) == (given.namespace, given.pool):
+        return ""
+    return (
+        f"it asks for pool {name!r} in namespace {found[1]!r}, and the suite has {given.pool!r} in {given.namespace!r}"
+    )
 
 
 def describe(outcome: ExchangeOutcome | None) -> str:

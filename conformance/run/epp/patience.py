@@ -1,34 +1,55 @@
 """How long a target is waited for: its answer's deadline, also for what it may never do, but that only once.
 
-A machine may stand still for a second or two, and a wait that is over by then accuses whoever was kept from acting. So
+A machine may stand still for a second or two, and a wait that is over by then accuses what was kept from acting. So
 every wait that can accuse is as long as that for an answer. A target that lets one run out will do so again and again:
-from then on such waits are brief.
+from then on such waits are brief. So are those for answers, once the same was left out a few times; but never briefer
+than what the target has been seen to need.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from conformance.judges.epp.streaming import ECHO
+from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.scenario.schema import Reply
-from ext_proc.record import STILL_OPEN, Entry, Recorder, Wait
+from ext_proc.record import STILL_OPEN, Author, Entry, Message, Recorder, StreamEnded, Wait
 from fake_proxy.pace import Pace
 
 BRIEF = 1.0
 """Seconds for what the target has not done before."""
 
 
-class Patience:
-    """The pace of exchanges with one target. `answer`: seconds for an answer; `recorder` has what became of waits."""
+UNANSWERED = 3
+"""So many times is a full wait spent on the same answer."""
 
-    def __init__(self, answer: float, recorder: Recorder) -> None:
+ROOM = 4
+"""How many times as long as its slowest answer a target is given then."""
+
+
+class Patience:
+    """The pace of exchanges with one target. `answer`: seconds for an answer; `recorder` has what became of waits.
+
+    `told` gets, once, that waits for answers are shortened; those of a target that `queues` are not.
+    """
+
+    def __init__(self, answer: float, recorder: Recorder, told: Callable[[str], None], *, queues: bool = False) -> None:
         self._answer = answer
+        self._told = told
         self._let_run_out: set[str] = set()
+        self._unanswered: Counter[str] = Counter()
+        self._queues = queues
+        self._asked: dict[str | None, int] = {}
+        """When each exchange's last message was sent that is not answered yet."""
+        self._slowest = 0.0
         recorder.listen(self._heed)
 
     def pace(self, reply: Reply, hold: Callable[[], Awaitable[None]] | None, deadline: float | None = None) -> Pace:
         """The pace of an exchange in which model servers give `reply`; `hold`: see `Pace`."""
         limit = deadline or self._answer
+        if self.shortened:
+            limit = min(limit, max(BRIEF, ROOM * self._slowest))
         echo = self._for(ECHO, limit) + reply.gap_seconds
         return Pace(
             deadline=limit + reply.gap_seconds * (reply.events + 1) + (echo if reply.lock_step else 0),
@@ -38,10 +59,27 @@ class Patience:
             hold=hold,
         )
 
+    @property
+    def shortened(self) -> bool:
+        """Whether the target has left the same answer out again and again."""
+        return max(self._unanswered.values(), default=0) >= UNANSWERED and not self._queues
+
     def _for(self, what: str, limit: float) -> float:
         return min(BRIEF, limit) if what in self._let_run_out else limit
 
     def _heed(self, entry: Entry) -> None:
         match entry.event:
+            case Message(author=Author.DATA_PLANE, exchange=exchange):
+                self._asked[exchange] = entry.t
+            case Message(exchange=exchange) if (asked := self._asked.pop(exchange, None)) is not None:
+                self._slowest = max(self._slowest, (entry.t - asked) / 1e9)
+            case StreamEnded(exchange=exchange):
+                self._asked.pop(exchange, None)
             case Wait(what=what, outcome="expired"):
                 self._let_run_out.update(one for one in (ECHO, STILL_OPEN) if what.startswith(one))
+                if what.startswith(AWAITED_ANSWER) and not self.shortened:
+                    self._unanswered[what] += 1
+                    if self.shortened:
+                        brief = min(self._answer, max(BRIEF, ROOM * self._slowest))
+                        text = f"the {what} did not come {UNANSWERED} times: from then on it was waited {brief:.1f} s"
+                        self._told(f"{text} for answers, and not {self._answer:g} s")

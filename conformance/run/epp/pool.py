@@ -214,7 +214,7 @@ class PoolController:
         patience = convergence or self._profile.timeouts.convergence
         if await self._channel.delivered(
             patience if self.probe is not None else 0.0
-        ):  # nobody listens before the start
+        ):  # no one listens before the start
             self._emit(PoolState(phase="delivered", pods=self.facts))
         if settle == "quietly":
             await asyncio.sleep(patience)

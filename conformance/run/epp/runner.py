@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
 from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
+from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
 from conformance.run.capture import Capture
@@ -24,6 +25,7 @@ from conformance.run.epp.patience import Patience
 from conformance.run.epp.polls import Polls
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
+from conformance.run.epp.trial_start import written
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Exchange
@@ -48,8 +50,6 @@ UNSETTLED = 8
 PORT_TRIES = 4
 """How often a target is started, each time on another port, when somebody else was quicker to take its port."""
 
-ASKED = 15
-"""Requests to the Kubernetes API that an explanation quotes."""
 
 WITHOUT_SUBSETS = ("0.2.0",)
 SETTLING = {"settling": True}
@@ -66,7 +66,12 @@ class EppRunner(TargetRunner):
 
     def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
-        self._patience = Patience(profile.timeouts.answer, self.recorder)
+        self._patience = Patience(
+            profile.timeouts.answer,
+            self.recorder,
+            lambda text: self.anomaly(Anomaly(code="silent", text=text)),
+            queues=profile.claims.queues,
+        )
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
@@ -96,6 +101,7 @@ class EppRunner(TargetRunner):
         await self.fleet.start()
         values = dict(self._values)
         channel = await self._discovery(values)
+        values["reporterConfig"] = written(values, configuration(self.profile.reporter_config))
         self.pool = PoolController(self.fleet, channel, self.profile, self.recorder.emit)
         if self._bridge is not None:
             self.pool.ipv6_host = self._bridge.ipv6
@@ -121,6 +127,9 @@ class EppRunner(TargetRunner):
         for left in reversed(range(PORT_TRIES)):
             try:
                 await self.target.start()
+                if self.pool.eligible:  # without an endpoint it need not be ready
+                    self.status("waiting until it is ready")
+                    await self.target.serving()
                 self.status("waiting for an endpoint")
                 await self._gate()
                 break
@@ -139,19 +148,19 @@ class EppRunner(TargetRunner):
         async with self.pool.unloaded():
             await self.start_target()
 
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file; the user's endpoints file is theirs again."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """See `TargetRunner`. The user's endpoints file is theirs again."""
         try:
             if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
                 self._watched.restore()
         finally:
-            await self._stop()
+            await self._stop(hurry=hurry)
 
-    async def _stop(self) -> None:
+    async def _stop(self, *, hurry: bool) -> None:
         if self._envoy is not None:
             await self._envoy.close()
         if hasattr(self, "target"):
-            await self.target.stop()
+            await self.target.stop(hurry=hurry)
         if self.emulator is not None:
             await self.emulator.stop()
         await self.fleet.stop()
@@ -208,8 +217,8 @@ class EppRunner(TargetRunner):
             self.pool.take_for_followed()
 
     async def _prove(self) -> None:
-        """Start the target again, if that may help."""
-        if not self.profile.started_by_us or not self._restarts_that_may_help:
+        """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
+        if not (self.profile.started_by_us and self.pool.eligible and self._restarts_that_may_help):
             self.unsettled("the target did not follow the pool of the next scenarios in time")
             return
         self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
@@ -287,8 +296,7 @@ class EppRunner(TargetRunner):
         """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
         if self.emulator is None:
             return ""
-        asked = [f"  {line}" for line in self.emulator.requests[-ASKED:]]
-        return "\nits last requests to the Kubernetes API:\n" + ("\n".join(asked) or "  (none)")
+        return "\n" + gate.asked(self.emulator.requests, self.profile.discovery.kubernetes)
 
     # -- exchanges -----------------------------------------------------------------------------------------------------
 

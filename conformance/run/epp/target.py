@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import Watched
+from conformance.run.watched import HURRY, Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
+from conformance.targets.listening import listening
 from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
 from conformance.targets.running import Running, port_was_taken
 from ext_proc.channel import Channel, dial
+from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 from ext_proc.http2.tls import ClientTls
+from ext_proc.messages import HealthCheckResponse
 from ext_proc.record import Event
 
 RETRY = 0.05
@@ -41,7 +44,8 @@ class Target:
         self.starts = 0
         self.image: str | None = None
         """The digest of the image that it runs."""
-        self._values = values
+        self.values = values
+        """What fills the placeholders of the profile."""
         self._redact = redact
         self._bridge = bridge
         self._launch: Launch | None = None
@@ -77,7 +81,7 @@ class Target:
 
     async def start(self) -> None:
         """Start it if it is ours, and connect. Raises `TargetUnreachableError` or `UsageError`."""
-        self._launch = launch(self.profile, self.version, self._values)
+        self._launch = launch(self.profile, self.version, self.values)
         self.starts += 1
         if self.profile.started_by_us:
             process = await self._started(self._launch)
@@ -85,12 +89,17 @@ class Target:
             self._watched.adopt(process)
         self._channel = await self._connect()
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurry: bool = False) -> None:
         """Disconnect, and stop it if it is ours. Idempotent."""
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
-        await self._watched.stop(self.profile.timeouts.stop)
+        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
+
+    def another(self, values: Mapping[str, str], emit: Callable[[Event], object]) -> Target:
+        """A second target, started as this one is, but for `values` of placeholders."""
+        values = {**self.values, **values}
+        return Target(self.profile, self.version, values, emit=emit, redact=self._redact, bridge=self._bridge)
 
     async def fresh_channel(self) -> Channel:
         """A connection of its own, which the caller closes."""
@@ -103,6 +112,35 @@ class Target:
             return await self._dial(connections=1)
         return await dial(self._reach(address), timeout=self.profile.timeouts.answer)
 
+    async def serving(self) -> None:
+        """Wait until its health service says so, if that is what makes it ready. Raises `TargetUnreachableError`."""
+        ready, timeouts = self.profile.ready, self.profile.timeouts
+        if ready.rule != "health":
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (timeouts.start if self.profile.started_by_us else timeouts.answer)
+        said = ""
+        while said != "SERVING":
+            if loop.time() > until:
+                text = f"its health service does not say that {ready.service or 'the server'!r} is serving: {said}"
+                raise TargetUnreachableError(text, hint="`ready` in its profile says that it must, and which service")
+            await self._watched.unless_it_ends(asyncio.sleep(RETRY))
+            said = await self._health(ready.service)
+
+    async def _health(self, service: str) -> str:
+        """What its health service says of a service, or why it says nothing."""
+        try:
+            channel = await self.health_channel()
+            try:
+                health = await health_check(channel, service, timeout=self.profile.timeouts.answer)
+            finally:
+                await channel.close()
+        except (ConnectFailed, TimeoutError) as problem:
+            return str(problem) or "no answer in time"
+        if health.status is None:
+            return f"gRPC status {health.grpc_status}"
+        return HealthCheckResponse.ServingStatus.Name(health.status)
+
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
         await self._watched.given_time_to_end()
@@ -110,7 +148,7 @@ class Target:
     @property
     def lost_its_port(self) -> bool:
         """Whether it ended because somebody else took the port that we had chosen for it."""
-        chosen = "{port}" in self.profile.address and "port" not in self._values
+        chosen = "{port}" in self.profile.address and "port" not in self.values
         return chosen and self._watched.process is not None and port_was_taken(self._watched.process)
 
     async def explain_end(self) -> TargetUnreachableError:
@@ -124,9 +162,9 @@ class Target:
         if how.image is None:
             return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
         folders = {folder: "ro"} if folder else {}
-        if "endpointsFile" in self._values:
-            folders[Path(self._values["endpointsFile"]).parent] = "ro"
-        folders[Path(self._values["workdir"])] = "rw"
+        if "endpointsFile" in self.values:
+            folders[Path(self.values["endpointsFile"]).parent] = "ro"
+        folders[Path(self.values["workdir"])] = "rw"
         return await start_container(
             how.image,
             how.command,
@@ -154,11 +192,17 @@ class Target:
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
                 if loop.time() >= until:
                     raise TargetUnreachableError(
-                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s; "
-                        f"the target's last output:\n{self.output or '(none)'}",
+                        f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s"
+                        f"{self._elsewhere()}; the target's last output:\n{self.output or '(none)'}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem
                 await self._watched.unless_it_ends(asyncio.sleep(RETRY))
+
+    def _elsewhere(self) -> str:
+        """Where it listens instead, if it does."""
+        process = self._watched.process
+        found = listening(process.pid) if process is not None and process.pid else ()
+        return f": it listens on {', '.join(found)}, not on {self.address}" if found else ""
 
     async def _dial(self, *, connections: int) -> Channel:
         connect = self.profile.connect

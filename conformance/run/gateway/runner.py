@@ -65,11 +65,11 @@ class GatewayRunner(TargetRunner):
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no port, no file."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """See `TargetRunner`."""
         try:
             if hasattr(self, "target"):
-                await self.target.stop()
+                await self.target.stop(hurry=hurry)
         finally:
             await self.pickers.close()
             await self.pods.close()

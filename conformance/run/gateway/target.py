@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import ConformanceError, HarnessError, TargetUnreachableError, UsageError
-from conformance.run.watched import Watched
+from conformance.run.watched import HURRY, Watched
 from conformance.targets.gateway import EPPS, GatewayLaunch, GatewayProfile, gateway_launch
 from conformance.targets.process import start_process
 from conformance.targets.running import Running, port_was_taken
@@ -87,9 +87,9 @@ class GatewayTarget:
                     raise
                 await self.stop()
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurry: bool = False) -> None:
         """Stop it if it is ours. Idempotent."""
-        await self._watched.stop(self.profile.timeouts.stop)
+        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""

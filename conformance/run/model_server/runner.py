@@ -45,13 +45,13 @@ class ModelServerRunner(TargetRunner):
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Stop everything. Nothing is left: no process, no connection, no file."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """See `TargetRunner`."""
         try:
             if hasattr(self, "client"):
                 await self.client.close()
             if hasattr(self, "target"):
-                await self.target.stop()
+                await self.target.stop(hurry=hurry)
         finally:
             self._folder.cleanup()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import Watched
+from conformance.run.watched import HURRY, Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch
@@ -63,9 +63,9 @@ class ModelServerTarget:
             reached = process.reach(parts.netloc)
             self.url = how.address.replace(parts.netloc, reached, 1)
 
-    async def stop(self) -> None:
+    async def stop(self, *, hurry: bool = False) -> None:
         """Stop it if it is ours. Idempotent."""
-        await self._watched.stop(self.profile.timeouts.stop)
+        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""

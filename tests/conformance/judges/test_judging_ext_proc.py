@@ -28,6 +28,7 @@ from ext_proc.messages import (
     ProcessingMode,
     ProcessingResponse,
     StreamedBodyResponse,
+    TrailersResponse,
 )
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
@@ -550,6 +551,23 @@ class TestHeaders:
     def test_too_many_headers(self, ask):
         many = [option(f"x-{n}", "1") for n in range(100)]
         assert ask(mutated(*many)).warned == {"ENV-26"}
+
+    @pytest.mark.parametrize(
+        ("mutation", "warned"),
+        [
+            (None, set()),
+            (HeaderMutation(), set()),
+            (HeaderMutation(set_headers=[option("x-more", "1")]), set()),
+            (HeaderMutation(remove_headers=["X-End"]), {"EPP-TRN-06"}),
+            (HeaderMutation(set_headers=[option("x-end", "2")]), {"EPP-TRN-06"}),
+        ],
+    )
+    def test_the_requests_trailers_are_left_alone(self, ask, mutation, warned):
+        script, one = started()
+        one.request(BODY, trailers=True).answers(headers_answer(A), *echo(BODY, end=False))
+        one.answers(ProcessingResponse(request_trailers=TrailersResponse(header_mutation=mutation))).drained()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (set(), warned)
 
     def test_the_requests_headers_are_left_alone(self, ask):
         sent = ((b"authorization", b"Bearer x"), (b"cookie", b"a"), (b"cookie", b"b"), (b"x-mine", b"1"))

@@ -27,6 +27,7 @@ from conformance.evidence.episode import (
     PodConduct,
     PodFact,
     PoolState,
+    StartAttempt,
     Unmet,
 )
 from conformance.evidence.store import EvidenceError, EvidenceWriter, episodes, read_evidence
@@ -68,6 +69,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Wait, what=st.text(max_size=20), outcome=st.sampled_from(["met", "expired"]), seconds=st.floats(0, 60)),
     st.builds(Unmet, what=st.text(max_size=20)),
     st.builds(StreamOpened, exchange=names, stream=st.just("s"), connection=st.integers(1, 9), epp=st.text(max_size=5)),
+    st.builds(StartAttempt, configuration=st.text(max_size=5), started=st.booleans(), output=st.text(max_size=5)),
     st.builds(PodConduct, pod=st.text(max_size=5), conduct=st.sampled_from(["serves", "refuses", "resets", "503"])),
     st.builds(EppConduct, epp=st.text(max_size=5), up=st.booleans()),
     st.builds(

@@ -260,4 +260,4 @@ def test_no_secret_is_left_in_report_evidence_or_page(made, catalogue, judge, sa
             assert form.encode() not in data
     assert report.redactions[0].name == "authorization"
     assert report.redactions[0].count > 5
-    assert verify(made.path, made.evidence_path, catalogue=catalogue, judge=judge).answer == "pass"
+    assert verify(made.path, made.evidence_path, catalogue=catalogue, judge=judge).step("digest").answer == "pass"

@@ -304,7 +304,7 @@ class EnvoyExchange:
             return
         what = f"Envoy answered HTTP {got.status} by itself: {got.body[:200].decode('utf-8', 'replace')!r}"
         if got.status is None:
-            what = "Envoy took the request and asked nobody"
+            what = "Envoy took the request and asked no one"
         self._emit(HarnessTrouble(exchange=self._name, what=what))
 
 

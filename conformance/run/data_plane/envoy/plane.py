@@ -37,7 +37,7 @@ DYING = 0.2
 """Seconds that a dying Envoy may take from its last connection's end to its own."""
 
 FOR_EVER = 3600.0
-"""Seconds: time-outs that Envoy shall not have, as the exchange has its own."""
+"""Seconds: time-outs that Envoy must not have, as the exchange has its own."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

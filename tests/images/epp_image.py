@@ -1,6 +1,6 @@
 """Makes the image of the reference EPP that the tests of `image:` targets run, and prints its name.
 
-    python tests/images/build.py
+    python tests/images/epp_image.py
 
 No registry and no distribution is asked for anything: the image holds the Python that runs this script, the shared
 libraries that it needs, the distributions that the reference EPP imports, and the reference EPP. Its name holds the
@@ -20,7 +20,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import distribution
 from pathlib import Path, PurePosixPath
 
@@ -29,7 +29,7 @@ import docker
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("reference_epp", "ext_proc")
 DISTRIBUTIONS = (
-    *("grpcio", "protobuf", "uvloop", "httptools", "prometheus-client"),
+    *("grpcio", "protobuf", "uvloop", "httptools", "prometheus-client", "pyyaml", "hpack"),
     *("cryptography", "cffi", "pycparser", "typing-extensions"),
 )
 UNUSED = {
@@ -38,6 +38,13 @@ UNUSED = {
 }
 LABEL = "epp-conformance.test-image"
 HOME = "/epp"
+ENTRY = (
+    f'ENTRYPOINT ["{Path(sys.executable).resolve()}"]',
+    f"ENV PYTHONPATH={HOME}",
+    "ENV PYTHONDONTWRITEBYTECODE=1",
+    "USER 65532",
+    f"LABEL {LABEL}=1",
+)
 ROOT_FOLDER = PurePosixPath("/")
 
 Files = dict[str, Path]
@@ -53,19 +60,19 @@ def main() -> None:
             with tempfile.TemporaryFile() as archive:
                 write({**files, **shared_libraries(files)}, archive)
                 archive.seek(0)
-                load(client.api, name, archive)
+                load(client.api, name, archive, ENTRY)
             forget_others(client, name)
     finally:
         client.close()
     print(name)
 
 
-def standard_library() -> Files:
+def standard_library(unused: Collection[str] = UNUSED) -> Files:
     """The interpreter with its library, where both are on this machine."""
     paths = sysconfig.get_paths()
     library = Path(paths["stdlib"])
     found = {str(Path(sys.executable).resolve()): Path(sys.executable).resolve()}
-    return found | {str(path): path for path in walk(library)}
+    return found | {str(path): path for path in walk(library, unused)}
 
 
 def distributions() -> Files:
@@ -84,16 +91,16 @@ def sources() -> Files:
     return {f"{HOME}/{path.relative_to(ROOT)}": path for name in PACKAGES for path in walk(ROOT / name)}
 
 
-def walk(folder: Path) -> Iterator[Path]:
+def walk(folder: Path, unused: Collection[str] = UNUSED) -> Iterator[Path]:
     """The files of a folder that are of use at run time."""
     for path, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in UNUSED and not name.startswith("config-")]
+        folders[:] = [name for name in folders if name not in unused and not name.startswith("config-")]
         yield from (Path(path, name) for name in names if not name.endswith((".pyc", ".a")))
 
 
 def shared_libraries(files: Files) -> Files:
     """What the dynamic loader would load for them, and the loader."""
-    binaries = [str(path) for path in files.values() if path.suffix == ".so" or path == Path(sys.executable).resolve()]
+    binaries = [str(path) for path in files.values() if path.suffix == ".so" or os.access(path, os.X_OK)]
     said = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     names = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", said, re.MULTILINE))
     return {name: Path(name).resolve() for name in names} | _interpreter(said)
@@ -134,21 +141,10 @@ def write(files: Files, archive: io.BufferedIOBase | tempfile._TemporaryFileWrap
         tar.addfile(scratch)
 
 
-def load(api: docker.APIClient, name: str, archive: object) -> None:
-    """Hand it to the engine."""
+def load(api: docker.APIClient, name: str, archive: object, changes: Sequence[str]) -> None:
+    """Hand it to the engine, with what a Dockerfile would say of it."""
     repository, _, tag = name.partition(":")
-    api.import_image_from_data(
-        archive,
-        repository=repository,
-        tag=tag,
-        changes=[
-            f'ENTRYPOINT ["{Path(sys.executable).resolve()}"]',
-            f"ENV PYTHONPATH={HOME}",
-            "ENV PYTHONDONTWRITEBYTECODE=1",
-            "USER 65532",
-            f"LABEL {LABEL}=1",
-        ],
-    )
+    api.import_image_from_data(archive, repository=repository, tag=tag, changes=list(changes))
 
 
 def forget_others(client: docker.DockerClient, name: str) -> None:

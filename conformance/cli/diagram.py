@@ -1,0 +1,54 @@
+"""`report show --format svg|mermaid`: one conversation of a report as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from conformance.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from conformance.report.document.model import Report
+    from conformance.report.document.rows import ScenarioRow
+
+LINES = 60
+
+
+def diagram(report: Report, evidence: Path | None, scenario: str | None, *, mermaid: bool) -> str:
+    """The conversation of the first failure, or of `scenario`, with the message at fault marked.
+
+    Raises `UsageError` if there is no such conversation in the evidence.
+    """
+    from conformance.evidence.store import episodes
+    from conformance.report.render.sequence import mermaid as as_mermaid
+    from conformance.report.render.sequence import svg
+    from conformance.report.render.transcript import transcript
+
+    row, exchange, mark = _first_failure(report) if scenario is None else _named(report, scenario)
+    if evidence is None:
+        raise UsageError("there is no evidence beside this report", hint="pictures are drawn from evidence.ndjson.gz")
+    if row.evidence is None:
+        raise UsageError(f"{row.id} was not run: {row.reason}")
+    found = dict(episodes(evidence, {row.evidence.sha256}))
+    if row.evidence.sha256 not in found:
+        raise UsageError(f"{evidence} does not have the conversation of {row.id}", hint="`report verify` says more")
+    lines = transcript(found[row.evidence.sha256], exchange, mark, limit=LINES)
+    return as_mermaid(lines) if mermaid else svg(lines) + "\n"
+
+
+def _first_failure(report: Report) -> tuple[ScenarioRow, str | None, int | None]:
+    from conformance.report.document.failures import concerns
+    from conformance.verdict import Verdict
+
+    for one in concerns(report, (Verdict.FAIL, Verdict.ERROR)):
+        for seen in one.occurrences:
+            return seen.result, seen.finding.exchange, seen.finding.seq
+    raise UsageError("nothing failed in this report", hint="name a scenario: --scenario ID")
+
+
+def _named(report: Report, scenario: str) -> tuple[ScenarioRow, str | None, int | None]:
+    rows = [row for row in report.results if scenario in (row.id, row.scenario)]
+    if not rows:
+        raise UnknownNameError("scenario", scenario, [row.id for row in report.results])
+    row = next((one for one in rows if one.seq is not None), rows[-1])
+    return row, row.exchange, row.seq

@@ -1,0 +1,214 @@
+"""`epp-conformance load`: many requests at a time while the pool changes, every exchange judged."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self, TextIO
+
+import typer
+
+from conformance.cli import options
+from conformance.targets.flags import SelectionFlags, TargetFlags
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from conformance.load.mix import LoadFile
+    from conformance.load.run import LoadRun, LoadSettings, Snapshot
+    from conformance.run.engine import EngineThread
+
+RATE, SECONDS = 100.0, 10.0
+"""What is asked where no flag says how much: so many requests a second, for so long."""
+
+
+@options.spelt_out
+def load(
+    target: Annotated[TargetFlags, options.Taken(without=("role", "gateway", "epp_listen", "data_plane"))],
+    what: Annotated[SelectionFlags, options.Taken(only=("protocol_version", "seed"))],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="What is asked, how fast, and what becomes of the pool.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="N", min=0.01, help="Requests a second, answered or not.")
+    ] = None,
+    concurrent: Annotated[
+        int | None, typer.Option("--concurrent", metavar="N", min=1, help="So many at a time instead (closed loop).")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="How long; default: 10.")
+    ] = None,
+    pods: Annotated[
+        int | None, typer.Option("--pods", metavar="N", min=1, max=1000, help="Pods of the pool; default: 5.")
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option("--grace", metavar="S", min=0, help="In which a pool change must be followed; default: profile."),
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="No more exchanges under way than this.")
+    ] = 10_000,
+    memory: Annotated[
+        int, typer.Option("--memory", metavar="MIB", min=1, help="For exchanges that are remembered.")
+    ] = 128,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Load a target on another machine, which must be yours to load.")
+    ] = False,
+    output: options.Output = Path("load-report"),
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Print a JSON object a second on standard output.")
+    ] = False,
+    quiet: options.Quiet = False,
+    no_color: options.NoColor = False,
+) -> None:
+    """Load an endpoint picker, and judge every exchange by every rule.
+
+    Without FILE plain requests are sent, 100 a second for 10 seconds, to the endpoint picker that comes with the suite.
+    Exit codes are those of `run`. Times are informational; they count from when each request was due.
+
+    epp-conformance load --rate 500 --seconds 30
+
+    epp-conformance load churn.yaml --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
+    """
+    from conformance.cli.console import err, out, without_colour
+    from conformance.errors import UsageError
+    from conformance.load import document
+    from conformance.load.churn import check as check_churn
+    from conformance.load.run import LoadRun, LoadSettings, check_bounds
+    from conformance.report.render.folder import reserved
+    from conformance.run.engine import EngineThread, collect_seldom
+    from conformance.targets.profile import Profile
+    from conformance.targets.resolve import protocol_versions
+
+    if no_color:
+        without_colour()
+    resolved = target.resolve()
+    if not isinstance(resolved.profile, Profile):
+        raise UsageError("load is for endpoint pickers", hint="name the profile of an EPP")
+    if rate is not None and concurrent is not None:
+        raise UsageError("--rate and --concurrent are two ways to load", hint="give one of them")
+    settings = LoadSettings(
+        profile=resolved.profile,
+        version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
+        values=resolved.values,
+        file=_file(file, rate, concurrent, seconds, pods),
+        seed=random.randrange(2**32) if what.seed is None else what.seed,
+        grace=grace,
+        at_once=at_once,
+        memory=memory * 1024 * 1024,
+        evidence=output / document.EVIDENCE,
+    )
+    check_bounds(settings.profile, remote=allow_remote)
+    check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
+    remarks = err()
+
+    def status(text: str) -> None:
+        if not quiet:
+            remarks.print(f"  {text}")
+
+    if not quiet:
+        remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
+    with reserved(output):
+        collect_seldom()
+        with EngineThread() as engine, _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch:
+            run = LoadRun(settings, lag=engine.lag, status=status, watch=watch)
+            _go(run, engine)
+        made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
+        path = document.write(made, output)
+    results = remarks if json_lines else out()
+    for line in document.summary(run):
+        results.print(line)
+    results.print(f"report: {path}")
+    raise typer.Exit(document.exit_code(run))
+
+
+def _file(
+    path: Path | None, rate: float | None, concurrent: int | None, seconds: float | None, pods: int | None
+) -> LoadFile:
+    """The load that the file and the flags name; flags outweigh the file."""
+    from conformance.errors import UsageError
+    from conformance.load.mix import Arrivals, LoadFile, MixedRequest
+    from conformance.strict_yaml import load as load_file
+
+    found = LoadFile(mix=(MixedRequest(name="plain"),)) if path is None else load_file(path, LoadFile, name=str(path))
+    changes: dict[str, object] = {}
+    if rate is not None or concurrent is not None or not found.arrivals:
+        way: dict[str, object] = {"rate": rate or RATE} if concurrent is None else {"concurrent": concurrent}
+        changes["arrivals"] = (Arrivals.model_validate({"seconds": seconds or SECONDS, **way}),)
+    elif seconds is not None:
+        raise UsageError("--seconds goes with --rate or --concurrent", hint="the file says how long each part takes")
+    if pods is not None:
+        changes["pods"] = pods
+    return found.model_copy(update=changes)
+
+
+def _what(settings: LoadSettings) -> str:
+    """What is about to happen, in a few words."""
+    arrivals = settings.file.arrivals
+    parts = []
+    for one in arrivals[:4]:
+        if one.rate is not None:
+            rate = f"{one.rate[0]:g} to {one.rate[1]:g}" if isinstance(one.rate, tuple) else f"{one.rate:g}"
+            parts.append(f"{rate} a second for {one.seconds:g} s")
+        elif one.concurrent is not None:
+            parts.append(f"{one.concurrent} at a time for {one.seconds:g} s")
+        else:
+            parts.append(f"{one.burst} at once every {one.every:g} s for {one.seconds:g} s")
+    more = f", and {len(arrivals) - 4} parts more" if len(arrivals) > 4 else ""
+    return f"version {settings.version}, " + ", then ".join(parts) + more
+
+
+def _go(run: LoadRun, engine: EngineThread) -> None:
+    """Run to the end, or until Ctrl-C: what was seen until then is the result. Before the load began it is none."""
+    try:
+        engine.call(run.run())
+    except KeyboardInterrupt:
+        if run.schedule is None:
+            raise
+
+
+class _Watch:
+    """Shows a snapshot every second: a line, in place on a terminal; and as JSON on `lines`, if given."""
+
+    def __init__(self, lines: TextIO | None, *, quiet: bool) -> None:
+        from conformance.cli.console import err, is_live
+
+        self._console = err()
+        self._lines = lines
+        self._quiet = quiet
+        self._status: Status | None = None
+        if is_live() and not quiet:
+            self._status = self._console.status("starting")
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Show it, on the engine's thread."""
+        import dataclasses
+        import json
+
+        if self._lines is not None:
+            self._lines.write(json.dumps(dataclasses.asdict(snapshot)) + "\n")
+            self._lines.flush()
+        if self._quiet:
+            return
+        pick, late = snapshot.latest["timeToPick"], snapshot.latest["lateness"]
+        times = f", pick p50 {pick['p50']:.1f} p99 {pick['p99']:.1f} ms" if pick["count"] else ""
+        lateness = f", generator p99 {late['p99']:.1f} ms late" if late["count"] else ""
+        text = (
+            f"{snapshot.seconds:6.1f} s: {snapshot.rate:.0f}/s judged, {snapshot.judged} in all, "
+            f"{snapshot.failed} failed, {snapshot.open} open{times}{lateness}, {snapshot.hit_rate:.1%} remembered"
+        )
+        if self._status is not None:
+            self._status.update(text)
+        else:
+            self._console.print(text)

@@ -1,0 +1,102 @@
+"""When requests begin. Open loop: on a schedule that nothing delays; closed loop: the next when one is over."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+
+from conformance.load.mix import Arrivals
+
+Begin = Callable[[float], bool]
+"""Begin a request that is due at this loop time; False if too many are under way for it to begin."""
+
+_TICK = 0.001
+_AT_ONCE = 256
+"""Requests begun between two looks at what came back."""
+
+
+class Schedule:
+    """Begins requests as `stages` say, one after the other. `stage` is the number of the one that runs, from 1."""
+
+    def __init__(self, stages: Sequence[Arrivals], begin: Begin) -> None:
+        self._stages = stages
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self.stage = 0
+        self.due = 0
+        """How many were due."""
+        self.not_begun = 0
+        """How many of them could not begin, as too many were under way."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it all takes."""
+        return sum(stage.seconds for stage in self._stages)
+
+    async def run(self) -> None:
+        """Until the last stage is over. What is under way then goes on."""
+        start = self._loop.time()
+        for number, stage in enumerate(self._stages, 1):
+            self.stage = number
+            if stage.concurrent is not None:
+                await self._keep(stage.concurrent, start + stage.seconds)
+            elif stage.burst is not None:
+                await self._bursts(stage.burst, stage.every, start, stage.seconds)
+            else:
+                assert stage.rate is not None
+                first, last = stage.rate if isinstance(stage.rate, tuple) else (stage.rate, stage.rate)
+                await self._at_rate(first, last, start, stage.seconds)
+            start += stage.seconds
+
+    def over(self) -> None:
+        """A request is over: in a closed loop the next begins."""
+        if self._closed:
+            self._one(self._loop.time())
+
+    def _one(self, due: float) -> None:
+        self.due += 1
+        self.not_begun += not self._begin(due)
+
+    async def _keep(self, number: int, end: float) -> None:
+        self._closed = True
+        try:
+            for _ in range(number):
+                self._one(self._loop.time())
+            await asyncio.sleep(max(0.0, end - self._loop.time()))
+        finally:
+            self._closed = False
+
+    async def _bursts(self, number: int, every: float, start: float, seconds: float) -> None:
+        for turn in range(max(1, math.ceil(seconds / every - 1e-9))):
+            due = start + turn * every
+            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            for _ in range(number):
+                self._one(due)
+        await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
+
+    async def _at_rate(self, first: float, last: float, start: float, seconds: float) -> None:
+        begun, total = 0, int((first + last) / 2 * seconds + 1e-6)
+        while begun < total:
+            passed = self._loop.time() - start
+            due = total if passed >= seconds else min(total, int(_until(passed, first, last, seconds)) + 1)
+            for number in range(begun, min(due, begun + _AT_ONCE)):
+                self._one(start + _when(number, first, last, seconds))
+            behind = due - begun > _AT_ONCE
+            begun = min(due, begun + _AT_ONCE)
+            await asyncio.sleep(0 if behind else _TICK)
+        await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
+
+
+def _until(passed: float, first: float, last: float, seconds: float) -> float:
+    """How many requests are due after `passed` seconds."""
+    return first * passed + (last - first) * passed * passed / (2 * seconds)
+
+
+def _when(number: int, first: float, last: float, seconds: float) -> float:
+    """Seconds after which request `number`, from 0, is due: where `_until` is `number`."""
+    slope = (last - first) / seconds
+    if abs(slope) < 1e-9:
+        return number / first
+    return (-first + math.sqrt(max(0.0, first * first + 2 * slope * number))) / slope

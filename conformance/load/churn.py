@@ -1,0 +1,134 @@
+"""The pool while a load runs: changed on a schedule, through the same controller as in a run of scenarios."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from conformance.errors import UsageError
+from conformance.evidence.episode import GaugesShown, PoolState
+from conformance.load.mix import Churn
+from conformance.load.moments import IDLE, Load, Moments, State, load_of
+from conformance.run.epp.pool import PoolController
+from conformance.scenario.pool import Load as PodLoad
+from conformance.scenario.pool import Pod, PodState
+from conformance.scenario.schema import PoolStep
+from ext_proc.record import Entry
+
+_BUSY = PodLoad(queue=20, running=20, kv=0.95)
+_WELL = PodLoad(queue=0, running=0, kv=0.1)
+
+
+class PoolWatcher:
+    """Keeps `moments` of a pool from its log."""
+
+    def __init__(self, moments: Moments, now: Callable[[], float]) -> None:
+        self.moments = moments
+        self._now = now
+        self._loads: dict[str, Load] = {}
+
+    def __call__(self, entry: Entry) -> None:
+        """An entry of the log."""
+        moments = self.moments
+        match entry.event:
+            case PoolState(phase="asked", pods=pods):
+                moments.asked(State(pods, dict(self._loads)), self._now())
+            case PoolState(phase="delivered"):
+                moments.delivered(self._now())
+            case GaugesShown(pod=pod, values=values):
+                load = load_of(values)
+                if load == self._loads.get(pod, IDLE):
+                    return
+                self._loads[pod] = load
+                if moments.observed:
+                    moments.asked(State(moments.current.pods, dict(self._loads)), self._now())
+
+
+class PoolChurn:
+    """Changes the pool as `plan` says until cancelled. `done` counts the changes, `late` those that came late, as the
+    one before took its time."""
+
+    def __init__(self, pool: PoolController, plan: Sequence[Churn], moments: Moments, seed: int) -> None:
+        self._pool = pool
+        self._plan = plan
+        self._moments = moments
+        self._random = random.Random(seed)
+        self._names = (f"n{number}" for number in itertools.count(1))
+        self._unwell: set[str] = set()
+        self.done: Counter[str] = Counter()
+        self.late = 0
+
+    async def run(self) -> None:
+        """Make the changes in their order, one at a time."""
+        loop = asyncio.get_running_loop()
+        order = itertools.count()
+        start = loop.time()
+        due: list[tuple[float, int, Churn, str]] = [(start + one.every, next(order), one, "") for one in self._plan]
+        heapq.heapify(due)
+        while due:
+            when, _, churn, mending = heapq.heappop(due)
+            now = loop.time()
+            self.late += now > when + churn.every
+            await asyncio.sleep(max(0.0, when - now))
+            if mending:
+                await self._mend(churn, mending)
+                continue
+            name = self._begin(churn)
+            if name:
+                await self._harm(churn, name)
+            if name and churn.change != "restart":
+                self._unwell.add(name)
+                heapq.heappush(due, (loop.time() + churn.lasts, next(order), churn, name))
+            heapq.heappush(due, (max(when + churn.every, loop.time()), next(order), churn, ""))
+
+    def _begin(self, churn: Churn) -> str:
+        """The pod that it happens to; none if that would leave no other that is well."""
+        well = [fact.name for fact in self._pool.facts if fact.eligible and fact.name not in self._unwell]
+        if len(well) < 2 and churn.change != "saturate":
+            return ""
+        return self._random.choice(well) if well else ""
+
+    async def _harm(self, churn: Churn, name: str) -> None:
+        match churn.change:
+            case "remove":
+                await self._change(PoolStep(remove=(name,), settle=False))
+            case "restart":
+                another = Pod(name=next(self._names), address_of=name)
+                await self._change(PoolStep(remove=(name,), add=(another,), settle=False))
+            case "un-ready":
+                await self._change(PoolStep(set={name: PodState(ready=False)}, settle=False))
+            case "saturate":
+                await self._load(name, _BUSY)
+        self.done[churn.change] += 1
+
+    async def _mend(self, churn: Churn, name: str) -> None:
+        self._unwell.discard(name)
+        match churn.change:
+            case "remove":
+                await self._change(PoolStep(add=(Pod(name=next(self._names)),), settle=False))
+            case "un-ready":
+                await self._change(PoolStep(set={name: PodState(ready=True)}, settle=False))
+            case "saturate":
+                await self._load(name, _WELL)
+
+    async def _change(self, step: PoolStep) -> None:
+        await self._pool.change(step)
+        self._moments.delivered(asyncio.get_running_loop().time())
+
+    async def _load(self, name: str, load: PodLoad) -> None:
+        await self._pool.load({name: load})
+        self._moments.delivered(asyncio.get_running_loop().time())
+
+
+def check(plan: Sequence[Churn], *, fixed: bool) -> None:
+    """Raise `UsageError` if the target's pool can't be changed so."""
+    asked = [one.change for one in plan if one.change != "saturate"]
+    if fixed and asked:
+        raise UsageError(
+            f"churn `{asked[0]}` needs a pool that changes; this target's endpoints are fixed",
+            hint="give it discovery by a file or the Kubernetes API, or leave it out",
+        )

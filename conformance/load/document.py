@@ -1,0 +1,222 @@
+"""The result of a load run as a document (`load.json`) and as a few lines of text.
+
+Verdicts are those of the judges over all exchanges. Figures are informational: they hang on the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
+
+from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
+from conformance.load.judgement import TELLING
+from conformance.load.run import LoadRun
+from conformance.verdict import Verdict, worst
+
+KIND = "EPPLoadReport"
+LOAD, EVIDENCE = "load.json", "load-evidence.ndjson.gz"
+
+LATE = 10.0
+"""Milliseconds: a generator whose requests begin so late at the 99th percentile is not read as a slow target."""
+
+SOAK = 60
+"""Seconds from which on a load is long enough for its growth to be shown."""
+
+CONFORMANT, NON_CONFORMANT, TROUBLE, INCOMPLETE = 0, 1, 3, 4
+
+
+def verdicts(run: LoadRun) -> Mapping[str, Mapping[Verdict, int]]:
+    """How many exchanges said what of each requirement."""
+    found: dict[str, dict[Verdict, int]] = {}
+    for (requirement, verdict), count in sorted(run.tally.counts.items()):
+        if count:
+            found.setdefault(requirement, {})[verdict] = count
+    if run.crashes:
+        found.setdefault("ENV-27", {})[Verdict.FAIL] = len(run.crashes)
+    return found
+
+
+def exit_code(run: LoadRun) -> int:
+    """0 conformant, 1 non-conformant, 3 harness error, 4 incomplete."""
+    seen = {verdict for counts in verdicts(run).values() for verdict in counts}
+    if Verdict.FAIL in seen:
+        return NON_CONFORMANT
+    if Verdict.ERROR in seen:
+        return TROUBLE
+    whole = run.complete and not run.unfinished and run.tally.exchanges > 0
+    return CONFORMANT if whole and Verdict.INCONCLUSIVE not in seen else INCOMPLETE
+
+
+def kept_up(run: LoadRun) -> bool:
+    """Whether requests began when they were due: otherwise times are the generator's as much as the target's."""
+    lateness = run.figures.summary()[LATENESS]
+    not_begun = run.schedule.not_begun if run.schedule is not None else 0
+    return not not_begun and lateness.get("p99", 0.0) <= LATE
+
+
+def document(run: LoadRun, *, command: str) -> dict[str, Any]:
+    """The whole result as plain data."""
+    settings = run.settings
+    profile, traffic, schedule, churn = settings.profile, run.traffic, run.schedule, run.churn
+    return {
+        "apiVersion": "conformance.epp/v1alpha1",
+        "kind": KIND,
+        "suite": {"version": installed("epp-conformance")},
+        "implementation": profile.implementation.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "environment": {"python": platform.python_version(), "platform": platform.platform(), "seed": settings.seed},
+        "command": command,
+        "version": settings.version,
+        "load": settings.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "complete": run.complete,
+        "exitCode": exit_code(run),
+        "exchanges": {
+            "begun": run.begun,
+            "judged": run.tally.exchanges,
+            "failed": run.tally.failed,
+            "byRequest": dict(sorted(run.by_shape.items())),
+            "unfinished": run.unfinished,
+            "lostWithTheProcess": run.lost_with_process,
+            "refusedAndOpenedAgain": traffic.refused if traffic is not None else 0,
+            "waitedForAStream": traffic.waited if traffic is not None else 0,
+        },
+        "requirements": [
+            {
+                "id": name,
+                "verdict": worst(counts).value,
+                "exchanges": {verdict.value: count for verdict, count in counts.items()},
+            }
+            for name, counts in verdicts(run).items()
+        ],
+        "findings": [
+            {
+                "requirement": one.finding.requirement,
+                "verdict": one.finding.verdict.value,
+                "expected": list(one.finding.expected),
+                "actual": one.finding.actual,
+                "hint": one.finding.hint,
+                "request": one.shape,
+                "second": round(one.second, 3),
+                "episode": one.episode,
+            }
+            for one in run.examples
+        ],
+        "crashes": [{"code": one.code, "output": one.output} for one in run.crashes],
+        "pool": {
+            "changes": dict(churn.done) if churn is not None else {},
+            "late": churn.late if churn is not None else 0,
+        },
+        "generator": {
+            "due": schedule.due if schedule is not None else 0,
+            "notBegun": schedule.not_begun if schedule is not None else 0,
+            "keptUp": kept_up(run),
+        },
+        "memory": _memory(run),
+        "figures": {
+            "informational": True,
+            "seconds": round(run.seconds, 3),
+            "target": run.target_vitals.summary(),
+            "suite": run.own_vitals.summary(),
+            "judgedPerSecond": round(run.tally.exchanges / run.seconds, 1) if run.seconds else 0,
+            "milliseconds": run.figures.summary(),
+            "histogramsInMicroseconds": run.figures.encoded(),
+        },
+    }
+
+
+def _memory(run: LoadRun) -> dict[str, Any]:
+    if run.memory is None:
+        return {}
+    counts = run.memory.counts
+    return {
+        "hitRate": round(counts.hit_rate, 6),
+        "remembered": counts.exchanges,
+        "judgedInFull": counts.judged,
+        "dependedOnTheirId": counts.opaque,
+        "forgotten": counts.forgotten,
+        "bytes": run.memory.size,
+    }
+
+
+def write(made: Mapping[str, Any], output: Path) -> Path:
+    """Write the document into the folder `output`; a reader never sees half of it."""
+    path = output / LOAD
+    beside = path.with_suffix(".new")
+    beside.write_text(json.dumps(made, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(path)
+    return path
+
+
+# -- in words ----------------------------------------------------------------------------------------------------------
+
+_RESULTS = {
+    CONFORMANT: "conformant under this load",
+    NON_CONFORMANT: "NOT conformant under this load",
+    TROUBLE: "harness error",
+    INCOMPLETE: "incomplete",
+}
+
+
+def summary(run: LoadRun) -> Iterator[str]:
+    """The result in a few lines."""
+    found = verdicts(run)
+    for name, said in found.items():
+        for verdict in (one for one in TELLING if one in said):
+            example = next(
+                (one for one in run.examples if (one.finding.requirement, one.finding.verdict) == (name, verdict)), None
+            )
+            what = f": {example.finding.actual} ({example.shape}, {example.episode})" if example is not None else ""
+            yield f"{verdict.upper()} {name} in {said[verdict]} of {run.tally.exchanges} exchanges{what}"
+    for crash in run.crashes:
+        last = crash.output.strip().splitlines()[-1:] or ["no output"]
+        yield f"FAIL ENV-27: the target's process ended with {crash.code} ({last[0]})"
+    holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
+    yield (
+        f"{_RESULTS[exit_code(run)]}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "
+        f"{holds} requirements were seen to hold"
+    )
+    times = run.figures.summary()
+    for name, what in ((PICK, "time to pick"), (FIRST_BYTE, "added time to first byte")):
+        if times[name]["count"]:
+            yield f"{what}: {_times(times[name])} ms, from when each request was due"
+    yield from _generator(run, times[LATENESS])
+    if run.memory is not None:
+        counts = run.memory.counts
+        yield f"{counts.hit_rate:.2%} of the verdicts were remembered, {counts.judged} judged in full"
+    yield from _growth(run)
+    if run.unfinished:
+        yield f"{run.unfinished} exchanges were still under way"
+    if run.lost_with_process:
+        yield f"{run.lost_with_process} exchanges were lost with the process"
+
+
+def _growth(run: LoadRun) -> Iterator[str]:
+    for what, vitals in (("target", run.target_vitals), ("suite", run.own_vitals)):
+        found = vitals.summary()
+        if found.get("samples", 0) >= SOAK:
+            yield (
+                f"memory of the {what}: {found['firstMiB']:.0f} to {found['lastMiB']:.0f} MiB, "
+                f"{found['growthMiBPerHour']:+.1f} MiB an hour; {found['firstDescriptors']:.0f} to "
+                f"{found['lastDescriptors']:.0f} descriptors"
+            )
+
+
+def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
+    if not lateness["count"]:
+        return
+    if kept_up(run):
+        yield f"the generator kept up: requests began {_times(lateness)} ms after they were due"
+        return
+    not_begun = run.schedule.not_begun if run.schedule is not None else 0
+    left = f"{not_begun} were not begun, as {run.settings.at_once} were under way; " if not_begun else ""
+    yield (
+        f"the generator did NOT keep up: {left}requests began {_times(lateness)} ms late; "
+        "read no time above as the target's alone"
+    )
+
+
+def _times(values: Mapping[str, float]) -> str:
+    return f"p50 {values['p50']:.2f}, p99 {values['p99']:.2f}, max {values['max']:.2f}"

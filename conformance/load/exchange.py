@@ -1,0 +1,276 @@
+"""One exchange on a real stream: bytes come in, the memory says what is to be done, or a real machine where it can't.
+
+Without a task, a timer or an event for each: this is the path that every exchange of a load takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from conformance.load.judgement import Judgement
+from conformance.load.memory import Learner, Memory, Node, verdict
+from conformance.load.moments import Moments, Window
+from conformance.load.shape import RequestShape
+from conformance.load.steps import DueStep, Ended, NotAMessage, Step, Turn
+from ext_proc import grpc
+from ext_proc.http2.frames import ErrorCode
+from ext_proc.http2.streams import CloseKind
+from ext_proc.http2.transport import Transport
+from ext_proc.record import Headers
+
+REOPENED = 8
+"""How often a refused stream is opened again."""
+
+_FIRST_PAUSE = 0.005
+_PREFIX = 5
+
+NOTHING = Turn((), (), False, False, False, 0.0, 0, 0.0, 0.0)
+"""Before the first turn."""
+
+
+class Surroundings(Protocol):
+    """What an exchange needs of the traffic that it is part of."""
+
+    memory: Memory
+    moments: Moments
+    headers: Headers
+    now: Callable[[], float]
+
+    def done(self, exchange: LiveExchange) -> None:
+        """It is over."""
+
+    def judged_again(self, exchange: LiveExchange, earlier: Judgement | None) -> None:
+        """Its judgement replaces an `earlier` one."""
+
+    def again(self, exchange: LiveExchange, pause: float) -> None:
+        """Its stream was refused: open another after `pause` seconds."""
+
+    def later(self, seconds: float, what: Callable[..., None], *arguments: Any) -> None:
+        """Call `what` after so many seconds."""
+
+    def expired(self, exchange: LiveExchange) -> None:
+        """Its deadline is over."""
+
+
+class LiveExchange:
+    """An exchange of `shape` with the id `own` that was due at `intended`, in seconds of the loop's clock."""
+
+    __slots__ = (
+        "_deframer",
+        "_head",
+        "_learner",
+        "_node",
+        "_state",
+        "_stream",
+        "_traffic",
+        "_transport",
+        "decided",
+        "finished",
+        "intended",
+        "judgement",
+        "lost",
+        "own",
+        "progress",
+        "responded",
+        "shape",
+        "started",
+        "tries",
+        "trouble",
+        "window",
+    )
+
+    def __init__(self, traffic: Surroundings, shape: RequestShape, own: bytes, intended: float) -> None:
+        self._traffic = traffic
+        self.shape = shape
+        self.own = own
+        self.intended = intended
+        self.started = 0.0
+        self.progress = 0.0
+        """When something last happened."""
+        self.decided = 0.0
+        """When its request had an endpoint or an error; 0: not yet."""
+        self.responded = 0.0
+        """When the client had its first byte; 0: not yet."""
+        self.finished = False
+        self.judgement: Judgement | None = None
+        self.lost = False
+        """Whether its connection broke, or could not be made."""
+        self.tries = 0
+        self.window: Window | None = None
+        self.trouble = ""
+        """What the harness could not do for it: then nothing is held against the target."""
+        self._node: Node | None = None
+        self._state: Turn = NOTHING
+        self._learner: Learner | None = None
+        self._head: Headers | None = None
+        self._deframer: grpc.Deframer | None = None
+        self._transport: Transport | None = None
+        self._stream = 0
+
+    # -- its stream ----------------------------------------------------------------------------------------------------
+
+    def open(self, transport: Transport, now: float) -> None:
+        """Open the stream on `transport` and send what comes first."""
+        self._transport = transport
+        self.tries += 1
+        self.started = self.started or now
+        self.progress = now
+        node = self._node = self._traffic.memory.root(self.shape)
+        if node.sends:
+            self._stream = transport.open(self._traffic.headers, self)
+        self._do(node.turn, node)
+
+    def unreachable(self, why: str, now: float) -> None:
+        """There is no connection for the stream."""
+        self.started = self.started or now
+        self._node = self._traffic.memory.root(self.shape)
+        self.lost = True
+        self.step(Ended("lost", message=why, opened=False))
+
+    def on_headers(self, headers: Headers, end: bool) -> None:
+        if self._head is None:
+            self._head = headers
+            problem = "" if end else grpc.head_problem(headers)
+            if problem:
+                self.step(Ended("malformed", message=problem, headers=headers))
+                self._cancel(ErrorCode.CANCEL)
+                return
+        if end:
+            self._remote_end(None if headers is self._head else headers)
+
+    def on_data(self, data: bytes, end: bool) -> None:
+        if (
+            self._deframer is None
+            and len(data) >= _PREFIX
+            and data[0] == 0
+            and (int.from_bytes(data[1:_PREFIX]) == len(data) - _PREFIX)
+        ):
+            self.step(data[_PREFIX:])  # the common case: one whole message in one DATA frame
+        else:
+            if self._deframer is None:
+                self._deframer = grpc.Deframer()
+            for found in self._deframer.feed(data):
+                self.step(found if isinstance(found, bytes) else NotAMessage(found.raw, found.reason))
+        if end:
+            self._remote_end(None)
+
+    def on_closed(self, kind: CloseKind, code: int, reason: str) -> None:
+        if kind == "refused" and self._head is None and self.tries <= REOPENED and not self.finished:
+            self._transport = None
+            pause = 0.0 if self.tries < 2 else _FIRST_PAUSE * 2 ** (self.tries - 2)
+            self._traffic.again(self, pause)
+        elif kind == "lost":
+            self.lost = self.lost or not self.finished
+            self.step(Ended("lost", message=reason))
+        elif kind in ("refused", "reset"):
+            self.step(Ended("refused" if kind == "refused" else "reset", code=code, message=reason))
+
+    def _remote_end(self, trailers: Headers | None) -> None:
+        violation = self._deframer.finish() if self._deframer is not None else None
+        if violation is not None:
+            self.step(NotAMessage(violation.raw, violation.reason))
+        end = grpc.ending(self._head or (), trailers)
+        if end.status is None:
+            self.step(Ended("malformed", message=end.message, headers=self._head or ()))
+        else:
+            self.step(Ended("status", status=end.status, message=end.message))
+        self._cancel(ErrorCode.INTERNAL_ERROR)
+
+    def _cancel(self, code: int) -> None:
+        if self._transport is not None and self._stream:
+            self._transport.reset(self._stream, code)
+
+    # -- its course ----------------------------------------------------------------------------------------------------
+
+    def step(self, step: Step) -> None:
+        """Something happened."""
+        learner = self._learner
+        if learner is None:
+            node = self._node
+            assert node is not None
+            memory = self._traffic.memory
+            key: Step = step
+            if isinstance(step, bytes):
+                if self.own in step:
+                    key = step.replace(self.own, memory.mask)
+                found = node.next.get(key)
+            else:
+                found = node.next.get(step)
+            if found is not None:
+                memory.counts.steps += 1
+                self._node = found
+                self._do(found.turn, found)
+                return
+            learner = self._learner = Learner(memory, self.shape, self.own, node.path())
+        self._do(learner.step(step), None)
+
+    def due(self, now: float, deadline: float) -> None:
+        """Let time pass: waits that are over by `now` end. `deadline`: seconds in which something must happen."""
+        turn = self._state
+        idle = now - self.progress
+        if turn.quiet:
+            if idle >= turn.quiet:
+                self.step(DueStep("ending"))
+        elif turn.message_timeout and idle >= turn.message_timeout:
+            self.step(DueStep("message-timeout"))
+        elif idle >= deadline + self.shape.service_time:
+            self._traffic.expired(self)
+            self.step(DueStep("deadline", deadline))
+
+    def upstream(self, number: int) -> None:
+        """The model server's time for an attempt is over."""
+        if not self.finished and self._state.upstream == number:
+            self.step(DueStep("upstream"))
+
+    @property
+    def learner(self) -> Learner:
+        """The exchange in a real machine, as far as it has come."""
+        if self._learner is None:
+            assert self._node is not None
+            self._learner = Learner(self._traffic.memory, self.shape, self.own, self._node.path())
+        return self._learner
+
+    def _do(self, turn: Turn, node: Node | None) -> None:
+        """Carry out a turn; with `node` from what is remembered of it."""
+        now = self.progress = self._traffic.now()
+        transport, stream, was = self._transport, self._stream, self._state
+        self._state = turn
+        if turn.sends and transport is not None:
+            if node is None:
+                for send in turn.sends:
+                    transport.send(stream, send)
+            else:
+                for parts in node.sends:
+                    transport.send(stream, parts[0] if len(parts) == 1 else self.own.join(parts))
+        if turn.closing and transport is not None:
+            for how in turn.closing:
+                if how == "reset":
+                    transport.reset(stream, ErrorCode.INTERNAL_ERROR)
+                else:
+                    transport.send(stream, b"", end=True)
+        if turn.decided and not self.decided:
+            self.decided = now
+            self.window = self._traffic.moments.window(self.started, now)
+        if turn.responding and not self.responded:
+            self.responded = now
+        if turn.upstream and turn.upstream != was.upstream:
+            self._traffic.later(turn.upstream_in, self.upstream, turn.upstream)
+        if turn.finished:
+            self._judge(now)
+
+    def _judge(self, now: float) -> None:
+        if not self.decided:
+            self.window = self._traffic.moments.window(self.started, now)
+        judgement = None
+        if self._learner is None and not self.trouble:
+            assert self._node is not None
+            judgement = verdict(self._traffic.memory, self._node, self.window)
+        if judgement is None:
+            judgement = self.learner.judge(self.window, trouble=self.trouble)
+        earlier, self.judgement = self.judgement, judgement
+        if self.finished:
+            self._traffic.judged_again(self, earlier)
+        else:
+            self.finished = True
+            self._traffic.done(self)

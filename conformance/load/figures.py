@@ -1,0 +1,68 @@
+"""How long things took, in HdrHistograms, counted from when each request was due: a stall is not left out of them.
+
+The generator's own lateness is measured beside, so that a slow harness is not read as a slow EPP.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.errors import UsageError
+
+PICK, FIRST_BYTE, LATENESS = "timeToPick", "addedTimeToFirstByte", "lateness"
+"""From due to decided; from due to the client's first byte, without the model server's time; from due to begun."""
+
+PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+_HIGHEST = 3_600_000_000  # an hour, in µs
+
+
+class Figures:
+    """Times of a load in µs, by name. `add` is cheap; `fold` puts what was added into the histograms."""
+
+    def __init__(self) -> None:
+        try:
+            from hdrh.histogram import HdrHistogram
+        except ImportError as problem:
+            raise UsageError(
+                "load measures with HdrHistograms, which are not installed", hint="pip install 'epp-conformance[load]'"
+            ) from problem
+        names = (PICK, FIRST_BYTE, LATENESS)
+        self._histograms: dict[str, Any] = {name: HdrHistogram(1, _HIGHEST, 3) for name in names}
+        self._latest: Any = HdrHistogram(1, _HIGHEST, 3)  # used again and again: each has 200 kB, in a circle
+        self._added = {name: array("d") for name in names}
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count a time."""
+        self._added[name].append(seconds)
+
+    def fold(self) -> Mapping[str, Mapping[str, float]]:
+        """Put what was added into the histograms; what it came to alone, in milliseconds."""
+        latest = {}
+        for name, added in self._added.items():
+            histogram = self._latest
+            histogram.reset()
+            for seconds in added:
+                histogram.record_value(min(_HIGHEST, max(1, round(seconds * 1e6))))
+            del added[:]
+            self._histograms[name].add(histogram)
+            latest[name] = _summary(histogram)
+        return latest
+
+    def summary(self) -> Mapping[str, Mapping[str, float]]:
+        """Everything until now, in milliseconds."""
+        self.fold()
+        return {name: _summary(histogram) for name, histogram in self._histograms.items()}
+
+    def encoded(self) -> Mapping[str, str]:
+        """The histograms in µs in HdrHistogram's own compressed form, to be merged and drawn elsewhere."""
+        self.fold()
+        return {name: histogram.encode().decode() for name, histogram in self._histograms.items()}
+
+
+def _summary(histogram: Any) -> Mapping[str, float]:
+    if not histogram.get_total_count():
+        return {"count": 0}
+    values = {f"p{one:g}": histogram.get_value_at_percentile(one) / 1000 for one in PERCENTILES}
+    return {"count": histogram.get_total_count(), **values, "max": histogram.get_max_value() / 1000}

@@ -1,0 +1,100 @@
+"""Verdicts of whole exchanges, and what they depend on beside the exchange itself: the pool as it was.
+
+An exchange of the load path is judged by all judges, as the only one of its episode. Of the pool they see what an
+exchange may rightly have acted on (`Window`); equal circumstances of the endpoints that the exchange names give equal
+verdicts, whatever else became of the pool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from conformance.evidence.episode import Context, Episode, GaugesShown, HarnessTrouble, PoolState
+from conformance.judges import Rules, judge
+from conformance.load.moments import Window
+from conformance.load.steps import EXCHANGE
+from conformance.reading.endpoints import parse
+from conformance.verdict import Finding, Verdict
+from ext_proc.record import Author, Entry, Event, Message, Wait
+
+TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR, Verdict.INCONCLUSIVE)
+"""Findings that are shown; of the others there is only a count."""
+
+_PORT = re.compile(rb":[0-9]{1,5}(?![0-9])")
+_ADDRESS = re.compile(rb"[0-9A-Fa-f.:\[\]]+\Z")
+_LONGEST = 48
+"""Characters of the longest address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgement:
+    """What the judges said of one exchange: requirement and verdict of every finding, and the telling ones in full."""
+
+    counts: tuple[tuple[str, Verdict], ...]
+    telling: tuple[Finding, ...] = ()
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Judgement:
+        """What `findings` come to."""
+        found = tuple(findings)
+        return cls(
+            counts=tuple(sorted((one.requirement, one.verdict) for one in found)),
+            telling=tuple(one for one in found if one.verdict in TELLING),
+        )
+
+
+class Bench:
+    """Judges single exchanges by `context` and `rules`."""
+
+    def __init__(self, context: Context, rules: Rules) -> None:
+        self.context = context
+        self._rules = rules
+        self.judged = 0
+        """How often the judges were asked."""
+
+    def judge(self, events: Sequence[Event], window: Window | None, *, trouble: str = "") -> Judgement:
+        """Judge the exchange whose record is `events`, with the pool of `window`; None: it was not observed.
+
+        `trouble` is what the harness could not do meanwhile: then nothing is held against the target.
+        """
+        self.judged += 1
+        return Judgement.of(judge(episode(events, window, trouble=trouble), self.context, self._rules))
+
+
+def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = "") -> Episode:
+    """The episode of one exchange: what the pool may have been, then what happened."""
+    before: list[Event] = []
+    if window is not None:
+        first, *others = window.states
+        if window.former:
+            before.append(PoolState(phase="effective", pods=window.former))
+        before.append(PoolState(phase="effective", pods=first.pods))
+        before += [PoolState(phase="asked", pods=other.pods) for other in others]
+        before += [GaugesShown(pod=pod, values=values) for pod, values in window.gauges.items()]
+    after = [HarnessTrouble(exchange=EXCHANGE, what=trouble)] if trouble else []
+    log = (*before, *events, *after)
+    entries, passed = [], 0
+    for seq, event in enumerate(log, 1):
+        if isinstance(event, Wait) and event.outcome == "expired":
+            passed += round(event.seconds * 1e9)  # a record without a clock: no time passes but that of waits
+        entries.append(Entry(seq, passed, event))
+    return Episode(id=name, entries=tuple(entries))
+
+
+def mentioned(events: Iterable[Event], subset: Sequence[str]) -> tuple[str, ...]:
+    """Every endpoint that the EPP's messages or the subset hint name, in canonical spelling, sorted."""
+    texts = {item for text in subset for item in text.split(",")}
+    for event in events:
+        if isinstance(event, Message) and event.author is Author.EPP:
+            texts |= set(_endpoints(event.raw))
+    return tuple(sorted({parse(text).canonical or text.strip() for text in texts}))
+
+
+def _endpoints(raw: bytes) -> Iterator[str]:
+    """What may be an endpoint, wherever it stands in a message."""
+    for port in _PORT.finditer(raw):
+        address = _ADDRESS.search(raw[max(0, port.start() - _LONGEST) : port.start()])
+        if address is not None:
+            yield (address[0] + port[0]).decode()

@@ -1,0 +1,166 @@
+"""The file of a load: what is asked in which shares, of which pool, how fast, and how the pool changes meanwhile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.run.data_plane.replies import scripted_reply
+from conformance.run.data_plane.stimuli import Prepared
+from conformance.scenario.schema import Exchange
+from conformance.strict_yaml import FileModel
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+_NOT_UNDER_LOAD = ("repeat", "concurrent", "interleaved", "lock_step", "connection", "inject", "subsets", "fail_first")
+"""Fields of a scenario's exchange that mean nothing here."""
+
+
+class MixedRequest(FileModel):
+    """One kind of request, and how often it is asked."""
+
+    name: str = Field(pattern=r"^[a-z0-9-]+$", description="what it is called in the report")
+    weight: float = Field(1, gt=0, description="its share: 2 is asked twice as often as 1")
+    exchange: Exchange = Field(
+        Exchange.model_construct(), description="the request and the model server's answer, as in scenarios"
+    )
+    subset_of: int | None = Field(
+        None, ge=1, le=100, description="a subset hint with so many of the endpoints that may be picked at that time"
+    )
+    service_time: float = Field(0, ge=0, le=60, description="seconds until the model server answers")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> MixedRequest:
+        given = [name for name in _NOT_UNDER_LOAD if name in self.exchange.model_fields_set]
+        if given:
+            raise ValueError(f"`{given[0]}` has no meaning under load")
+        if self.subset_of is not None and self.exchange.subset is not None:
+            raise ValueError("give `subsetOf` or `exchange.subset`, not both")
+        if self.exchange.reply.gap_seconds or self.exchange.reply.lock_step:
+            raise ValueError("under load the model server's pieces come at once; `serviceTime` delays the first")
+        return self
+
+
+class Arrivals(FileModel):
+    """How requests arrive for a time. Exactly one of `rate`, `concurrent` and `burst`."""
+
+    seconds: Seconds = Field(description="how long")
+    rate: float | tuple[float, float] | None = Field(
+        None,
+        description="requests a second, whether or not earlier ones are answered; two: from the first to the last",
+    )
+    concurrent: int | None = Field(None, ge=1, le=50_000, description="so many at a time, the next when one is over")
+    burst: int | None = Field(None, ge=1, le=50_000, description="so many at once")
+    every: Seconds = Field(1, description="seconds between two bursts")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Arrivals:
+        given = [name for name in ("rate", "concurrent", "burst") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of rate, concurrent and burst, not {' and '.join(given) or 'none'}")
+        if isinstance(self.rate, float) and not 0 < self.rate <= MAX_RATE:
+            raise ValueError(f"a rate is above 0 and at most {MAX_RATE}")
+        return self
+
+
+MAX_RATE = 200_000
+
+
+class Churn(FileModel):
+    """A change that happens to one pod again and again."""
+
+    change: Literal["remove", "un-ready", "restart", "saturate"] = Field(
+        description="the pod goes and a new one comes; it is not ready for a while; another takes its place at its "
+        "address; its queue is full for a while"
+    )
+    every: Seconds = Field(description="seconds between two such changes")
+    lasts: Seconds = Field(1, description="seconds until the pod is well, or replaced")
+
+
+class LoadFile(FileModel):
+    """A load."""
+
+    mix: tuple[MixedRequest, ...] = Field(min_length=1, description="what is asked")
+    pods: int = Field(5, ge=1, le=1000, description="pods of the pool, where the suite makes it")
+    arrivals: tuple[Arrivals, ...] = Field((), description="how fast, one after the other; default: the flags")
+    churn: tuple[Churn, ...] = Field((), description="what becomes of the pool meanwhile")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> LoadFile:
+        names = [one.name for one in self.mix]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"two kinds of request are called {', '.join(repeated)}")
+        return self
+
+
+Prepare = Callable[[Exchange], Prepared]
+"""Makes an exchange ready for the target, with the pool as it is."""
+
+_VARIANTS = 4096
+"""Shapes of one kind of request that are kept."""
+
+
+class Mix:
+    """Draws shapes by weight. `eligible` gives the endpoints that may be picked now."""
+
+    def __init__(
+        self, requests: Sequence[MixedRequest], prepare: Prepare, eligible: Callable[[], Sequence[str]], seed: int
+    ) -> None:
+        self._requests = tuple(requests)
+        self._prepare = prepare
+        self._eligible = eligible
+        self._random = random.Random(seed)
+        self._weights = [request.weight for request in requests]
+        self._shapes: dict[tuple[str, tuple[str, ...]], RequestShape] = {}
+        self._drawn: list[MixedRequest] = []
+
+    def draw(self) -> RequestShape:
+        """The next shape."""
+        if not self._drawn:
+            self._drawn = self._random.choices(self._requests, self._weights, k=1024)
+        request = self._drawn.pop()
+        subset: tuple[str, ...] = ()
+        if request.subset_of is not None:
+            eligible = self._eligible()
+            subset = tuple(sorted(self._random.sample(eligible, min(request.subset_of, len(eligible)))))
+        key = request.name, subset
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= _VARIANTS:
+                self._shapes.clear()
+            shape = self._shapes[key] = self._shape(request, subset)
+        return shape
+
+    def _shape(self, request: MixedRequest, subset: tuple[str, ...]) -> RequestShape:
+        changes: dict[str, object] = {}
+        if request.exchange.prompt == "fresh":
+            changes["prompt"] = f"{PLACEHOLDER.decode()} tell me about it"
+        if request.subset_of is not None:
+            changes["subset"] = subset
+        if "ending" not in request.exchange.model_fields_set:
+            changes["ending"] = "envoy"
+        return shape_of(self._prepare(request.exchange.model_copy(update=changes)), request)
+
+
+def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
+    """The shape of a request that was made ready."""
+    hint: Mapping[str, object] = {}
+    for namespace in prepared.stimulus.metadata.values():
+        hint = {**hint, **namespace}
+    items = hint.get("x-gateway-destination-endpoint-subset")
+    return RequestShape(
+        name=request.name,
+        request=prepared.request,
+        config=prepared.config,
+        stimulus=prepared.stimulus,
+        reply=scripted_reply(prepared.reply),
+        fail_first=prepared.fail_first,
+        service_time=request.service_time,
+        note=prepared.note,
+        subset=tuple(one for one in items if isinstance(one, str)) if isinstance(items, list) else (),
+    )

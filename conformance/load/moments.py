@@ -1,0 +1,255 @@
+"""What the pool was, and when: the states that an exchange may rightly have acted on, and what in them matters to it.
+
+A change may be followed from the moment it was asked, and must be followed a grace time after it was delivered. So an
+exchange has a window of states: every one that was allowed at some instant between its sending and its decision.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from conformance.evidence.episode import PodFact
+from conformance.judges.due_answer import BUSY_KV, BUSY_QUEUE, IDLE_KV, IDLE_QUEUE
+from conformance.reading.endpoints import address_of, canonical
+
+Load: TypeAlias = tuple[bool, bool, bool]
+"""Of a pod's metrics: idle, saturated, unreadable."""
+
+IDLE: Load = (True, False, False)
+
+_FAR: Mapping[bool, Mapping[str, Any]] = {
+    True: {"queue": IDLE_QUEUE, "kv": 0.0},
+    False: {"queue": BUSY_QUEUE, "kv": BUSY_KV},
+}
+_BETWEEN: Mapping[str, Any] = {"queue": (IDLE_QUEUE + BUSY_QUEUE) // 2, "kv": (IDLE_KV + BUSY_KV) / 2}
+
+Signature: TypeAlias = tuple[object, ...]
+
+_numbers = itertools.count(1)
+
+
+def load_of(values: Mapping[str, Any]) -> Load:
+    """What a pod's gauges amount to for the rules."""
+    queue, kv = float(values.get("queue") or 0), float(values.get("kv") or 0)
+    return (
+        queue <= IDLE_QUEUE and kv <= IDLE_KV,
+        queue >= BUSY_QUEUE or kv >= BUSY_KV,
+        values.get("metrics", "ok") != "ok",
+    )
+
+
+class State:
+    """The pool at one moment: its pods, and the load of each that is not idle."""
+
+    def __init__(self, pods: tuple[PodFact, ...], loads: Mapping[str, Load]) -> None:
+        self.pods = pods
+        self.loads = loads
+
+    @cached_property
+    def eligible(self) -> frozenset[str]:
+        """The endpoints that may be picked."""
+        return frozenset(canonical(one) for pod in self.pods if pod.eligible for one in pod.endpoints)
+
+    @cached_property
+    def eligible_pods(self) -> frozenset[str]:
+        """The names of pods that may be picked."""
+        return frozenset(pod.name for pod in self.pods if pod.eligible)
+
+    @cached_property
+    def owners(self) -> Mapping[str, frozenset[str]]:
+        """The names of each endpoint's pods."""
+        found: dict[str, frozenset[str]] = {}
+        for pod in self.pods:
+            for one in map(canonical, pod.endpoints):
+                found[one] = found.get(one, frozenset()) | {pod.name}
+        return found
+
+
+class Window:
+    """The states that an exchange may have acted on, oldest first; `once` are all endpoints that ever were eligible.
+
+    `number` is that of this window and no other: who remembers something of it need not keep it.
+    """
+
+    def __init__(self, states: Sequence[State], once: frozenset[str]) -> None:
+        self.number = next(_numbers)
+        self.states = tuple(states)
+        self._once = once
+
+    # -- for the record ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def former(self) -> tuple[PodFact, ...]:
+        """Pods at the endpoints that were eligible before these states."""
+        gone = self._once - self._eligible
+        return tuple(PodFact(name=f"former-{number}", endpoints=(one,)) for number, one in enumerate(sorted(gone)))
+
+    @cached_property
+    def gauges(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the metrics of pods show that were not idle throughout: what changed meanwhile is in between."""
+        return {
+            name: {**(_FAR[idle] if idle or full else _BETWEEN), "metrics": "down" if unread else "ok"}
+            for name, (idle, full, unread) in sorted(self._loads.items())
+        }
+
+    # -- what bears on an exchange -------------------------------------------------------------------------------------
+
+    def signature(self, mentions: Sequence[str]) -> Signature:
+        """What of the window bears on an exchange that names the endpoints `mentions`: equal signatures and equal
+        exchanges, equal verdicts.
+
+        Of the endpoints that it names: in which states they were eligible, and whether they were members at all. Of all
+        others no more than whether there are any, elsewhere and at the same address, and whether they are all idle, all
+        saturated, all unreadable.
+        """
+        named = set(mentions)
+        eligible, members = self._addresses
+        near = named.union(*(eligible.get(address_of(one), ()) for one in mentions))
+        rows = frozenset(
+            (
+                tuple(one in state.eligible for one in mentions),
+                not state.eligible.isdisjoint(near - named),
+                not state.eligible <= near,
+            )
+            for state in self.states
+        )
+        own = frozenset().union(*(self._owners.get(one, frozenset()) for one in mentions))
+        places = tuple(
+            (
+                one in self._owners,
+                one in self._once,
+                tuple(sorted({self._loads.get(pod, IDLE) for pod in self._owners.get(one, ()) if pod in self._pods})),
+                not named.issuperset(eligible.get(address_of(one), ())),
+                not named.issuperset(members.get(address_of(one), ())),
+                self._all(self._pods_at(address_of(one)) - own),
+            )
+            for one in mentions
+        )
+        shared = any(len(endpoints) > 1 for endpoints in members.values())
+        return rows, places, self._all(self._pods - own), min(len(members), 2), shared
+
+    def _all(self, pods: frozenset[str]) -> Load | None:
+        """Whether all of these pods are idle, saturated, unreadable; None if there are none."""
+        if not pods:
+            return None
+        busy = [self._loads[name] for name in self._loads.keys() & pods]
+        everyone = len(busy) == len(pods)
+        return (
+            all(one[0] for one in busy),
+            everyone and all(one[1] for one in busy),
+            everyone and all(one[2] for one in busy),
+        )
+
+    def _pods_at(self, address: str) -> frozenset[str]:
+        """The pods that were eligible at an address."""
+        _, members = self._addresses
+        owners = (self._owners[endpoint] for endpoint in members.get(address, ()))
+        return frozenset().union(*owners) & self._pods
+
+    @cached_property
+    def _eligible(self) -> frozenset[str]:
+        return frozenset().union(*(state.eligible for state in self.states))
+
+    @cached_property
+    def _pods(self) -> frozenset[str]:
+        return frozenset().union(*(state.eligible_pods for state in self.states))
+
+    @cached_property
+    def _owners(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for state in self.states:
+            for endpoint, pods in state.owners.items():
+                found[endpoint] = found.get(endpoint, frozenset()) | pods
+        return found
+
+    @cached_property
+    def _addresses(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
+        """The endpoints at each address: those that were eligible, and all."""
+        eligible: dict[str, set[str]] = defaultdict(set)
+        members: dict[str, set[str]] = defaultdict(set)
+        for endpoint in self._owners:
+            members[address_of(endpoint)].add(endpoint)
+            if endpoint in self._eligible:
+                eligible[address_of(endpoint)].add(endpoint)
+        return eligible, members
+
+    @cached_property
+    def _loads(self) -> Mapping[str, Load]:
+        """The loads of eligible pods that were not idle throughout, over all states."""
+        found: dict[str, Load] = {}
+        for name in {name for state in self.states for name in state.loads}:
+            loads = [state.loads.get(name, IDLE) for state in self.states if name in state.eligible_pods]
+            if loads and any(one != IDLE for one in loads):
+                found[name] = (
+                    all(one[0] for one in loads), all(one[1] for one in loads), any(one[2] for one in loads)
+                )  # fmt: skip
+        return found
+
+
+class Moments:
+    """The history of a pool as it unfolds. `grace`: seconds within which a delivered change must be followed."""
+
+    def __init__(self, grace: float) -> None:
+        self.grace = grace
+        self._states: list[State] = []
+        self._asked: list[float] = []
+        self._binding: list[float] = []
+        """When each state must be followed at the latest: its predecessors are wrong from then on."""
+        self._once: frozenset[str] = frozenset()
+        self._windows: dict[tuple[int, int], Window] = {}
+
+    @property
+    def observed(self) -> bool:
+        """Whether the pool is known."""
+        return bool(self._states)
+
+    @property
+    def current(self) -> State:
+        """The latest state."""
+        return self._states[-1]
+
+    def asked(self, state: State, at: float) -> None:
+        """The pool is asked to become `state` at time `at`; the target has not been told yet."""
+        self._forget(at)
+        self._once |= state.eligible
+        self._states.append(state)
+        self._asked.append(at)
+        self._binding.append(math.inf if len(self._states) > 1 else at)
+        self._windows.clear()
+
+    def delivered(self, at: float) -> None:
+        """The target was told of the latest state, and of all before it."""
+        for index, when in enumerate(self._binding):
+            if when == math.inf:
+                self._binding[index] = at + self.grace
+        self._windows.clear()
+
+    def window(self, sent: float, decided: float) -> Window | None:
+        """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: not known."""
+        last = len(self._states) - 1
+        if last < 0:
+            return None
+        while last > 0 and self._asked[last] > decided:
+            last -= 1
+        first = last
+        while first > 0 and self._binding[first] > sent:
+            first -= 1
+        window = self._windows.get((first, last))
+        if window is None:
+            window = Window(self._states[first : last + 1], self._once)
+            self._windows[first, last] = window
+        return window
+
+    def _forget(self, now: float) -> None:
+        """Drop states that no exchange under way can have acted on."""
+        keep = next((i for i in reversed(range(len(self._binding))) if self._binding[i] + _LONGEST < now), 0)
+        del self._states[:keep], self._asked[:keep], self._binding[:keep]
+
+
+_LONGEST = 120.0
+"""Seconds that an exchange may take."""

@@ -1,0 +1,75 @@
+"""A kind of request, made ready: exchanges of one shape differ in their request id and in nothing else.
+
+The id goes wherever a request may differ from others: `x-request-id` and, as the prompt, into the body. It always has
+the same length, so that lengths do not depend on it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fake_proxy.client import Chunk, HttpRequest
+from fake_proxy.config import ProxyConfig
+from fake_proxy.scripted import UpstreamReply
+from fake_proxy.stimulus import Stimulus
+
+PLACEHOLDER = str(uuid.UUID(int=0)).encode()
+"""Where the id of each exchange goes in the body of a shape's request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RequestShape:
+    """What is asked, over which data plane, and what the model server does.
+
+    `request` has `PLACEHOLDER` where the id of an exchange belongs in its body. `fail_first` attempts are answered with
+    503, later ones with `reply`, which begins `service_time` seconds after the request is complete. `note` is what
+    judges can't read off the messages.
+    """
+
+    name: str
+    request: HttpRequest
+    config: ProxyConfig
+    stimulus: Stimulus = field(default_factory=Stimulus)
+    reply: UpstreamReply = field(default_factory=UpstreamReply)
+    fail_first: int = 0
+    service_time: float = 0.0
+    note: Mapping[str, Any] = field(default_factory=dict)
+    subset: tuple[str, ...] = ()
+    """The items of its subset hint."""
+
+    def request_of(self, own: bytes) -> HttpRequest:
+        """The request of the exchange with the id `own`."""
+        body = self.request.body
+        if isinstance(body, bytes):
+            filled: bytes | tuple[Chunk, ...] = body.replace(PLACEHOLDER, own)
+        else:
+            filled = tuple(dataclasses.replace(one, data=one.data.replace(PLACEHOLDER, own)) for one in body)
+        return dataclasses.replace(self.request, body=filled, request_id=own.decode())
+
+    def reply_to(self, attempt: int) -> UpstreamReply:
+        """What the model server answers to the attempt with this number, from 1."""
+        return UpstreamReply(status=503) if attempt <= self.fail_first else self.reply
+
+
+class RequestIds:
+    """Ids of requests that look like UUIDs: a beginning that no other run has, then a count."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._head = str(uuid.uuid4())[:24]
+        self._numbers = itertools.count(start)
+        self.pattern = re.compile(self._head.encode() + b"[0-9a-f]{12}")
+        """Finds ids of this run."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        head = self._head
+        return (f"{head}{number:012x}".encode() for number in self._numbers)
+
+    def strangers(self, raw: bytes, own: bytes) -> tuple[bytes, ...]:
+        """The ids of this run in `raw` that are not `own`, each once."""
+        return tuple(dict.fromkeys(found for found in self.pattern.findall(raw) if found != own))

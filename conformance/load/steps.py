@@ -1,0 +1,61 @@
+"""What can happen to an exchange, and what is to be done upon it: the edges and the nodes of the memory."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+EXCHANGE, STREAM = "exchange", "s1"
+"""The names in the record: every exchange has its own record."""
+
+
+class Ended(NamedTuple):
+    """The stream ended other than by ourselves; the fields are those of `StreamEnded`."""
+
+    how: Literal["status", "reset", "refused", "lost", "malformed"]
+    status: int | None = None
+    message: str = ""
+    code: int | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    opened: bool = True
+    """False if there was never a stream, as the target could not be reached."""
+
+
+class NotAMessage(NamedTuple):
+    """Bytes of the EPP that are no gRPC message."""
+
+    raw: bytes
+    reason: str
+
+
+class DueStep(NamedTuple):
+    """A wait is over: the model server's (`upstream`), that for an answer by the data plane's configuration
+    (`message-timeout`), that for anything at all (`deadline`, after `seconds`), or that for the end of the stream
+    (`ending`)."""
+
+    what: Literal["upstream", "message-timeout", "deadline", "ending"]
+    seconds: float = 0.0
+
+
+Step: TypeAlias = bytes | Ended | NotAMessage | DueStep
+"""What can happen to an exchange: a message of the EPP (without its prefix), or one of the others."""
+
+
+class Turn(NamedTuple):
+    """What is to be done now. All fields but the first two are the state after it.
+
+    `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
+    this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
+    `responding`: the client has got its first byte. `message_timeout`: seconds until `DueStep("message-timeout")`; 0:
+    it does not run. `upstream`: the number of the model server's wait that runs, 0 if none; `upstream_in` its seconds.
+    `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it does not run.
+    """
+
+    sends: tuple[bytes, ...]
+    closing: tuple[Literal["half-close", "reset"], ...]
+    finished: bool
+    decided: bool
+    responding: bool
+    message_timeout: float
+    upstream: int
+    upstream_in: float
+    quiet: float

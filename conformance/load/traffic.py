@@ -1,0 +1,177 @@
+"""All exchanges that are under way on the connections to one target."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from conformance.load.exchange import LiveExchange
+from conformance.load.judgement import Judgement
+from conformance.load.memory import Memory
+from conformance.load.moments import Moments
+from conformance.load.shape import RequestShape
+from conformance.verdict import Verdict
+from ext_proc import grpc
+from ext_proc.channel import Channel
+from ext_proc.http2.errors import ConnectFailed
+
+_SWEEP = 0.05
+"""Seconds between two looks at what is over."""
+
+_LATE = 1.0
+"""Seconds that our own loop may be late; beyond, an expired deadline proves nothing about the target."""
+
+
+class Traffic:
+    """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
+
+    `channel` gives the connections to the target that are there now. `deadline`: seconds in which something must happen
+    in an exchange. `lag(since)`: how late our own loop was. `corrected` gets exchanges of which something came after
+    they were over, with their earlier verdict. Use as an async context manager.
+    """
+
+    def __init__(
+        self,
+        channel: Callable[[], Channel],
+        memory: Memory,
+        moments: Moments,
+        *,
+        deadline: float,
+        lag: Callable[[float], float],
+        finished: Callable[[LiveExchange], None],
+        corrected: Callable[[LiveExchange, Judgement], None],
+    ) -> None:
+        self.memory = memory
+        self.moments = moments
+        self.headers = channel().headers(grpc.PROCESS)
+        self._channel = channel
+        self._deadline = deadline
+        self._lag = lag
+        self._finished = finished
+        self._corrected = corrected
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        self.open: set[LiveExchange] = set()
+        self.waiting: deque[LiveExchange] = deque()
+        """Exchanges without a stream yet: the connections' limits, or their making, keep them."""
+        self.waited = 0
+        """How many exchanges had to wait for a stream."""
+        self.refused = 0
+        self._ids = iter(memory.ids)
+        self._opener: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Traffic:
+        self._sweeper = self._loop.create_task(self._sweep())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in (self._sweeper, self._opener):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    def start(self, shape: RequestShape, intended: float) -> LiveExchange:
+        """Start an exchange that was due at loop time `intended`."""
+        exchange = LiveExchange(self, shape, next(self._ids), intended)
+        self.open.add(exchange)
+        self._open(exchange)
+        return exchange
+
+    async def drained(self, timeout: float) -> bool:
+        """Wait until nothing is under way; False if that took longer than `timeout`."""
+        until = self.now() + timeout
+        while self.open and self.now() < until:  # noqa: ASYNC110 - no event says when the last is over
+            await asyncio.sleep(_SWEEP)
+        return not self.open
+
+    # -- what exchanges ask --------------------------------------------------------------------------------------------
+
+    def done(self, exchange: LiveExchange) -> None:
+        """The exchange is over and judged."""
+        self.open.discard(exchange)
+        self._finished(exchange)
+
+    def judged_again(self, exchange: LiveExchange, earlier: Judgement | None) -> None:
+        """Something came after the exchange was over."""
+        if earlier is not None and earlier is not exchange.judgement:
+            self._corrected(exchange, earlier)
+
+    def again(self, exchange: LiveExchange, pause: float) -> None:
+        """Open a refused stream again."""
+        self.refused += 1
+        self._loop.call_later(pause, self._open, exchange)
+
+    def later(self, seconds: float, what: Callable[..., None], *arguments: Any) -> None:
+        """Call `what` after `seconds`."""
+        self._loop.call_later(seconds, what, *arguments)
+
+    def expired(self, exchange: LiveExchange) -> None:
+        """A deadline ran out: was it the target, or we?"""
+        late = self._lag(exchange.progress)
+        if late > _LATE:
+            exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _open(self, exchange: LiveExchange) -> None:
+        transport = self._channel().ready() if not self.waiting else None
+        if transport is not None:
+            exchange.open(transport, self.now())
+            return
+        self.waited += 1
+        self.waiting.append(exchange)
+        if self._opener is None or self._opener.done():
+            self._opener = self._loop.create_task(self._open_waiting())
+
+    async def _open_waiting(self) -> None:
+        while self.waiting:
+            try:
+                transport = await self._channel().transport()
+            except ConnectFailed as problem:
+                waiting, self.waiting = self.waiting, deque()
+                for exchange in waiting:
+                    exchange.unreachable(str(problem), self.now())
+                continue
+            while self.waiting and transport.can_open():
+                self.waiting.popleft().open(transport, self.now())
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP)
+            now = self.now()
+            for exchange in [one for one in self.open if one.started]:
+                exchange.due(now, self._deadline)
+
+
+class LoadTally:
+    """Findings by requirement and verdict, over all exchanges."""
+
+    def __init__(self) -> None:
+        self.exchanges = 0
+        self.failed = 0
+        self._counts: Counter[tuple[str, Verdict]] = Counter()
+        self._shared: Counter[Judgement] = Counter()
+
+    def add(self, judgement: Judgement, times: int = 1) -> None:
+        """Count a judgement; with -1, take it back."""
+        self._shared[judgement] += times
+        self.exchanges += times
+        if judgement.telling and any(one.verdict is Verdict.FAIL for one in judgement.telling):
+            self.failed += times
+        if len(self._shared) > 1024:
+            self._fold()
+
+    @property
+    def counts(self) -> Counter[tuple[str, Verdict]]:
+        """How many exchanges had each finding."""
+        self._fold()
+        return self._counts
+
+    def _fold(self) -> None:
+        for judgement, times in self._shared.items():
+            for one in set(judgement.counts):
+                self._counts[one] += times
+        self._shared.clear()

@@ -1,0 +1,82 @@
+"""Memory and descriptors of a process over time: whether a soak makes it grow. From `/proc`, where there is one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_KEPT = 1200
+"""Samples that are kept; of more every second one is dropped, so that hours take no more room than minutes."""
+
+_MIB = 1024 * 1024
+
+
+class Sample(NamedTuple):
+    """One look: seconds since the load began, bytes of resident memory, open descriptors."""
+
+    second: float
+    memory: int
+    descriptors: int
+
+
+class Vitals:
+    """The samples of one process after the other under one name, such as that of a target that was restarted."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._every = 1
+        self._looks = 0
+
+    def look(self, pid: int, second: float) -> None:
+        """Take a sample of process `pid`; nothing where it can't be read."""
+        self._looks += 1
+        if self._looks % self._every:
+            return
+        found = _sample(pid, second)
+        if found is not None:
+            self.samples.append(found)
+        if len(self.samples) > _KEPT:
+            del self.samples[::2]
+            self._every *= 2
+
+    def begin_again(self) -> None:
+        """Another process has taken the place of the one that was looked at."""
+        self.samples.clear()
+
+    def summary(self) -> Mapping[str, float]:
+        """Memory in MiB and descriptors at the first, the last and the highest; `growth` is the slope of memory after
+        the first tenth, which is for warming up, in MiB an hour. Empty without samples."""
+        samples = self.samples
+        if not samples:
+            return {}
+        settled = samples[len(samples) // 10 :]
+        return {
+            "samples": len(samples),
+            "firstMiB": round(samples[0].memory / _MIB, 2),
+            "lastMiB": round(samples[-1].memory / _MIB, 2),
+            "highestMiB": round(max(one.memory for one in samples) / _MIB, 2),
+            "growthMiBPerHour": round(slope([(one.second, one.memory / _MIB) for one in settled]) * 3600, 2),
+            "firstDescriptors": samples[0].descriptors,
+            "lastDescriptors": samples[-1].descriptors,
+        }
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """The slope of the line with the least squares through `points`; 0 where there is none."""
+    count = len(points)
+    if count < 2:
+        return 0.0
+    middle, level = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
+    spread = sum((x - middle) ** 2 for x, _ in points)
+    return sum((x - middle) * (y - level) for x, y in points) / spread if spread else 0.0
+
+
+def _sample(pid: int, second: float) -> Sample | None:
+    folder = Path("/proc") / str(pid)
+    try:
+        pages = int((folder / "statm").read_text().split()[1])
+        return Sample(second, pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(folder / "fd")))  # noqa: PTH208 - names
+    except (OSError, IndexError, ValueError):
+        return None

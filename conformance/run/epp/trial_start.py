@@ -1,0 +1,63 @@
+"""Whether the target starts with some configuration: a second copy of it is started beside the first, and ended."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import TargetUnreachableError
+from conformance.run.data_plane.plane import FakeDataPlane
+from conformance.run.data_plane.stimuli import Prepared
+from conformance.run.epp.target import Target
+from ext_proc.record import Recorder
+from fake_proxy.pace import Pace
+
+TRIES = 4
+"""How often it is started, each time on other ports, when somebody else was quicker to take its port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOutcome:
+    """What became of a start: `output` says why it did not come up."""
+
+    started: bool
+    output: str = ""
+
+
+def written(values: Mapping[str, str], configuration: str) -> str:
+    """The path of a new file in the scratch folder of the run, with `configuration` in it."""
+    path = Path(tempfile.mkdtemp(prefix="reporter-", dir=values["workdir"])) / "reporter.yaml"
+    path.write_text(configuration, "utf-8")
+    path.parent.chmod(0o755)  # a container may run it as another user
+    return str(path)
+
+
+async def trial_start(first: Target, request: Prepared, configuration: str) -> StartOutcome:
+    """Start a copy of `first` with `configuration` in `{reporterConfig}`.
+
+    It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
+    request is not judged.
+    """
+    for _ in range(TRIES):
+        recorder = Recorder()
+        path = written(first.values, configuration)
+        target = first.another({"reporterConfig": path}, recorder.emit)
+        try:
+            await target.start()
+            plane = FakeDataPlane(lambda target=target: target, recorder)  # type: ignore[misc]
+            pace = Pace(deadline=first.profile.timeouts.answer)
+            outcome = await plane.carry_out(request, "start", note={}, pace=pace, fresh_connection=False)
+            await target.given_time_to_end() if outcome.stream is not None and outcome.stream.how == "lost" else None
+            if not target.crashed:
+                return StartOutcome(started=True)
+            problem = (await target.explain_end()).message
+        except TargetUnreachableError as unreachable:
+            problem = unreachable.message
+        finally:
+            taken = target.lost_its_port
+            await target.stop()
+        if not taken:
+            return StartOutcome(started=False, output=problem)
+    raise TargetUnreachableError(f"a second copy found no free port: {problem}")

@@ -1,0 +1,54 @@
+"""Where a process listens, as Linux tells it: for a target that is not where it was looked for."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+LISTEN = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
+
+
+def listening(pid: int) -> tuple[str, ...]:
+    """`ip:port` of each TCP socket on which the process or a child of it listens; () where that can't be known."""
+    own = {inode for one in _family(pid) for inode in _sockets(one)}
+    found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(version) if inode in own}
+    return tuple(sorted(found))
+
+
+def _family(pid: int) -> Iterator[int]:
+    """The process and all that descend from it."""
+    yield pid
+    for tasks in (PROC / str(pid) / "task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in tasks.read_text().split():
+                yield from _family(int(child))
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for link in (PROC / str(pid) / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                kind, _, rest = str(link.readlink()).partition(":[")
+                if kind == "socket":
+                    yield rest.removesuffix("]")
+
+
+def _listeners(version: str) -> Iterator[tuple[str, str]]:
+    """Inode and address of every listening socket."""
+    with contextlib.suppress(OSError):
+        for line in (PROC / "net" / version).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN:
+                host, _, port = fields[1].partition(":")
+                yield fields[9], _address(host, int(port, 16))
+
+
+def _address(text: str, port: int) -> str:
+    """An address as the kernel writes it: groups of four bytes, each in the machine's order (little-endian)."""
+    raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
+    host = ipaddress.ip_address(raw)
+    return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"

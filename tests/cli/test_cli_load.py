@@ -1,0 +1,180 @@
+"""`load`, end to end: on the bundled EPP, on broken ones, on one that goes away, and interrupted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+REFERENCE = (
+    f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
+    "--log-level error"
+)
+SHORT = ("--rate", "60", "--seconds", "1")
+
+MIXED = """
+pods: 6
+mix:
+  - {name: small, weight: 3}
+  - {name: bodyless, exchange: {method: GET, body: none}}
+  - {name: sse, exchange: {reply: {kind: sse, events: 3}, ending: drain}}
+  - {name: subset, weight: 2, subsetOf: 2}
+  - {name: aborted, exchange: {abort: destination}}
+  - {name: slow, serviceTime: 0.2}
+arrivals:
+  - {seconds: 1, rate: [20, 80]}
+  - {seconds: 0.6, burst: 10, every: 0.3}
+  - {seconds: 0.5, concurrent: 4}
+churn:
+  - {change: remove, every: 0.4, lasts: 0.2}
+  - {change: un-ready, every: 0.5, lasts: 0.2}
+  - {change: restart, every: 0.6}
+  - {change: saturate, every: 0.5, lasts: 0.2}
+"""
+
+
+def document(folder: Path) -> dict:
+    return json.loads((folder / "load.json").read_text())
+
+
+def verdicts(folder: Path) -> dict[str, str]:
+    return {row["id"]: row["verdict"] for row in document(folder)["requirements"]}
+
+
+def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: Path) -> None:
+    ran = cli("load", *SHORT, "-o", tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    found = document(tmp_path)
+    assert found["exchanges"]["begun"] == found["exchanges"]["judged"] == 60
+    assert found["exchanges"]["unfinished"] == 0
+    assert {"EPP-DEST-01", "EPP-DEST-06", "ENV-16"} <= {
+        one for one, said in verdicts(tmp_path).items() if said == "pass"
+    }
+    assert 0 < found["memory"]["hitRate"] < 1
+    assert found["memory"]["remembered"] + found["memory"]["judgedInFull"] == 60
+    times = found["figures"]["milliseconds"]
+    assert times["timeToPick"]["count"] == times["addedTimeToFirstByte"]["count"] == times["lateness"]["count"] == 60
+    assert "conformant under this load" in ran.out
+    if sys.platform == "linux":
+        assert found["figures"]["target"]["firstMiB"] > 1
+        assert found["figures"]["suite"]["firstDescriptors"] > 1
+
+
+def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
+    """Requests of all kinds, in all ways of arriving, while pods come, go, restart and fill up."""
+    file = tmp_path / "load.yaml"
+    file.write_text(MIXED)
+    ran = cli("load", file, "-o", tmp_path / "r", "--epp", REFERENCE)
+    assert ran.code == 0, ran.out + ran.err
+    found = document(tmp_path / "r")
+    assert set(found["exchanges"]["byRequest"]) == {"small", "bodyless", "sse", "subset", "aborted", "slow"}
+    assert set(found["pool"]["changes"]) <= {"remove", "un-ready", "restart", "saturate"}
+    assert len(found["pool"]["changes"]) > 1
+    assert found["exchanges"]["judged"] == found["exchanges"]["begun"] >= 70
+
+
+@pytest.mark.parametrize(
+    ("fault", "requirement"), [("metadata-differs", "EPP-DEST-05"), ("stranger-in-list", "EPP-DEST-06")]
+)
+def test_a_fault_is_found_in_every_exchange_with_evidence_to_judge_again(cli, tmp_path, fault, requirement) -> None:
+    ran = cli("load", *SHORT, "-o", tmp_path, "--epp", f"{REFERENCE} --fault {fault}")
+    assert ran.code == 1, ran.out + ran.err
+    assert verdicts(tmp_path)[requirement] == "fail"
+    found = document(tmp_path)
+    assert found["exchanges"]["failed"] == found["exchanges"]["judged"]
+    assert f"FAIL {requirement} in " in ran.out
+    examples = [one for one in found["findings"] if one["requirement"] == requirement]
+    assert examples
+    assert len(examples) < found["exchanges"]["judged"]
+    again = cli("judge", tmp_path / "load-evidence.ndjson.gz")
+    assert again.code == 1
+    assert requirement in again.out
+
+
+def test_a_pod_that_is_gone_may_not_be_picked_after_the_grace_time(cli, tmp_path: Path) -> None:
+    """An EPP that keeps picking what has left the pool is told from one that follows."""
+    file = tmp_path / "load.yaml"
+    file.write_text(
+        "pods: 3\nmix: [{name: plain}]\narrivals: [{seconds: 2.5, rate: 60}]\n"
+        "churn: [{change: remove, every: 0.3, lasts: 0.1}]\n"
+    )
+    stale = f"{REFERENCE} --fault removed-endpoint-kept"
+    ran = cli("load", file, "-o", tmp_path / "r", "--epp", stale, "--grace", "0.5")
+    assert ran.code == 1, ran.out + ran.err
+    assert verdicts(tmp_path / "r")["EPP-DEST-06"] == "fail"
+    within = cli("load", file, "-o", tmp_path / "r", "--epp", REFERENCE, "--grace", "0.5")
+    assert within.code == 0, within.out + within.err
+
+
+def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
+    """What was lost with it is counted, and accuses it of nothing more."""
+    dying = tmp_path / "dying.py"
+    dying.write_text(
+        "import os, sys, threading\n"
+        "from reference_epp.__main__ import main\n"
+        "threading.Timer(2.5, os._exit, (7,)).start()\n"
+        "main()\n"
+    )
+    epp = REFERENCE.replace("-m reference_epp", str(dying))
+    ran = cli("load", "--concurrent", "16", "--seconds", "60", "-o", tmp_path / "r", "--epp", epp)
+    assert ran.code == 1, ran.out + ran.err
+    assert [one for one, said in verdicts(tmp_path / "r").items() if said == "fail"] == ["ENV-27"]
+    assert document(tmp_path / "r")["crashes"][0]["code"] == 7
+
+
+def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None:
+    process = program("load", "--rate", "50", "--seconds", "60", "--json-lines", "-o", tmp_path)
+    first = json.loads(process.stdout.readline())
+    assert first["judged"] > 0
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 4, said
+    found = document(tmp_path)
+    assert not found["complete"]
+    assert found["exchanges"]["judged"] >= first["judged"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mix: [{name: a, wait: 3}]\n", "load.yaml:1:17: mix[0].wait"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1}]\n", "give one of rate, concurrent and burst"),
+        ("mix: [{name: a, exchange: {repeat: 3}}]\n", "`repeat` has no meaning under load"),
+        ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
+        ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
+        ("mix: []\n", "load.yaml:1:"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(cli, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(text)
+    ran = cli("load", file, "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_another_machine_is_loaded_only_on_purpose(cli, tmp_path: Path) -> None:
+    ran = cli("load", "--epp", "192.0.2.1:9002", "--endpoints", "127.0.0.1:8011", "-o", tmp_path)
+    assert ran.code == 2
+    assert "--allow-remote" in ran.err
+
+
+def test_a_pool_that_can_not_change_is_not_churned(cli, tmp_path: Path) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text("mix: [{name: a}]\nchurn: [{change: remove, every: 1}]\n")
+    ran = cli("load", file, "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8011", "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert "endpoints are fixed" in ran.err
+
+
+def test_a_rate_that_is_not_made_is_said(cli, tmp_path: Path) -> None:
+    """A slow harness is never read as a slow target."""
+    ran = cli("load", "--rate", "200", "--seconds", "1", "--at-once", "1", "-o", tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    found = document(tmp_path)
+    assert found["generator"]["notBegun"] > 0
+    assert not found["generator"]["keptUp"]
+    assert "did NOT keep up" in ran.out

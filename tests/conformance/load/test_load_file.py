@@ -1,0 +1,127 @@
+"""The file of a load, and when its requests begin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.load.arrivals import Schedule, _until, _when
+from conformance.load.judgement import mentioned
+from conformance.load.mix import Arrivals, LoadFile
+from conformance.load.vitals import Vitals, slope
+from conformance.strict_yaml import load
+from ext_proc.record import Author, Message
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "load.md"
+
+
+def test_the_file_of_the_page_can_be_read() -> None:
+    """And it shows every way to arrive, and every change."""
+    found = load(re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1], LoadFile)
+    ways = {
+        name for one in found.arrivals for name in ("rate", "concurrent", "burst") if getattr(one, name) is not None
+    }
+    assert ways == {"rate", "concurrent", "burst"}
+    assert {one.change for one in found.churn} == {"remove", "un-ready", "restart", "saturate"}
+
+
+rates = st.floats(0.5, 5000, allow_nan=False)
+
+
+@given(first=rates, last=rates, seconds=st.floats(0.1, 100), number=st.integers(0, 10_000))
+def test_a_request_of_a_ramp_is_due_when_so_many_were_due_before(first, last, seconds, number) -> None:
+    if number < _until(seconds, first, last, seconds):
+        when = _when(number, first, last, seconds)
+        assert 0 <= when <= seconds + 1e-6
+        assert _until(when, first, last, seconds) == pytest.approx(number, abs=1e-3)
+
+
+def begun(*stages: Arrivals, taken: int = 1 << 30) -> tuple[list[float], Schedule]:
+    """When the requests of `stages` were due, from the start; more than `taken` can't begin."""
+
+    async def run() -> tuple[list[float], Schedule]:
+        dues: list[float] = []
+        start = asyncio.get_running_loop().time()
+
+        def begin(due: float) -> bool:
+            dues.append(due - start)
+            return len(dues) <= taken
+
+        schedule = Schedule(stages, begin)
+        await schedule.run()
+        return dues, schedule
+
+    return asyncio.run(run())
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    stages=st.lists(
+        st.one_of(
+            st.builds(Arrivals, seconds=st.just(0.05), rate=st.floats(20, 2000)),
+            st.builds(Arrivals, seconds=st.just(0.05), rate=st.tuples(st.floats(1, 2000), st.floats(1, 2000))),
+            st.builds(Arrivals, seconds=st.just(0.05), burst=st.integers(1, 50), every=st.just(0.02)),
+        ),
+        max_size=3,
+    )
+)
+def test_every_request_that_is_due_begins_and_none_twice(stages) -> None:
+    """However late the loop is: nothing is left out, and each counts from when it was due."""
+    dues, schedule = begun(*stages)
+    expected = 0
+    for one in stages:
+        first, last = one.rate if isinstance(one.rate, tuple) else (one.rate or 0, one.rate or 0)
+        expected += 3 * one.burst if one.burst else int((first + last) / 2 * one.seconds + 1e-6)
+    assert len(dues) == schedule.due == expected
+    assert dues == sorted(dues)
+
+
+def test_what_can_not_begin_is_counted() -> None:
+    _, schedule = begun(Arrivals(seconds=0.05, burst=30, every=1), taken=10)
+    assert (schedule.due, schedule.not_begun) == (30, 20)
+
+
+@pytest.mark.parametrize(
+    ("raw", "names"),
+    [
+        (b"x10.0.0.1:8000", ("10.0.0.1:8000",)),
+        (b"10.0.0.1:8000,[::1]:80", ("10.0.0.1:8000", "[::1]:80")),
+        (b"[0:0::1]:80", ("[::1]:80",)),
+        (b"10.0.0.1:123456", ()),
+        (b"no endpoint: here", ()),
+    ],
+)
+def test_endpoints_are_found_wherever_they_stand(raw: bytes, names: tuple[str, ...]) -> None:
+    message = Message(exchange="e", stream="s", author=Author.EPP, raw=raw)
+    assert set(names) <= set(mentioned([message], ()))
+
+
+@given(
+    level=st.floats(-1e6, 1e6),
+    growth=st.floats(-100, 100),
+    seconds=st.lists(st.integers(0, 10_000), min_size=2, unique=True),
+)
+def test_growth_is_that_of_the_line_through_all_samples(level, growth, seconds) -> None:
+    points = [(float(second), level + growth * second) for second in seconds]
+    assert slope(points) == pytest.approx(growth, abs=1e-3)
+
+
+def test_hours_take_no_more_room_than_minutes() -> None:
+    vitals = Vitals()
+    for second in range(20_000):
+        vitals.look(os.getpid(), float(second))
+    assert len(vitals.samples) <= 1201
+    assert vitals.samples[-1].second > 19_000
+    vitals.look(2**22 + 1, 20_000.0)  # a process that is not there
+
+
+def test_a_large_body_is_searched_in_one_go() -> None:
+    """Hexadecimal digits without end are no endpoint, and not looked through again from each of them."""
+    message = Message(exchange="e", stream="s", author=Author.EPP, raw=b"0123456789abcdef" * 500_000)
+    assert mentioned([message], ("10.0.0.1:8000",)) == ("10.0.0.1:8000",)

@@ -1,0 +1,397 @@
+"""The remembered path and the real one are the same, whatever the EPP and the pool do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from load_driver import Road, pod, real, written
+from machine_driver import (
+    common,
+    immediate,
+    mutation,
+    pick,
+    request_body,
+    request_headers,
+    request_trailers,
+    response_body,
+    response_headers,
+    response_trailers,
+    set_header,
+    streamed,
+)
+
+from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.steps import DueStep, Ended, NotAMessage
+from conformance.verdict import Verdict
+from ext_proc.messages import BodyMutation, ProcessingResponse
+from fake_proxy.client import Abort, Chunk, HttpRequest
+from fake_proxy.config import BodyMode, Ending, ProxyConfig
+from fake_proxy.scripted import UpstreamReply, json_reply, sse_reply
+from fake_proxy.stimulus import Stimulus, subset_hint
+
+A, B, C, D = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.1:8001", "10.0.0.9:8000"
+BODY = b'{"model": "m", "prompt": "' + PLACEHOLDER + b'"}'
+DUPLEX = ProxyConfig()
+ALONE = replace(DUPLEX, response_body_mode=BodyMode.NONE, send_response_headers=False, send_response_trailers=False)
+MODES = [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.STREAMED, BodyMode.BUFFERED, BodyMode.NONE]
+
+
+def request(**changes) -> HttpRequest:
+    return HttpRequest(path="/v1/completions", headers=((b"content-type", b"application/json"),), **changes)
+
+
+def shape(config: ProxyConfig = ALONE, subset: tuple[str, ...] | None = None, **changes) -> RequestShape:
+    stimulus = Stimulus() if subset is None else Stimulus(metadata=subset_hint(config, list(subset)))
+    filled = {"request": request(body=BODY), "reply": json_reply({"ok": 1}), **changes}
+    return RequestShape(name="s", config=config, stimulus=stimulus, subset=subset or (), **filled)
+
+
+def echo(own: bytes, *, end: bool = True, body: bytes = BODY) -> bytes:
+    return request_body(streamed(body.replace(PLACEHOLDER, own), end))
+
+
+CROSS_TALK = ("ENV-21", Verdict.FAIL)
+
+
+# -- the same as the real thing ----------------------------------------------------------------------------------------
+
+PODS = (pod("a", A), pod("b", B), pod("c", C), pod("d", D, C))
+pools = st.tuples(
+    st.lists(
+        st.builds(
+            replace, st.sampled_from(PODS), ready=st.booleans(), terminating=st.sampled_from([False] * 4 + [True])
+        ),
+        max_size=4,
+        unique_by=lambda one: one.name,
+    ),
+    st.dictionaries(
+        st.sampled_from("abcd"), st.sampled_from([(True, False, False), (False, True, False), (False, False, True)])
+    ),
+    st.booleans(),
+)
+shapes = st.builds(
+    shape,
+    st.builds(
+        lambda modes, ending, allow, early: replace(
+            DUPLEX, request_body_mode=modes[0], response_body_mode=modes[1], ending=ending, failure_mode_allow=allow,
+            send_body_without_waiting=early,
+        ),
+        st.tuples(st.sampled_from(MODES), st.sampled_from(MODES)), st.sampled_from(Ending), st.booleans(),
+        st.booleans(),
+    ) | st.just(ALONE),
+    st.none() | st.lists(st.sampled_from([A, B, C, D, "10.0.0.1"]), max_size=2).map(tuple),
+    request=st.sampled_from([
+        request(body=BODY), request(method="GET"), request(body=BODY, http=2), request(body=b""),
+        request(body=(Chunk(data=BODY[:9]), Chunk(data=BODY[9:])), http=2, trailers=((b"x-t", b"1"),)),
+        request(body=BODY, abort=Abort(at="destination")), request(body=BODY, abort=Abort(at="request-headers")),
+        request(body=BODY, abort=Abort(at="response-body")),
+    ]),
+    reply=st.sampled_from([
+        json_reply({"ok": 1}), sse_reply(b"1", b"2"), UpstreamReply(fail="connect-failed"), UpstreamReply(fail="never"),
+        UpstreamReply(body=(b"x", b"y"), reset_after=1), UpstreamReply(body=(b"x",), trailers=((b"t", b"1"),)),
+    ]),
+    service_time=st.sampled_from([0.0, 0.5]),
+    note=st.sampled_from([{}, {"sheddable": True}]),
+)  # fmt: skip
+bodies = st.one_of(
+    st.none(),
+    st.builds(lambda end: streamed(BODY.replace(PLACEHOLDER, b"?id?"), end), st.booleans()),
+    st.sampled_from([streamed(b""), streamed(b"", True), BodyMutation(body=b"other"), BodyMutation(clear_body=True)]),
+    st.just(streamed(BODY[:26] + b"?id?"[:2])),
+)
+mutations = st.none() | st.builds(
+    lambda name, value: mutation(set_header(name, value)),
+    st.sampled_from(["x-a", "content-length", "x-request-id", "bad name", "x-gateway-destination-endpoint"]),
+    st.sampled_from([b"", b"3", b"a\nb", A.encode(), b"?id?", f"{A},{B}".encode(), b"?other?"]),
+)
+steps = st.one_of(
+    st.sampled_from([pick(A), pick(B), pick(D), pick(f"{A},{C}"), b"?id?", ProcessingResponse().SerializeToString()]),
+    st.builds(request_headers, st.builds(common, mutations), st.none() | st.just({"envoy.lb": {"x": "?id?"}})),
+    st.builds(request_body, bodies, mutations),
+    st.builds(response_body, bodies),
+    st.builds(response_headers, mutations),
+    st.builds(request_trailers, mutations),
+    st.builds(response_trailers),
+    st.builds(immediate, st.sampled_from([None, 200, 429, 503]), st.sampled_from([b"", b"?id? is busy"])),
+    st.sampled_from([
+        Ended("status", status=0), Ended("status", status=13, message="?id? failed"), Ended("reset", code=8),
+        Ended("lost", message="gone"), NotAMessage(b"?id?", "no message"),
+        DueStep("deadline", 10.0), DueStep("ending"), DueStep("message-timeout"), "upstream",
+    ]),
+)  # fmt: skip
+
+
+def filled(step, own: bytes, other: bytes):
+    """A step of this exchange, where a drawn one says `?id?` and `?other?`."""
+    if isinstance(step, bytes):
+        return _refilled(step, own, other)
+    if isinstance(step, Ended):
+        return step._replace(message=step.message.replace("?id?", own.decode()))
+    return NotAMessage(step.raw.replace(b"?id?", own), step.reason) if isinstance(step, NotAMessage) else step
+
+
+def _refilled(raw: bytes, own: bytes, other: bytes) -> bytes:
+    """Lengths change with what is filled in, so the message is built again around it."""
+    if b"?" not in raw:
+        return raw
+    try:
+        message = ProcessingResponse.FromString(raw)
+    except DecodeError:
+        return raw.replace(b"?id?", own)
+    _fill(message, own, other)
+    return message.SerializeToString()
+
+
+def _fill(message, own: bytes, other: bytes) -> None:
+    for field, value in message.ListFields():
+        repeated = field.is_repeated
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            for one in value.values():
+                _fill(one, own, other)
+        elif field.message_type is not None:
+            for one in value if repeated else [value]:
+                _fill(one, own, other)
+        elif isinstance(value, bytes):
+            setattr(message, field.name, value.replace(b"?id?", own).replace(b"?other?", other).replace(b"?i", own[:9]))
+        elif isinstance(value, str):
+            setattr(message, field.name, value.replace("?id?", own.decode()))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kinds=st.lists(shapes, min_size=1, max_size=2),
+    alphabet=st.lists(steps, min_size=1, max_size=4),
+    ways=st.lists(st.lists(st.integers(0, 3), max_size=5), min_size=1, max_size=2),
+    walks=st.lists(st.tuples(st.sampled_from([0, 0, 1]), st.integers(0, 1), st.none() | pools), min_size=2, max_size=7),
+    limit=st.sampled_from([1 << 24, 1 << 24, 9_000]),
+)
+def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, alphabet, ways, walks, limit) -> None:
+    """Side by side: the same bytes leave at the same steps, and the same is said of the exchange in the end, with
+    messages that name the exchange or another one, and a pool that changes."""
+    road = Road(grace=2.5, limit=limit)
+    previous = road.run(kinds[0]).own
+    for kind, way, change in walks:
+        walk = ways[way % len(ways)]
+        road.time += 1
+        if change is not None:
+            pods, loads, told = change
+            road.pool(*pods, loads=loads, told=told)
+        asked = kinds[kind % len(kinds)]
+        exchange, wire = road.start(asked)
+        machine = real(road, asked, exchange.own)
+        turn = machine.begin()
+        expected = written(turn)
+        window = road.moments.window(road.time, road.time)
+        assert wire.written == expected
+        foreign = False
+        for drawn in [
+            *(alphabet[number % len(alphabet)] for number in walk),
+            DueStep("deadline", 10.0),
+            DueStep("ending"),
+        ]:
+            step = DueStep("upstream") if drawn == "upstream" else drawn
+            if turn.finished:
+                break
+            if (step == DueStep("upstream") and not turn.upstream) or (step == DueStep("ending") and not turn.quiet):
+                continue  # no such wait runs
+            step = filled(step, exchange.own, previous)
+            foreign = foreign or (isinstance(step, bytes) and previous in step)
+            exchange.step(step)
+            turn = machine.step(step)
+            expected += written(turn)
+            assert wire.written == expected
+        assert exchange.finished
+        assert turn.finished
+        said = road.bench.judge(machine.events, window).counts
+        assert set(exchange.judgement.counts) == (set(said) | {CROSS_TALK} if foreign else set(said))
+        previous = exchange.own
+    event(f"verdicts remembered: {min(road.memory.counts.exchanges, 2)}")
+    event(f"depended on the id: {min(road.memory.counts.opaque, 1)}")
+    assert road.memory.size <= limit
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    asked=st.lists(
+        st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,)]), st.booleans()), max_size=3, min_size=1
+    ),
+    answers=st.lists(
+        st.sampled_from(
+            [pick(A), pick(B), pick(C), pick(f"{A},{B}"), pick("10.9.9.9:1"), pick(D), immediate(503), immediate(429)]
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    walks=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.none() | pools, st.booleans()), max_size=14),
+    version=st.sampled_from(["0.2.0", "0.3.0", "1.0.0", "next"]),
+)
+def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answers, walks, version) -> None:
+    """Picks and errors while pods come, go, fall ill and fill up: the verdict from memory is the judges' own."""
+    road = Road(grace=1.5, version=version)
+    kinds = [shape(subset=subset, note={"sheddable": True} if sheddable else {}) for subset, sheddable in asked]
+    for number, answer, change, body in walks:
+        road.time += 1
+        if change is not None:
+            pods, loads, told = change
+            road.pool(*pods, loads=loads, told=told)
+        kind = kinds[number % len(kinds)]
+        said = answers[answer % len(answers)]
+        exchange = road.run(kind, said, *([echo] if body else []), DueStep("deadline", 10.0))
+        machine = real(road, kind, exchange.own)
+        machine.begin()
+        for step in (said, *([echo(exchange.own)] if body else []), DueStep("deadline", 10.0)):
+            machine.step(step)
+        expected = road.bench.judge(machine.events, road.moments.window(road.time, road.time))
+        assert exchange.judgement.counts == expected.counts
+    event(f"verdicts remembered: {min(road.memory.counts.exchanges, 3)}")
+
+
+# -- what is remembered, and what never is -----------------------------------------------------------------------------
+
+
+def judged(road: Road, *steps, of: RequestShape | None = None):
+    """The verdict of one exchange, and how often the judges were asked for it."""
+    before = road.memory.counts.judged
+    exchange = road.run(of or SIMPLE, *steps)
+    assert exchange.finished
+    return exchange.judgement, road.memory.counts.judged - before
+
+
+SIMPLE = shape()
+INSIDE = shape(subset=(A, B))
+
+
+def failed(judgement) -> set[str]:
+    return {name for name, verdict in judgement.counts if verdict is Verdict.FAIL}
+
+
+@pytest.fixture
+def road() -> Road:
+    road = Road(grace=5)
+    road.pool(pod("a", A), pod("b", B))
+    return road
+
+
+def test_the_same_exchange_is_judged_once(road) -> None:
+    """Every exchange has a verdict, and only the first of a kind needs the judges."""
+    verdicts = [judged(road, pick(A), echo) for _ in range(20)]
+    assert [asked for _, asked in verdicts] == [1] + [0] * 19
+    assert all(not failed(judgement) for judgement, _ in verdicts)
+    assert road.memory.counts.hit_rate == 0.95
+
+
+@pytest.mark.parametrize("of", [SIMPLE, INSIDE])
+def test_changes_elsewhere_in_the_pool_need_no_judges(road, of) -> None:
+    """The verdict hangs on whether the pick was allowed then, not on which pool it was."""
+    judged(road, pick(A), echo, of=of)
+    for number in range(30):
+        road.time += 10
+        road.pool(pod("a", A), pod("b", B), pod(f"x{number}", f"10.1.0.{number + 1}:8000"))
+        judgement, _ = judged(road, pick(A), echo, of=of)
+        assert not failed(judgement)
+    assert road.memory.counts.judged <= 3
+
+
+def test_a_pick_is_right_as_long_as_its_pod_may_be_thought_there_and_wrong_from_then_on(road) -> None:
+    """The grace time begins when the target was told; then the same answer breaks a rule, and later holds again."""
+    road.time = 100.0
+    assert not failed(judged(road, pick(B), echo)[0])
+    road.pool(pod("a", A), told=False)
+    road.time = 150.0
+    assert not failed(judged(road, pick(B), echo)[0])  # the target was not told
+    road.moments.delivered(road.time)
+    road.time = 154.9
+    assert not failed(judged(road, pick(B), echo)[0])
+    road.time = 155.1
+    assert failed(judged(road, pick(B), echo)[0]) == {"EPP-DEST-06"}
+    road.pool(pod("a", A), pod("b", B))
+    assert not failed(judged(road, pick(B), echo)[0])
+    _, asked = judged(road, pick(B), echo)
+    assert asked == 0
+
+
+def test_a_new_pod_may_be_picked_at_once_and_need_not_be(road) -> None:
+    """Between asking for a change and its grace time both states are right, also for an error that is due in one."""
+    road.time = 100.0
+    road.pool(told=False)
+    assert not failed(judged(road, pick(A), echo)[0])
+    assert not failed(judged(road, immediate(503))[0])
+    road.moments.delivered(road.time)
+    road.time = 106.0
+    assert failed(judged(road, pick(A), echo)[0]) == {"EPP-DEST-06"}
+    assert not failed(judged(road, immediate(503))[0])
+
+
+def test_a_pick_outside_the_subset_is_found_under_whatever_pool(road) -> None:
+    """Each time, from memory too."""
+    road.pool(pod("a", A), pod("b", B), pod("d", D))
+    for number in range(5):
+        judgement, _ = judged(road, pick(D), echo, of=INSIDE)
+        assert failed(judgement) == {"EPP-SUB-01"}
+        road.time += 10
+        road.pool(pod("a", A), pod("b", B), pod("d", D), pod("x", f"10.1.0.{number + 1}:8000"))
+    assert road.memory.counts.judged <= 3
+
+
+def test_the_id_of_another_stream_is_cross_talk_and_is_never_remembered(road) -> None:
+    """Neither the first time nor when the same bytes come again, nor where they came before to whom they belong."""
+    first, _ = road.start(SIMPLE)
+    assert not failed(judged(road, pick(A), echo(first.own))[0]) & {"EPP-DEST-06"}
+    for _ in range(3):
+        judgement, asked = judged(road, pick(A), echo(first.own))
+        assert "ENV-21" in failed(judgement)
+        assert asked == 1
+    assert not failed(judged(road, pick(A), echo)[0])
+
+
+def test_half_of_another_streams_id_is_no_hit(road) -> None:
+    """An EPP that cuts a body inside the id, and gives one stream what belongs to another."""
+    cut = BODY.index(PLACEHOLDER) + 30
+
+    def halves(own: bytes, other: bytes) -> list[bytes]:
+        mine, theirs = BODY.replace(PLACEHOLDER, own), BODY.replace(PLACEHOLDER, other)
+        return [request_body(streamed(mine[:cut])), request_body(streamed(theirs[cut:], True))]
+
+    right, wrong = [], []
+    for _ in range(3):
+        exchange, _ = road.start(SIMPLE)
+        other, _ = road.start(SIMPLE)
+        for one, of in ((exchange, exchange), (other, exchange)):
+            for step in (pick(A), *halves(one.own, of.own)):
+                one.step(step)
+        right.append(exchange.judgement.telling)
+        wrong.append({one.requirement for one in other.judgement.telling})
+    assert right == [()] * 3
+    assert wrong == [wrong[0]] * 3
+    assert wrong[0]
+
+
+def test_what_comes_too_late_is_judged_too(road) -> None:
+    """A message after the end of an exchange changes its verdict, or does not, as the judges have it."""
+    drained = shape(replace(ALONE, ending=Ending.DRAIN))
+    for _ in range(2):
+        exchange = road.run(drained, immediate(503))
+        assert not exchange.finished
+        exchange.step(immediate(503))
+        exchange.step(DueStep("ending"))
+        assert "ENV-15" in failed(exchange.judgement)
+    quick = road.run(shape(), immediate(429))
+    assert quick.finished
+    said = quick.judgement
+    quick.step(immediate(429))
+    assert quick.judgement is not said
+
+
+def test_trouble_of_the_suite_accuses_nobody_and_is_not_remembered(road) -> None:
+    """A deadline that ran out while our own loop stood still."""
+    exchange, _ = road.start(SIMPLE)
+    exchange.trouble = "the loop was late"
+    exchange.step(DueStep("deadline", 10.0))
+    assert not failed(exchange.judgement)
+    judgement, asked = judged(road, DueStep("deadline", 10.0))
+    assert asked == 1
+    assert failed(judgement)
