@@ -163,6 +163,10 @@ FAULTS = (
             ("second-header", "HELP and TYPE come once more.", FaultType.SECOND_HEADER, {}),
         )
     ),
+    Deviation(name="page-late", why="The page comes a quarter of a second late.", breaks="MS-MET-01", effect="warn",
+              faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
+    Deviation(name="page-elsewhere", why="The page is at another path.", breaks="MS-MET-01", effect="warn",
+              spec={"metrics_path": "/stats"}, claims={"metrics": {"url": "/stats"}}),
     Deviation(name="queue-missing", why="The queue is not on the page.", breaks="MS-MET-02",
               faults=_fault(FaultType.MISSING, families=("queue",))),
     Deviation(name="queue-renamed", why="The queue has another name.", breaks="MS-MET-02",
@@ -185,6 +189,8 @@ FAULTS = (
               faults=_fault(FaultType.MISSING, families=("kv",))),
     Deviation(name="kv-without-samples", why="The KV cache has HELP and TYPE only.", breaks="MS-MET-03",
               faults=_fault(FaultType.NO_SAMPLES, families=("kv",))),
+    Deviation(name="kv-old-name", why="vLLM 0.8.5: the KV cache has its old name alone.", breaks="MS-MET-03",
+              effect="warn", spec={"generation": "0.8.5", "adapters": ()}, claims={"adapters": []}),
     Deviation(name="kv-per-cent", why="The KV cache is a number of per cent.", breaks="MS-MET-03",
               faults=_fault(FaultType.VALUE, families=("kv",), value="37")),
     Deviation(name="kv-always-0", why="The KV cache is always empty.", breaks="MS-MET-03", pins={"kv": 0.0}),
@@ -198,6 +204,8 @@ FAULTS = (
               faults=_fault(FaultType.TYPE, families=("lora",), type="counter")),
     Deviation(name="lora-without-max", why="The label max_lora is missing.", breaks="MS-LORA-03",
               spec={"lora": LoraForm(max_lora=False)}),
+    Deviation(name="lora-newest-is-stale", why="An old series has the largest value.", breaks="MS-LORA-04",
+              effect="warn", faults=_fault(FaultType.STALE_SERIES, series=1, ahead=3600)),
     Deviation(name="lora-alike", why="Both labels name every adapter in flight.", breaks="MS-LORA-05", effect="warn",
               spec={"lora": LoraForm(alike=True)}),
     Deviation(name="adapters-not-served", why="Adapters are unknown.", breaks="MS-LORA-01",
@@ -228,6 +236,13 @@ VARIANTS = (
               faults=_fault(FaultType.SPLIT)),
     Deviation(name="stale-lora-series", why="Old series of adapters stay on the page.",
               faults=_fault(FaultType.STALE_SERIES, series=200)),
-    Deviation(name="late-page", why="The page comes late.",
-              faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
+    *(
+        Deviation(name=f"{engine}-{name}", why=f"{engine} {name}, with all of its page.",
+                  spec={"engine": engine, "generation": name, "page": "real", "adapters": ()},
+                  claims={"engine": str(engine), "adapters": []})
+        for engine, name in (
+            (Engine.VLLM, "0.33.0"), (Engine.VLLM, "0.33.0-rust"), (Engine.VLLM, "0.12.0"),
+            (Engine.SGLANG, "0.5.8"),
+        )
+    ),
 )  # fmt: skip

@@ -22,7 +22,7 @@ class MetricsPage(Event):
     `outcome` is `page`, or why there is none: `failed` (`details` says how), `expired` (no answer in time), `endless`
     (more bytes than any page has). `whole` pages are kept as they came; of others `body` has the families that the
     profile names, and counters, and `size` and `sha256` are those of the page. `before` and `after` are what the suite
-    had in flight when the scrape began and when it ended; `same` pages like this one came before it and were left out.
+    had in flight when the scrape began and when it ended; `same` scrapes before it showed the same, and are left out.
     """
 
     kind: ClassVar[str] = "metrics-page"
@@ -67,7 +67,6 @@ class LoadPhase(Event):
     finished: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     """By status or failure, how many were not served; of the whole load."""
-    adapters: tuple[str, ...] = ()
     seconds: float = 0.0
     met: bool = True
     """Whether what was waited for came."""

@@ -10,8 +10,9 @@ from itertools import groupby
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
-from conformance.reading.metrics_page import MetricReading, Page, look_up, read_page
+from conformance.reading.metrics_page import MetricReading, Page
 from conformance.reading.server_answer import ServerAnswer
+from conformance.reading.server_metrics import ServerMetrics, page_of
 from conformance.verdict import Verdict
 
 
@@ -43,9 +44,7 @@ class Scraped:
     @cached_property
     def page(self) -> Page:
         """What the page says; nothing if there was none."""
-        if self.event.outcome != "page" or self.event.status != 200:
-            return Page(samples={}, types={})
-        return read_page(self.event.body, self.event.content_type)
+        return page_of(self.event)
 
     @property
     def readable(self) -> bool:
@@ -65,6 +64,7 @@ class ServerView:
     def __init__(self, facts: EpisodeFacts) -> None:
         self._facts = facts
         self.claims: ModelServerFacts = facts.context.model_server or ModelServerFacts()
+        self.metrics = ServerMetrics(self.claims)
 
     @cached_property
     def exchanges(self) -> tuple[ServerExchange, ...]:
@@ -106,23 +106,16 @@ class ServerView:
         """The last phase of that name; None if there was none."""
         return next((one for one in reversed(self.phases) if one.phase == name), None)
 
-    def look_up(self, one: Scraped, meaning: str) -> MetricReading | None:
-        """A metric on a page, by its meaning (`queued`, `running`, …)."""
-        claims = self.claims
-        combine = "max" if meaning == "kv_cache" and claims.combine == "sum" else claims.combine
-        return look_up(one.page, getattr(claims.names, meaning), match=claims.match, combine=combine)
-
     def readings(self, meaning: str) -> Iterator[tuple[Scraped, MetricReading]]:
         """The metric on every page that has it."""
         for one in self.readable:
-            found = self.look_up(one, meaning)
+            found = self.metrics.look_up(one.page, meaning)
             if found is not None:
                 yield one, found
 
     def value(self, one: Scraped, meaning: str) -> float | None:
         """What a metric amounts to on a page; None if it is not there."""
-        found = self.look_up(one, meaning)
-        return found.value if found is not None else None
+        return self.metrics.value(one.page, meaning)
 
     def fail(
         self,

@@ -13,6 +13,10 @@ API_PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "
 """Where each API is, below the URL of the server."""
 
 
+Until = Literal["queued", "one-runs", "kv-cache", "adapters"]
+"""What load is raised for."""
+
+
 class Ask(FileModel):
     """One request to the inference API, or several alike, one after the other."""
 
@@ -41,7 +45,7 @@ class LoadStep(FileModel):
     It begins when the gauges are at rest, and it is over when they are again.
     """
 
-    until: Literal["queued", "one-runs", "kv-cache", "adapters"] = Field(
+    until: Until = Field(
         description="queued: requests wait; one-runs: a single request runs; kv-cache: the cache fills, under long "
         "prompts; adapters: each adapter of the profile has a request in flight"
     )

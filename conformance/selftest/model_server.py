@@ -8,7 +8,7 @@ from conformance.targets.model_server import ModelServerProfile
 ADAPTERS = ("tuned-a", "tuned-b")
 """What the fake model server has loaded."""
 
-TIMEOUTS = {"answer": 6, "start": 30, "rest": 3, "scrape": 5}
+TIMEOUTS = {"answer": 6, "start": 30, "rest": 3}
 """Bounds that no fake needs, and no longer than needed."""
 
 

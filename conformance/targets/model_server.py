@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from conformance.evidence.model_server import MetricNames, ModelServerFacts
+from conformance.scenario.server_stimulus import CONTENT
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import Launch, fill, free_ports
 from conformance.targets.profile import (
@@ -79,6 +80,18 @@ _SELECTOR = re.compile(
 )
 
 
+def _no_url(url: str) -> str:
+    """What to give in place of a URL that is none of a server; empty if it is one."""
+    try:
+        parts = urlsplit(url.replace("{port}", "1"))
+        right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        return "give http://host:port or https://host:port"
+    if not right or parts.query or parts.fragment or parts.username:
+        return "give http://host:port or https://host:port"
+    return ""
+
+
 class MetricsSettings(FileModel):
     """Where the metrics are, and what they are called. Names that are left out are those of the engine."""
 
@@ -90,6 +103,15 @@ class MetricsSettings(FileModel):
     combine: Literal["sum", "max", "first"] = Field(
         "sum", description="what several series (ranks) of a count amount to; of the KV cache, sum means the largest"
     )
+
+    @field_validator("url")
+    @classmethod
+    def _page(cls, url: str | None) -> str | None:
+        if url is None or url.startswith("/") or re.fullmatch(r":[1-9]\d{0,4}/\S*", url):
+            return url
+        if problem := _no_url(url):
+            raise ValueError(f"{problem}, /path, or :port/path")
+        return url
 
     @field_validator("names")
     @classmethod
@@ -140,16 +162,18 @@ class ModelServerProfile(FileModel):
     @field_validator("url")
     @classmethod
     def _base(cls, url: str) -> str:
-        parts = urlsplit(url.replace("{port}", "1"))
-        try:
-            right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:
-            right = False
-        if not right or parts.query or parts.fragment or parts.username:
-            raise ValueError("give http://host:port or https://host:port, with a path if the API is below one")
-        if parts.path.rstrip("/").endswith("/v1"):
+        if problem := _no_url(url):
+            raise ValueError(f"{problem}, with a path if the API is below one")
+        if urlsplit(url.replace("{port}", "1")).path.rstrip("/").endswith("/v1"):
             raise ValueError("give it without /v1: the paths of requests begin there")
         return url.rstrip("/")
+
+    @field_validator("requests")
+    @classmethod
+    def _further(cls, requests: Requests) -> Requests:
+        if taken := sorted(CONTENT & set(requests.body)):
+            raise ValueError(f"body: {', '.join(taken)}: scenarios say that themselves; leave it out")
+        return requests
 
     @field_validator("start")
     @classmethod

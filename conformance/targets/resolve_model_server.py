@@ -79,6 +79,7 @@ def _started(server: str, start: Mapping[str, Any]) -> dict[str, Any]:
 
 _FLAGS = {
     "url": ("--server", "for example --server http://127.0.0.1:8000, 'cmd:./server --port {port}' or image:IMAGE"),
+    "metrics": ("--metrics-url", "for example --metrics-url :8002/metrics"),
     "engine": ("--engine", "one of vllm, sglang, trtllm-serve, triton-tensorrt-llm; other names: in a profile"),
 }
 """Flags and examples for the parts of a profile that flags set."""

@@ -26,7 +26,8 @@ OVERLOADED = (429, 503)
 def answers(episode: EpisodeView) -> Iterator[Ruling]:
     """Every request of a scenario, but those for an adapter."""
     for one in episode.server.exchanges:
-        if not one.asked.adapter and one.answer is not None:
+        cut_off = one.answer is not None and one.answer.event.outcome != "response" and episode.exit is not None
+        if not one.asked.adapter and one.answer is not None and not cut_off:
             yield from _judge(one, one.answer, REQUIREMENT[one.asked.api])
 
 

@@ -14,11 +14,11 @@ from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import Scraped, ServerExchange, ServerView
 from conformance.reading.metrics_page import MetricReading, MetricSample
+from conformance.reading.server_answer import ServerAnswer
+from conformance.reading.server_metrics import MAX, RUNS, WAITS, adapters_of
 from conformance.verdict import Verdict
 
 SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"
-
-MAX, RUNS, WAITS = "max_lora", "running_lora_adapters", "waiting_lora_adapters"
 
 DAY = 86_400.0
 """Seconds by which clocks may differ."""
@@ -30,7 +30,7 @@ def served(episode: EpisodeView) -> Iterator[Ruling]:
     view = episode.server
     asked = [one for one in view.exchanges if one.asked.adapter and one.answer is not None]
     for one in asked:
-        if one.answer is None or one.answer.event.outcome != "response" or one.answer.event.status != 200:
+        if one.answer is None or not _has_choices(one.answer):
             expected = f"the adapter {one.asked.model} is served"
             yield one.fail(SERVED, expected, one.answer.describe() if one.answer is not None else "no answer")
             return
@@ -40,6 +40,11 @@ def served(episode: EpisodeView) -> Iterator[Ruling]:
         yield asked[-1].fail(SERVED, expected, "there is none", hint=hint, verdict=Verdict.INCONCLUSIVE)
     elif asked:
         yield passed(SERVED)
+
+
+def _has_choices(answer: ServerAnswer) -> bool:
+    body: Any = answer.json
+    return answer.event.status == 200 and isinstance(body, dict) and isinstance(body.get("choices"), list)
 
 
 def _names_are_checked(view: ServerView) -> bool:
@@ -65,7 +70,7 @@ def _text(one: ServerExchange) -> str | None:
 
 def _gauge_names(view: ServerView) -> bool:
     known = set(view.claims.adapters)
-    return any(known & names(sample, RUNS) for _, found in view.readings("lora") for sample in found.samples)
+    return any(known & adapters_of(sample, RUNS) for _, found in view.readings("lora") for sample in found.samples)
 
 
 # -- the gauge ---------------------------------------------------------------------------------------------------------
@@ -138,7 +143,7 @@ def _listed(view: ServerView) -> Iterator[Ruling]:
     known = set(view.claims.adapters)
     if not any(found.samples for _, found in pages):
         return
-    if any(known & names(sample, RUNS) for _, found in pages for sample in found.samples):
+    if any(known & adapters_of(sample, RUNS) for _, found in pages for sample in found.samples):
         yield passed(LABELS)
         return
     last = pages[-1][0]
@@ -160,7 +165,7 @@ def waiting(episode: EpisodeView) -> Iterator[Ruling]:
                 yield view.fail(WAITING, f"the series have the label {WAITS}", "it is not there", at=one)
                 return
     for one, metric in view.readings("lora"):
-        both = names(_newest(metric), RUNS) & names(_newest(metric), WAITS) if metric.samples else set()
+        both = adapters_of(_newest(metric), RUNS) & adapters_of(_newest(metric), WAITS) if metric.samples else set()
         if one.loaded and both:
             actual = f"{min(both)} is in both"
             hint = "vLLM from 0.11.1 on writes every adapter in flight into both."
@@ -182,7 +187,7 @@ def newest(episode: EpisodeView) -> Iterator[Ruling]:
     shown = [(one, found) for one, found in pages if known & _listed_anywhere(found)]
     for one, found in shown[1:]:  # at the first, the change is under way
         top = _newest(found)
-        if not known & (names(top, RUNS) | names(top, WAITS)):
+        if not known & (adapters_of(top, RUNS) | adapters_of(top, WAITS)):
             actual = f"the newest of {len(found.samples)} series names none of them"
             yield view.fail(NEWEST, "the newest series names the adapters in use", actual, at=one)
             return
@@ -205,12 +210,7 @@ def _newest(metric: MetricReading) -> MetricSample:
 
 
 def _listed_anywhere(metric: MetricReading) -> set[str]:
-    return {name for sample in metric.samples for name in names(sample, RUNS) | names(sample, WAITS)}
-
-
-def names(sample: MetricSample, label: str) -> set[str]:
-    """The adapters that a label lists; blanks around them do not count."""
-    return {name.strip() for name in sample.labels.get(label, "").split(",") if name.strip()}
+    return {name for sample in metric.samples for name in adapters_of(sample, RUNS) | adapters_of(sample, WAITS)}
 
 
 def names_text(sample: MetricSample) -> tuple[str, str]:

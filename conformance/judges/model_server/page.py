@@ -17,6 +17,9 @@ from conformance.verdict import Verdict
 
 PAGE = "MS-MET-01"
 
+STALE = 0.2
+"""Seconds after which EPPs of the field hold metrics for stale."""
+
 _HINTS = {
     "sglang": "SGLang has metrics with --enable-metrics only.",
     "trtllm-serve": "trtllm-serve has them with return_perf_metrics only, at /prometheus/metrics.",
@@ -36,12 +39,24 @@ def page(episode: EpisodeView) -> Iterator[Ruling]:
             return
     if not view.pages:
         return
+    if PAGE in episode.context.requirements:
+        yield from _served_as_epps_ask(view)
+    yield from _counters(view)
+    yield passed(PAGE)
+
+
+def _served_as_epps_ask(view: ServerView) -> Iterator[Ruling]:
+    """What the text leaves free, and EPPs do not."""
     if view.pages[0].event.elsewhere:
         hint = "Tell EPPs where it is, or serve it there, too."
         expected = "the page is at /metrics on the port that serves requests, where EPPs look for it"
         yield view.fail(PAGE, expected, f"it is at {view.pages[0].event.url}", hint=hint, verdict=Verdict.WARN)
-    yield from _counters(view)
-    yield passed(PAGE)
+    soonest = min(one.event.seconds for one in view.pages)
+    if soonest > STALE:
+        actual = f"each of {len(view.pages)} took {soonest:.2f} s or longer"
+        hint = "EPPs hold metrics for stale when they are older."
+        expected = f"a page within {STALE} s"
+        yield view.fail(PAGE, expected, actual, hint=hint, verdict=Verdict.WARN)
 
 
 def _problem(view: ServerView, one: Scraped) -> Ruling | None:

@@ -113,12 +113,6 @@ class Topology(Block):
     body_modes: tuple[str, ...] = Field(description="the request body modes driven; the first is the main one")
     data_plane: str = Field("fake", description="what carried the scenarios: fake, or envoy with its variant")
 
-    @property
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        """What it was, and its value, for readers."""
-        modes = ", ".join(self.body_modes)
-        return ("discovery", self.discovery), ("body modes", modes), ("data plane", self.data_plane)
-
     def __str__(self) -> str:
         modes = ", ".join(self.body_modes)
         return f"endpoints by {self.discovery}, {self.tls} connection, body modes {modes}, data plane {self.data_plane}"
@@ -130,11 +124,6 @@ class GatewayTopology(Block):
     pools: int = Field(description="how many pools it had, each with an EPP of its own")
     tls: tuple[Literal["plaintext", "self-signed"], ...] = Field(description="how it spoke to the EPP of each")
 
-    @property
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        """What it was, and its value, for readers."""
-        return ("its pools", str(self.pools)), ("TLS to their EPPs", ", ".join(self.tls))
-
     def __str__(self) -> str:
         pools = f"{self.pools} pool{'' if self.pools == 1 else 's'}"
         return f"{pools}, connection to the EPP: {', '.join(self.tls)}"
@@ -143,16 +132,15 @@ class GatewayTopology(Block):
 class ModelServerTopology(Block):
     """What is known of the surroundings of a model server: nothing stands between it and the suite."""
 
-    engine: str = Field(description="the engine whose names its metrics were taken to have")
-    concurrency: int = Field(description="requests at a time that the suite sent, at most")
-
-    @property
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        """What it was, and its value, for readers."""
-        return ("engine", self.engine), ("requests at a time, at most", str(self.concurrency))
+    concurrency: int = Field(ge=1, le=1024, description="requests at a time that the suite sent, at most")
+    tokens: int = Field(ge=1, le=8192, description="tokens that a request of the suite's load asked for, at most")
+    prompt_words: int = Field(ge=1, le=100_000, description="words of a long prompt")
 
     def __str__(self) -> str:
-        return f"metrics as {self.engine} has them, at most {self.concurrency} requests at a time"
+        return (
+            f"load of at most {self.concurrency} requests at a time, of {self.tokens} tokens, "
+            f"with prompts of up to {self.prompt_words} words"
+        )
 
 
 class Environment(Block):

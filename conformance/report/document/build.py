@@ -200,7 +200,10 @@ def _kernel() -> str:
 
 def _topology(profile: AnyProfile, data_plane: str) -> Topology | GatewayTopology | ModelServerTopology:
     if isinstance(profile, ModelServerProfile):
-        return ModelServerTopology(engine=profile.engine, concurrency=profile.limits.concurrency)
+        limits = profile.limits
+        return ModelServerTopology(
+            concurrency=limits.concurrency, tokens=limits.tokens, prompt_words=limits.prompt_words
+        )
     if isinstance(profile, GatewayProfile):
         return GatewayTopology(pools=len(profile.backends), tls=tuple(one.tls for one in profile.backends))
     discovery = next(name for name in ("kubernetes", "file", "fixed") if getattr(profile.discovery, name) is not None)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Mapping
-from random import Random
+from collections.abc import Mapping
 
 from conformance.evidence.episode import Context, Unmet
 from conformance.evidence.model_server import LoadPhase
@@ -20,21 +18,14 @@ from conformance.run.model_server.runner import ModelServerRunner
 from conformance.run.model_server.scraper import INTERVAL, Scraper
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.schema import Expect
+from conformance.scenario.seeded import shared_source_of
+from conformance.scenario.server_stimulus import RUNG, TOP, rungs, words_of
 
 LATE = 2.0
 """Seconds that our own loop may be late: nothing here is judged by the clock, but pages must belong to their load."""
 
-RUNG = 1.5
-"""Seconds that a level of load is held until it is raised: servers may show their gauges once a second."""
-
 HELD = 4
 """Scrapes for which load is held on once it shows."""
-
-TOP = 4.0
-"""Seconds that the highest level is held."""
-
-FIRST = 8
-"""Requests of the lowest level of load."""
 
 
 class ModelServerExecution(Execution):
@@ -73,7 +64,7 @@ class ModelServerExecution(Execution):
 
     async def _asks(self, ask: Ask, _: Expect | None) -> None:
         for index in range(ask.repeat):
-            same = Random(f"{self._server.seed} {self._work.instance.id} same")
+            same = shared_source_of(self._server.seed, self._work.instance.id)
             request = request_of(self._server.profile, self._server.model, ask, self._random(index), same)
             got = await self._server.exchange(request, self._capture.exchange())
             if got.outcome == "expired":
@@ -83,6 +74,7 @@ class ModelServerExecution(Execution):
         for index in range(scrape.times):
             await self._scraper.scrape(whole=index == 0)
             await asyncio.sleep(INTERVAL)
+        self._scraper.flush()
 
     async def _load(self, step: LoadStep, _: Expect | None) -> None:
         if not await self._rest():
@@ -102,21 +94,21 @@ class ModelServerExecution(Execution):
     async def _raise(self, step: LoadStep, load: ServerLoad) -> None:
         """More and more load until it shows."""
         idle = await self._scraper.scrape(load, whole=True)
-        shows = self._shows(step, idle)
-        rungs = list(self._rungs(step))
-        for number, (level, tokens) in enumerate(rungs):
+        limits = self._server.profile.limits
+        levels = list(rungs(step, limits, len(self._server.profile.adapters)))
+        for number, (level, tokens) in enumerate(levels):
             self._tokens = tokens
             load.raise_to(level)
-            self._phase("raised", load, level=level, tokens=tokens, words=self._words(step))
-            held = await self._hold(load, shows, TOP if number == len(rungs) - 1 else RUNG)
+            self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
+            held = await self._hold(step, load, idle, TOP if number == len(levels) - 1 else RUNG)
             if held or self._server.crashed:
                 return
 
-    async def _hold(self, load: ServerLoad, shows: Callable[[Page], bool], seconds: float) -> bool:
+    async def _hold(self, step: LoadStep, load: ServerLoad, idle: Page, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while loop.time() < until and not self._server.crashed:
-            if shows(await self._scraper.scrape(load)):
+            if self._scraper.metrics.shows(await self._scraper.scrape(load), step.until, idle):
                 for index in range(HELD):
                     await asyncio.sleep(INTERVAL)
                     await self._scraper.scrape(load, whole=index == 0)
@@ -135,56 +127,19 @@ class ModelServerExecution(Execution):
     async def _rest(self) -> bool:
         """Wait until nothing runs or waits, by the gauges that there are."""
         seconds = self._server.profile.timeouts.rest
-        met = await self._scraper.rest(seconds, self._idle)
+        met = await self._scraper.rest(seconds)
         self._scraper.flush()
         self._capture.remark(LoadPhase(phase="rest", seconds=seconds, met=met))
         return met
 
-    def _idle(self, page: Page) -> bool:
-        return not any((self._scraper.value(page, meaning) or 0) > 0 for meaning in ("queued", "running"))
-
     # -- load ----------------------------------------------------------------------------------------------------------
-
-    def _rungs(self, step: LoadStep) -> Iterator[tuple[int, int]]:
-        """How many requests at a time, and of how many tokens: first more requests, then longer ones."""
-        limits = self._server.profile.limits
-        tokens = min(64, limits.tokens)
-        match step.until:
-            case "one-runs":
-                yield from ((1, size) for size in _doubling(tokens, limits.tokens, 4))
-                return
-            case "adapters":
-                yield max(1, len(self._server.profile.adapters)), min(128, limits.tokens)
-                return
-        level = min(FIRST, limits.concurrency)
-        yield from ((size, tokens) for size in _doubling(level, limits.concurrency, 2))
-        yield from (
-            (limits.concurrency, size) for size in itertools.islice(_doubling(tokens, limits.tokens, 4), 1, None)
-        )
-
-    def _shows(self, step: LoadStep, idle: Page) -> Callable[[Page], bool]:
-        """Whether a page shows what the load was raised for."""
-        scraper = self._scraper
-        match step.until:
-            case "queued":
-                return lambda page: (scraper.value(page, "queued") or 0) > 0
-            case "one-runs":
-                return lambda page: (scraper.value(page, "running") or 0) > 0
-            case "kv-cache":
-                before = scraper.value(idle, "kv_cache") or 0.0
-                return lambda page: (scraper.value(page, "kv_cache") or 0.0) > before
-            case "adapters":
-                adapters = set(self._server.profile.adapters)
-                return lambda page: adapters <= _adapters_on(scraper, page)
 
     def _request(self, step: LoadStep, number: int) -> ServerRequest:
         profile = self._server.profile
         adapters = profile.adapters if step.until == "adapters" else ()
         model = adapters[number % len(adapters)] if adapters else self._server.model
-        return load_request(profile, model, tokens=self._tokens, words=self._words(step), rng=self._random(number))
-
-    def _words(self, step: LoadStep) -> int:
-        return self._server.profile.limits.prompt_words if step.until == "kv-cache" else 8
+        words = words_of(step, profile.limits)
+        return load_request(profile, model, tokens=self._tokens, words=words, rng=self._random(number))
 
     def _phase(self, phase: str, load: ServerLoad, *, level: int = 0, tokens: int = 0, words: int = 0) -> None:
         self._scraper.flush()
@@ -198,18 +153,3 @@ class ModelServerExecution(Execution):
                 refused=dict(load.refused),
             )
         )
-
-
-def _doubling(first: int, most: int, factor: int) -> Iterator[int]:
-    """From `first` up to `most`, each `factor` times the one before."""
-    size = first
-    while size < most:
-        yield size
-        size *= factor
-    yield most
-
-
-def _adapters_on(scraper: Scraper, page: Page) -> set[str]:
-    found = scraper.look_up(page, "lora")
-    labels = [one.labels.get("running_lora_adapters", "") for one in found.samples] if found is not None else []
-    return {name.strip() for text in labels for name in text.split(",")}

@@ -12,10 +12,11 @@ from conformance.evidence.episode import ProcessStarted
 from conformance.evidence.model_server import ModelServerFacts, ServerAnswered
 from conformance.run.model_server.client import Got, ServerClient
 from conformance.run.model_server.gate import ENDING, STARTING, models_of, refused, serves, trouble
-from conformance.run.model_server.requests import HIDDEN, ServerRequest, request_of
+from conformance.run.model_server.requests import ServerRequest, request_of
 from conformance.run.model_server.target import ModelServerTarget
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.model_server import API_PATHS, Ask
+from conformance.scenario.server_stimulus import HIDDEN
 from conformance.targets.bridge import Bridge
 from conformance.targets.model_server import ModelServerProfile
 from ext_proc.record import Entry, Headers, Wait
