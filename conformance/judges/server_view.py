@@ -25,6 +25,10 @@ class ServerExchange:
     asked: ServerAsked
     answer: ServerAnswer | None
 
+    def describe(self) -> str:
+        """What came back, in words."""
+        return self.answer.describe() if self.answer is not None else "no answer"
+
     def fail(
         self, requirement: str, expected: str, actual: str, *, hint: str = "", verdict: Verdict = Verdict.FAIL
     ) -> Ruling:

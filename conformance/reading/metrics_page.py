@@ -114,9 +114,9 @@ def _comments(text: str, *, openmetrics: bool) -> tuple[dict[str, str], list[str
     problems: list[str] = []
     if text and not text.endswith("\n"):
         problems.append("the last line has no end")
-    if "\r" in text:
+    if "\r\n" in text:
         problems.append("lines end with a carriage return")
-    for line in text.splitlines():
+    for line in text.split("\n"):
         comment = _COMMENT.fullmatch(line)
         if comment is None:
             if line and not line.startswith("#") and (name := _NAME.match(line)):
@@ -207,12 +207,12 @@ def excerpt(body: bytes, names: Collection[str]) -> bytes:
 
 def _kept(body: bytes, names: set[bytes]) -> Iterator[bytes]:
     wanted = set(names)
-    for line in body.splitlines(keepends=True):
-        if line.startswith((b"# TYPE ", b"# HELP ")):
-            _, kind, name, *rest = line.split(maxsplit=3)
-            if kind == b"TYPE" and rest and rest[0].strip() == b"counter":
+    for line in re.findall(rb"[^\n]*\n|[^\n]+", body):
+        if line.startswith(b"# TYPE "):
+            name, kind = [*line.split(), b"", b""][2:4]
+            if kind == b"counter":
                 wanted |= {name, name + b"_total"}
-            if name in wanted and kind == b"TYPE":
+            if name in wanted:
                 yield line
         elif line.startswith(b"# EOF") or re.split(rb"[{\s]", line, maxsplit=1)[0] in wanted:
             yield line

@@ -12,7 +12,7 @@ import pytest
 from serving import BadTarget, model_server
 
 from ext_proc.http2.tls import self_signed
-from fake_modelserver import GENERATIONS, Engine, Fault, FaultType, Served
+from fake_modelserver import GENERATIONS, Engine, Fault, FaultType, Gauges, Served
 
 SILENT = [(Engine.TRTLLM_SERVE, "1.2.0"), (Engine.TRITON, "2024")]
 """Generations without the gauges that the protocol asks for."""
@@ -100,6 +100,18 @@ def test_names_of_the_profile_replace_those_of_the_engine(cli, tmp_path: Path) -
         ran = cli("run", "--profile", profile, "-k", "metrics.*", "--protocol-version", "next", "-o", tmp_path / "r")
     assert ran.code == 4, ran.out + ran.err
     assert {verdicts(tmp_path / "r")[f"MS-MET-0{number}"] for number in (1, 2, 3, 4)} == {"pass"}
+
+
+@pytest.mark.timeout(120)
+def test_a_server_that_others_ask_is_not_judged_by_its_gauges(cli, tmp_path: Path) -> None:
+    profile = tmp_path / "server.yaml"
+    with model_server(serving=None, gauges=Gauges(running=1)) as pod:
+        profile.write_text(f"role: model-server\nurl: http://{pod.endpoint}\ntimeouts: {{rest: 1}}\n")
+        ran = cli("run", "--profile", profile, "-k", "metrics.queue", "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    (row,) = report(tmp_path / "r")["results"]
+    assert (row["verdict"], "others ask it" in row["reason"]) == ("inconclusive", True)
+    assert cli("report", "verify", tmp_path / "r" / "report.json").code == 0
 
 
 # -- what comes of a run -----------------------------------------------------------------------------------------------

@@ -88,37 +88,39 @@ def problems(work: Work, episode: Episode, report: Report) -> Iterator[str]:
     """What speaks against the pages and the load of `episode` being those of `work`."""
     if any(True for kind in (HarnessTrouble, ProcessExited) for _ in episode.of(kind)):
         return  # it ended early
-    steps = work.instance.scenario.steps
-    if loads := [one.load for one in steps if one.load is not None]:
-        yield from _loads(loads, episode, report)
-        return
-    wanted = sum(one.scrape.times for one in steps if one.scrape is not None)
-    found = sum(1 + page.same for _, page in episode.of(MetricsPage))
-    if found != wanted or any(True for _ in episode.of(LoadPhase)):
-        yield f"its evidence has {found} scrapes, its scenario {wanted} and no load"
+    left = [one for one in episode.entries if isinstance(one.event, LoadPhase | MetricsPage | Unmet)]
+    for step in work.instance.scenario.steps:
+        if step.scrape is not None:
+            pages = _scraped(left, step.scrape.times)
+            found = sum(1 + one.event.same for one in pages if isinstance(one.event, MetricsPage))
+            if found != step.scrape.times:
+                yield f"its evidence has {found} scrapes, its scenario {step.scrape.times}"
+            left = left[len(pages) :]
+        elif step.load is not None:
+            before = _until(left, "rest")
+            whole = _until(left[len(before) :], "rest") if _at_rest(before) else []
+            left = left[len(before) + len(whole) :]
+            if whole or _at_rest(before):
+                yield from _load(step.load, whole, report)
+            elif not before or not left or not isinstance(left.pop(0).event, Unmet):
+                yield "its evidence does not say whether the server was at rest before the load"
+    if any(isinstance(one.event, LoadPhase | MetricsPage) for one in left):
+        yield "its evidence has more pages or load than its scenario"
 
 
-def _loads(steps: Sequence[LoadStep], episode: Episode, report: Report) -> Iterator[str]:
-    """Of each load: at rest, raised level by level, ended, over, at rest again."""
-    entries = [one for one in episode.entries if isinstance(one.event, LoadPhase | MetricsPage | Unmet)]
-    for step in steps:
-        first = _until(entries, "rest")
-        if not first:
-            yield "its evidence does not say whether the server was at rest before the load"
-            return
-        begin = first[-1].event
-        assert isinstance(begin, LoadPhase)
-        if not begin.met:
-            if any(isinstance(one.event, LoadPhase | MetricsPage) for one in entries[len(first) :]):
-                yield "its evidence has load although the server was not at rest"
-            if not any(isinstance(one.event, Unmet) for one in entries[len(first) :]):
-                yield "its evidence does not say that the server was not at rest"
-            return
-        whole = _until(entries[len(first) :], "rest")
-        yield from _load(step, whole, report)
-        entries = entries[len(first) + len(whole) :]
-    if any(isinstance(one.event, LoadPhase | MetricsPage) for one in entries):
-        yield "its evidence has more load than its scenario"
+def _scraped(entries: Sequence[Entry], times: int) -> list[Entry]:
+    """The pages at the beginning, up to so many scrapes."""
+    found: list[Entry] = []
+    for one in entries:
+        if times <= 0 or not isinstance(one.event, MetricsPage):
+            break
+        times -= 1 + one.event.same
+        found.append(one)
+    return found
+
+
+def _at_rest(entries: Sequence[Entry]) -> bool:
+    return bool(entries) and isinstance(entries[-1].event, LoadPhase) and entries[-1].event.met
 
 
 def _until(entries: Sequence[Entry], phase: str) -> list[Entry]:
