@@ -262,7 +262,7 @@ def _requirements(part: Document, role: Role, catalogue: Catalogue) -> Iterator[
 
 
 def _matrix(part: Document) -> Iterator[Problem]:
-    """What is wrong with the variables: each is to have a name and values of its own, and a use."""
+    """What is wrong with the variables: each needs a unique name, different values and a use."""
     matrix = part.data.get("matrix")
     if not isinstance(matrix, Mapping):
         return

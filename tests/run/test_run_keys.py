@@ -60,7 +60,7 @@ EPP = (
 
 
 def declared(model: type[BaseModel], name: str) -> type[BaseModel]:
-    """The class that has the key of its own."""
+    """The class that declares the key."""
     return next(one for one in reversed(model.__mro__) if name in getattr(one, "model_fields", {}))
 
 

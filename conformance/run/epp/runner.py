@@ -306,7 +306,7 @@ class EppRunner(TargetRunner):
         """One exchange beside the episodes."""
         name = name or f"settle.{next(self._settling)}"
         prepared = self.prepared(exchange, 0, self.profile.body_modes[0], Random(f"{self.seed} {name}"))
-        # A cluster without endpoints of its own dials what the EPP names, and nothing else.
+        # A cluster without configured endpoints dials what the EPP names, and nothing else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
         return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 

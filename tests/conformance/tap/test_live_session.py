@@ -495,7 +495,7 @@ def test_wrong_use_of_the_commands(arguments: list[str], capsys) -> None:
 
 
 class Command:
-    """A command in a process of its own, whose output is read line by line."""
+    """A command in its own process, whose output is read line by line."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
