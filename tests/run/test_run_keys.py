@@ -166,7 +166,7 @@ def _prepared(instances: tuple[Instance, ...], target: profile.Profile) -> None:
                     pool=(),
                     rng=Random(1),
                 )
-                upstream_for(step.exchange.reply)
+                upstream_for(step.exchange.reply, 0, lambda _: True)
 
 
 def _started(profiles: list[profile.Profile | gateway.GatewayProfile]) -> None:
