@@ -2,8 +2,8 @@
 
 Run `python benchmarks/envoy.py`. Envoy is to be ready within 300 ms of the call, also of the first in a process; only
 where nothing is remembered of the bootstrap yet (once a machine) it takes longer. EPP, model server and client share
-one loop, so the figures hold all sides' work; the fake's share of it runs in the same loop too, Envoy's in a process
-of its own.
+one loop, so the figures hold all sides' work; the fake's share of it runs in the same loop too, Envoy's in
+another process.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def first_start() -> None:
 
 
 def first_starts() -> None:
-    """First starts in processes of their own: where nothing is remembered, and then."""
+    """First starts in their own processes: where nothing is remembered, and then."""
     with tempfile.TemporaryDirectory() as cache:
         taken = []
         for _ in range(1 + STARTS):

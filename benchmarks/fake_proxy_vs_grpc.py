@@ -5,7 +5,7 @@
 A stream is a request with a body in full duplex: two messages, two answers, the end. grpc.aio's client sends bytes that
 were made before, reads bytes, and does nothing else. Ours records every event; the fake proxy makes its messages as
 Envoy does and acts on the answers; judging says of every exchange what all judges have to say. Server and clients are
-processes of their own, the kinds take turns. `cpu` is user and system time of the client's process for each stream,
+separate processes, the kinds take turns. `cpu` is user and system time of the client's process for each stream,
 `beside` that of the process that judges for it; both count for the figure.
 """
 

@@ -2,7 +2,7 @@
 
     python benchmarks/fleet.py [--pods 1000] [--seconds 4] [--streams 500]
 
-Needs the dependency group `benchmarks`. Servers run in a process of their own on one core, the loader here on another.
+Needs the dependency group `benchmarks`. Servers run in their own process on one core, the loader here on another.
 Every pod is scraped over its own keep-alive connection, at times fixed beforehand; a scrape's latency counts from the
 time it was meant to start, so a stall of the server cannot hide. A scrape that is due while the one
 before is unanswered waits its turn on that connection. Lateness is how far behind the loader itself was: large, and the

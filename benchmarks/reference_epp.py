@@ -2,7 +2,7 @@
 
     python benchmarks/reference_epp.py [--seconds 4] [--concurrent 64] [--burst 2000] [--exchanges 100000]
 
-The EPP runs in a process of its own, which with all its threads has the last core, where the platform allows it; the
+The EPP runs in a separate process, which with all its threads has the last core, where the platform allows it; the
 client here uses the project's own HTTP/2 connections and ends streams by reset, as Envoy does. `cpu` is the EPP's
 processor time per stream, the figure to compare where the machine is shared. Then: its memory while it serves further
 exchanges.

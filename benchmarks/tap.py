@@ -2,10 +2,10 @@
 
     python benchmarks/tap.py [--seconds 3] [--concurrent 64]
 
-A scripted EPP, the tap and the process that judges are processes of their own; the client here uses the project's own
+A scripted EPP, the tap and the process that judges are separate processes; the client here uses the project's own
 HTTP/2 connections. An exchange is a request with a body in full duplex: two messages, two answers, and Envoy's reset.
 Latency is measured one exchange at a time, direct and tapped in turn, so that both meet the same machine. `cpu` is the
-tap's own processor time per stream: what it could carry on a core of its own, where the machine is shared. Exchanges
+tap's own processor time per stream: what it could carry on a dedicated core, where the machine is shared. Exchanges
 that judging had no time for are left out of it, and counted.
 """
 
@@ -99,7 +99,7 @@ async def serve_tap(upstream: str, *, judging: bool) -> None:
 
 
 class Process:
-    """A process of ours, spoken to in lines."""
+    """A child process, spoken to in lines."""
 
     def __init__(self, *arguments: str) -> None:
         self.child = subprocess.Popen(

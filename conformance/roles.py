@@ -31,7 +31,7 @@ class RoleFacts:
     traits: Callable[..., Traits]
     """From a profile, whether the machine has IPv6 (`ipv6`) and the `data_plane`: what decides the plan."""
     has_processes: bool = False
-    """Whether further targets of a run can have processes of the suite of their own."""
+    """Whether further targets of a run can have separate processes of the suite."""
 
 
 ROLES: Mapping[str, RoleFacts] = {

@@ -5,6 +5,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
     gateway-profile.md, model-server-profile.md  `conformance.targets.gateway`, `conformance.targets.model_server`
+    coverage.md       `docs/coverage_page.py`
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
@@ -19,7 +20,6 @@ import dataclasses
 import enum
 import inspect
 import itertools
-import re
 import sys
 import textwrap
 import types
@@ -30,6 +30,8 @@ from typing import Any
 
 import pydantic
 import typer
+from coverage_page import coverage as coverage_page
+from page import page, table
 from pydantic.alias_generators import to_camel
 
 from conformance.cli.app import app
@@ -48,7 +50,6 @@ from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Profile
 
 REFERENCE = Path(__file__).parent / "reference"
-NOTE = "<!-- Written by `make docs`. Change what it was written from instead. -->"
 
 
 def pages() -> Mapping[str, str]:
@@ -92,6 +93,7 @@ def pages() -> Mapping[str, str]:
             Report,
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
+        "coverage.md": coverage_page(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
         "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
         "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
@@ -346,22 +348,6 @@ def _how(one: Requirement, done: set[str]) -> str:
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
-
-
-def page(title: str, *parts: str) -> str:
-    """A page of Markdown."""
-    return "\n\n".join((f"# {title}", NOTE, *(part for part in parts if part))) + "\n"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    line = " ".join(text.split())
-    return re.sub(r"(?<!\\)\|", r"\\|", line)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """The messages of ext_proc and gRPC health, as protobuf classes: `ProcessingRequest`, `Struct`, `HeaderMap`, …
 
 Every message in `schema.binpb` is an attribute of this module under its short name; `messages.pyi` lists them. They
-are ordinary protobuf messages on protobuf's C codec, with upstream's full names, in a descriptor pool of their own
+are ordinary protobuf messages on protobuf's C codec, with upstream's full names, in their own descriptor pool
 (`POOL`): a program that also imports generated code for these names (its own, or xds-protos') is not disturbed, nor
 are we.
 

@@ -1,7 +1,7 @@
 """A fleet of fake model servers in one process: every pod its own address, its gauges and faults set at run time.
 
 `Fleet` holds pods; a `PodSpec` says what a `Pod` is, `Gauges` what it reports, a `Fault` what is wrong with it, and
-`Reply` what it answers to one request. Everything runs on the caller's event loop and imports nothing of ours.
+`Reply` what it answers to one request. Everything runs on the caller's event loop and imports no other package here.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
             return Request(method="", target="", headers=(), keep_alive=False), item
         try:
             return item, self._answer(item)
-        except Exception as problem:  # noqa: BLE001 - a fault of ours or of a listener; the client gets an answer, the loop's handler the error
+        except Exception as problem:  # noqa: BLE001 - a harness error or a listener's error; the client gets an answer, the loop's handler the error
             self._loop.call_exception_handler(
                 {"message": f"answering {item.method} {item.target} failed", "exception": problem, "protocol": self}
             )
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
             async for chunk in source:
                 sent += 1
                 if sent > 1:
-                    # Also without a gap, each chunk is a write of its own, and other connections get their turn.
+                    # Also without a gap, each chunk is a separate write, and other connections get their turn.
                     await asyncio.sleep(response.gap)
                     if response.paced is not None:
                         await response.paced(through)

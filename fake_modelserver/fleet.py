@@ -18,7 +18,7 @@ from fake_modelserver.spec import PodSpec
 class Fleet:
     """A pool of pods that come and go.
 
-    `mode`, `port` and `hosts` are those of `Addresses`: how pods without an address of their own get one. `on_scrape`
+    `mode`, `port` and `hosts` are those of `Addresses`: how pods without their own address get one. `on_scrape`
     is called when a scrape starts, `on_request` when any other request has arrived, both on the event loop and before
     the answer; `script` gives the answer to a request, or None for the pod's own; `keep_body` is how many bytes of a
     body `Served` holds.

@@ -89,7 +89,7 @@ class Decoy:
         if not _LABEL.fullmatch(self.label):
             raise ValueError(f"label is {self.label!r}; it is a name of letters, digits and _")
         if self.value == self.own:
-            raise ValueError(f"value is {self.value!r}, as that of the own series; a series has labels of its own")
+            raise ValueError(f"value is {self.value!r}, as the pod's series has; another series needs other labels")
 
 
 _LABEL = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")

@@ -17,7 +17,7 @@ class PodSpec:
     """What a pod is. `name` is unique in its fleet.
 
     - Without `address` the fleet gives one; without `ports` the pod has the fleet's port (or, where pods share an
-      address, a port of its own). The pod serves everything on each of its ports.
+      address, a separate port). The pod serves everything on each of its ports.
     - `models` are base models, `adapters` LoRA adapters that are accepted besides those in the gauges; `any_model`
       accepts every name; `adapters_loadable`: the API loads and unloads adapters.
     - `engine` and `generation` (default: its newest) say whose families, labels and API it has; `page` whether all of

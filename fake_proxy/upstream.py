@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Protocol
 
 import h11
@@ -68,15 +69,21 @@ class Upstream(Protocol):
 class HttpUpstream:
     """Real model servers over HTTP/1.1, one connection per attempt; `connect_timeout` in seconds.
 
+    An endpoint that `may_dial` refuses is out of reach, as if it refused the connection.
+
     One chunk of a chunked response is one piece of data, so that server-sent events keep their borders.
     """
 
-    def __init__(self, *, connect_timeout: float = 1.0) -> None:
+    def __init__(
+        self, *, connect_timeout: float = 1.0, may_dial: Callable[[str], bool] = lambda _endpoint: True
+    ) -> None:
         self._connect_timeout = connect_timeout
+        self._may_dial = may_dial
 
     def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
         """Connect to the endpoint and send."""
-        return _HttpAttempt(opening, events, self._connect_timeout)
+        reachable = self._may_dial(opening.endpoint)
+        return _HttpAttempt(opening, events, self._connect_timeout, reachable=reachable)
 
 
 class _HttpAttempt:
@@ -86,10 +93,13 @@ class _HttpAttempt:
     only reads the response.
     """
 
-    def __init__(self, opening: OpenUpstream, events: UpstreamEvents, connect_timeout: float) -> None:
+    def __init__(
+        self, opening: OpenUpstream, events: UpstreamEvents, connect_timeout: float, *, reachable: bool
+    ) -> None:
         self._opening = opening
         self._events = events
         self._connect_timeout = connect_timeout
+        self._reachable = reachable
         self._h11 = h11.Connection(h11.CLIENT)
         self._writer: asyncio.StreamWriter | None = None
         self._queued: list[bytes] = []
@@ -158,6 +168,8 @@ class _HttpAttempt:
         attempt = self._opening.attempt
         host, _, port = self._opening.endpoint.rpartition(":")
         try:
+            if not self._reachable:
+                raise ConnectionRefusedError
             async with asyncio.timeout(self._connect_timeout):
                 reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except (OSError, ValueError):  # TimeoutError is an OSError

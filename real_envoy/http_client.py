@@ -1,6 +1,6 @@
 """An HTTP client that does to a real gateway what `HttpRequest` says: pieces, pauses, trailers, going away.
 
-Both protocols are spoken on a connection of their own per request, so that a request ends without traces.
+Both protocols are spoken on a new connection for each request, so that a request ends without traces.
 """
 
 from __future__ import annotations

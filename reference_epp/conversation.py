@@ -1,4 +1,4 @@
-"""One ext_proc stream, which is one HTTP request: messages in, messages out, no input or output of its own.
+"""One ext_proc stream, which is one HTTP request: messages in, messages out, and no input or output.
 
 The shape of the conversation depends on the body mode. The endpoint must be in the answer that lets the request go:
 

@@ -10,7 +10,7 @@ from reference_epp.endpoints import Pool
 
 
 def serve_metrics(host: str, port: int, pool: Pool, accounting: Accounting) -> tuple[int, Callable[[], None]]:
-    """Serve /metrics on a thread of its own; the port (for `port` 0) and a function that ends it."""
+    """Serve /metrics on its own thread; the port (for `port` 0) and a function that ends it."""
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 

@@ -17,7 +17,7 @@ class Version:
     subset: bool
     """Section Endpoint Subset: the data plane may limit the choice."""
     fallback_key: bool
-    """Section Destination endpoint fallback: one more endpoint under a metadata key of its own."""
+    """Section Destination endpoint fallback: one more endpoint under another metadata key."""
     lists: bool
     """Section Destination Endpoint: several endpoints, separated by commas, best first."""
     models: bool

@@ -98,7 +98,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Rows under headings, in columns of their own width; the last one is as long as it is."""
+    """Rows under headings, each column as wide as it needs; the last one is as long as it is."""
     widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns) - 1)]
     for row in (columns, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]

@@ -23,7 +23,7 @@ def pool(
         str, typer.Option("--model", help="The model that they say they serve; any is accepted.")
     ] = "llama-3",
 ) -> None:
-    """Serve fake model servers (OpenAI API, /metrics as vLLM) on loopback addresses of their own, until Ctrl-C."""
+    """Serve fake model servers (OpenAI API, /metrics as vLLM) on their own loopback addresses, until Ctrl-C."""
     from conformance.cli.serving import until_interrupted
 
     until_interrupted(_serve(pods, endpoint or [], endpoints_file, queue, running, kv, model))

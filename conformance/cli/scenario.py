@@ -12,7 +12,7 @@ from conformance.cli import completion
 from conformance.cli.commands import Commands
 
 scenario = typer.Typer(
-    cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Begin and check scenario files of your own."
+    cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Begin and check your own scenario files."
 )
 
 

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from ext_proc.record import plain_bytes
+from ext_proc.record_json import plain_bytes
 
 INLINE = 1024
 """Bytes up to which a value stands in its line."""

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 from conformance.evidence.model_server import ModelServerFacts
 from conformance.evidence.reported import Attribute
 from conformance.strict_yaml import FileModel
-from ext_proc import record
+from ext_proc import record_json
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 from ext_proc.record import Entry, Event
 
@@ -358,14 +358,14 @@ def to_json(episode: Episode, context: Context, pack: Callable[[bytes], Any] | N
     return {
         "episode": episode.id,
         "context": _without_defaults(context),
-        "entries": [record.to_json(entry, pack) for entry in episode.entries],
+        "entries": [record_json.to_json(entry, pack) for entry in episode.entries],
     }
 
 
 def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = None) -> tuple[Episode, Context]:
     """What `to_json` wrote. Raises `ValueError` if it was not written by it."""
     try:
-        entries = tuple(record.from_json(entry, unpack) for entry in body["entries"])
+        entries = tuple(record_json.from_json(entry, unpack) for entry in body["entries"])
         if not isinstance(body["episode"], str):
             raise TypeError("an episode's id is text")
         return Episode(id=body["episode"], entries=entries), _context.validate_python(body["context"])

@@ -33,7 +33,7 @@ from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Malformed, Message
 
 SHORT = 6
-"""Values of fewer bytes are not looked for in free text, only as the whole value of their own header."""
+"""Values of fewer bytes are not looked for in free text, only as the whole value of their header."""
 
 SENSITIVE_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "x-api-key", "api-key"})
 SENSITIVE_NAMES = re.compile(

@@ -55,7 +55,7 @@ class RequirementEntry(FileModel):
 
 
 class AreaFile(FileModel):
-    """One area of the catalogue. `section` and `pending` hold for entries that have none of their own."""
+    """One area of the catalogue. `section` and `pending` hold for entries that don't have theirs."""
 
     area: Text
     title: Text

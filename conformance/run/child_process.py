@@ -59,7 +59,7 @@ class ChildProcess:
         """For `multiprocessing.connection.wait`: ready when there is an answer."""
         name = f"{service.__module__}:{service.__qualname__}"
         with theirs:
-            # In a session of its own it gets no Ctrl-C: its parent does, and lets go of it.
+            # In its own session it gets no Ctrl-C: its parent does, and lets go of it.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", MAIN.format(path=sys.path, fd=theirs.fileno(), service=name)],
                 pass_fds=[theirs.fileno()],

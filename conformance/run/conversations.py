@@ -25,7 +25,7 @@ from conformance.verdict import Verdict
 SERVED = ("default", "absent", "unknown", "other", "number", "list", "empty")
 
 
-class _Broken(AssertionError):  # noqa: N818 - what hypothesis looks for, not an error of ours
+class _Broken(AssertionError):  # noqa: N818 - what hypothesis looks for, no harness error
     """A generated conversation broke a rule; hypothesis shrinks it."""
 
 

@@ -131,7 +131,7 @@ class Execution(ABC):
 async def execute(
     runner: TargetRunner, work: Work, execution_type: Callable[[Any, Work, Capture], Execution]
 ) -> WorkDone:
-    """Run the steps. Trouble of the harness ends the episode and is recorded in it; it never raises."""
+    """Run the steps. A harness error ends the episode and is recorded in it; nothing is raised."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     with runner.capture() as capture:

@@ -1,6 +1,6 @@
 """A worker: one target after the other, and the batches that run on it, in this process or in another.
 
-Judging is most of a run, and one Python process has one core; so further workers have processes of their own.
+One Python process uses one core, so further workers have separate processes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class LocalWorker:
         return BatchRunner(self._runner, execution, self._catalogue, self._tell, reproducing(command))
 
 
-# -- in a process of its own -------------------------------------------------------------------------------------------
+# -- in its own process ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class CommandDone:
 
 
 class RemoteWorker:
-    """A worker in a process of its own (`Worker`), which starts at once; its first target does when `start` asks."""
+    """A worker in its own process (`Worker`), which starts at once; its first target does when `start` asks."""
 
     def __init__(self, redactor: Redactor, tell: Tell) -> None:
         self.version = ""

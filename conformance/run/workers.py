@@ -1,7 +1,7 @@
 """Workers side by side: they take the work of all versions in its order, each as fast as its target allows.
 
-The first worker is in this process, which also keeps the record; as many further ones as there are cores have processes
-of their own.
+The first worker is in this process, which also keeps the record; as many further ones as there are cores have separate
+processes.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class PodState(Load):
 
 
 class Pod(PodState):
-    """A pod: a fake model server on an address of its own."""
+    """A pod: a fake model server on its own address."""
 
     name: Name = Field(description="what the scenario calls it")
     family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")

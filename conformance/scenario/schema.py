@@ -85,7 +85,7 @@ Inject = Literal[
     "http2-bad-headers",
     "http2-garbage",
 ]
-"""Those that begin with `http2-` spoil the connection: give the exchange one of its own (`connection: fresh`)."""
+"""Those that begin with `http2-` spoil the connection: give the exchange a fresh one (`connection: fresh`)."""
 
 CHAT_PATH = "/v1/chat/completions"
 """What scenarios call the path of chat requests, wherever a target has it."""
@@ -146,7 +146,7 @@ class Exchange(ClientRequest):
     ending: Literal["envoy", "half-close", "drain", "rotate"] = Field(
         "rotate", description="rotate: the first is drained, then half-close and Envoy's reset in turn"
     )
-    connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on a connection of its own")
+    connection: Literal["shared", "fresh"] = Field("shared", description="fresh: on its own connection")
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
     interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
     lock_step: bool = Field(False, description="a chunk of the request comes when the one before was let through")
@@ -381,9 +381,10 @@ class Scenario(FileModel):
     matrix: dict[str, tuple[Any, ...]] = Field(
         {}, description="variables and their values: one instance for each combination"
     )
-    combine: Literal["all", "pairs"] = Field(
+    combine: Literal["all", "pairs", "each"] = Field(
         "all",
-        description="pairs: not every combination, only so many that every two values of two variables meet in one",
+        description="pairs: not every combination, only so many that every two values of two variables meet in one; "
+        "each: so many that every value is in one",
     )
     without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
         (), description="combinations left out: those whose variables all have one of the values listed"

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.reading.decoded_message import decode
-from ext_proc.record import Author, Entry, Message, StreamEnded, StreamOpened
+from conformance.reading.owed import owed_answer
+from ext_proc.record import Entry, Message, StreamEnded, StreamOpened
 from ext_proc.relay import RecordingEnded
 
 OVERHEAD = 400
@@ -40,7 +40,8 @@ class _Open:
     entries: list[Entry] = field(default_factory=list)
     size: int = 0
     latest: float = 0.0
-    message: Entry | None = None  # the latest
+    asked: float = -1.0  # the `latest` at which it was last asked whether an answer is owed
+    owes: bool = False
 
 
 class Gathering:
@@ -94,7 +95,6 @@ class Gathering:
             return
         size = OVERHEAD
         if isinstance(event, Message):
-            found.message = entry
             size += len(event.raw)
         found.entries.append(entry)
         found.size += size
@@ -107,7 +107,7 @@ class Gathering:
         now = self._clock()
         for name, found in list(self._open.items()):
             quiet = now - found.latest
-            if quiet >= self._deadline and _owes_an_answer(found.message):
+            if quiet >= self._deadline and _owes(found):
                 self._close(name, "silent", seconds=quiet)
             elif quiet >= self._patience:
                 self._close(name, "idle", seconds=quiet)
@@ -132,8 +132,8 @@ class Gathering:
         )
 
 
-def _owes_an_answer(message: Entry | None) -> bool:
-    """Whether the last message is one after which the EPP can't be waiting for more: it completes its direction."""
-    if message is None or not isinstance(message.event, Message) or message.event.author is not Author.DATA_PLANE:
-        return False
-    return decode(message, message.event).ends
+def _owes(found: _Open) -> bool:
+    """Whether the EPP owes an answer. The record is read once for each silence, however often it is asked."""
+    if found.asked != found.latest:
+        found.asked, found.owes = found.latest, owed_answer(found.entries) is not None
+    return found.owes

@@ -39,7 +39,7 @@ class LiveJudge:
         """Transcripts are written as they come."""
 
     def _judged(self, gathered: Gathered) -> JudgedExchange:
-        seen = episode(gathered)
+        seen = episode(gathered, self._settings.context.deadline)
         result = judged(seen, self._settings.context, self._catalogue, roles=BOTH, memory=self._memory)
         shown = []
         for finding in result.findings:

@@ -10,11 +10,11 @@ from pathlib import Path
 from conformance.evidence.episode import Claims, Context, Episode
 from conformance.judges import Role, Rules, judge
 from conformance.judges.remembered import RememberedVerdicts
-from conformance.reading.decoded_message import decode
+from conformance.reading.owed import owed_answer
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.tap.gathering import Gathered
 from conformance.verdict import Finding, Verdict
-from ext_proc.record import Entry, Message, Wait
+from ext_proc.record import Entry, StreamEnded, Wait
 
 SCENARIO = "live"
 """The scenario of a context made for live traffic."""
@@ -64,16 +64,28 @@ def context(version: str, claims: Claims | None = None, *, deadline: float = 10.
     return Context(version=version, scenario=SCENARIO, claims=claims or Claims(), deadline=deadline)
 
 
-def episode(gathered: Gathered) -> Episode:
-    """An exchange as judges read it. That the EPP owes an answer for too long is an event, as in any run."""
-    entries = gathered.entries
-    if gathered.reason == "silent":
-        last = next(entry for entry in reversed(entries) if isinstance(entry.event, Message))
-        assert isinstance(last.event, Message)
-        what = f"{AWAITED_ANSWER}{decode(last, last.event).what}"
-        wait = Wait(exchange=gathered.exchange, what=what, outcome="expired", seconds=round(gathered.seconds, 3))
-        entries = (*entries, Entry(entries[-1].seq + 1, entries[-1].t + int(gathered.seconds * 1e9), wait))
+def episode(gathered: Gathered, deadline: float = 10.0) -> Episode:
+    """An exchange as judges read it. That the EPP owed an answer for `deadline` seconds is an event, as in any run."""
+    entries = with_expired_wait(gathered.entries, deadline, quiet=gathered.seconds)
     return Episode(id=gathered.exchange, entries=entries)
+
+
+def with_expired_wait(entries: tuple[Entry, ...], deadline: float, *, quiet: float = 0.0) -> tuple[Entry, ...]:
+    """`entries`, and before the end of the stream the expired wait for an answer that was owed for `deadline` seconds.
+
+    `quiet` is how many seconds nothing happened after the last of them.
+    """
+    last, over = entries[-1], entries[-1].t + int(quiet * 1e9)
+    if over - entries[0].t < deadline * 1e9 or (owed := owed_answer(entries)) is None:
+        return entries
+    seconds = (over - owed.since.entry.t) / 1e9
+    if seconds < deadline:
+        return entries
+    what = AWAITED_ANSWER + owed.part
+    wait = Wait(exchange=last.event.exchange, what=what, outcome="expired", seconds=round(seconds, 3))
+    if isinstance(last.event, StreamEnded):
+        return (*entries[:-1], Entry(last.seq, last.t, wait), Entry(last.seq + 1, last.t, last.event))
+    return (*entries, Entry(last.seq + 1, over, wait))
 
 
 def judged(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from conformance.evidence.episode import Context, Episode
+from conformance.reading.owed import OwedAnswer, owed_answer
 from conformance.report.render.transcript import transcript
 from conformance.requirements.catalogue import Catalogue
-from conformance.tap.judging import judged
+from conformance.tap.judging import judged, with_expired_wait
 from conformance.tap.metrics import Tally
 from conformance.tap.wording import finding_text
 from ext_proc.record import Entry
@@ -50,7 +51,9 @@ class Narrator:
         self._began.pop(name, None)
         if self._context is None:
             return
-        episode = Episode(id=name, entries=tuple(entries))
+        if not entries:
+            return
+        episode = Episode(id=name, entries=with_expired_wait(tuple(entries), self._context.deadline))
         result = judged(episode, self._context, self._catalogue)
         self.tally.add(result)
         if result.problem:
@@ -58,4 +61,11 @@ class Narrator:
         for finding in result.findings:
             self._show(finding_text(finding, episode, self._catalogue))
         if not result.findings and not result.problem:
-            self._show(f"{name}  ✓ no rule broken")
+            owed = owed_answer(entries)
+            self._show(f"{name}  " + (_unpaid(owed, entries[-1]) if owed else "✓ no rule broken"))
+
+
+def _unpaid(owed: OwedAnswer, end: Entry) -> str:
+    seconds = (end.t - owed.since.entry.t) / 1e9
+    waited = f"after {seconds:.1f} s, when the exchange ended"
+    return f"? {owed.part} had no answer {waited}; no rule says how long it may take"

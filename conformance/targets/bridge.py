@@ -1,7 +1,7 @@
-"""The bridge between the suite and a container with a network of its own.
+"""The bridge between the suite and a container with its own network.
 
 The engine's bridge has an address on this machine, its gateway, which the container reaches: there the emulated
-Kubernetes API listens. Each pod needs an address of its own, as in a cluster: the upper end of the bridge's subnet is
+Kubernetes API listens. Each pod needs its own address, as in a cluster: the upper end of the bridge's subnet is
 made local to this machine (one route of type `local`, which needs CAP_NET_ADMIN and vanishes with the bridge). Without
 that right the pods share the gateway's address and have a port each, which Kubernetes discovery can't express. IPv6
 pods share one address and have a port each in any case, as they do on the loopback interface.
@@ -59,7 +59,7 @@ class Bridge:
 
 async def open_bridge(*, kubernetes: bool) -> Bridge:
     """A new network. Raises `UsageError` if the engine's bridges are not on this machine, or if the target learns its
-    pool from Kubernetes and pods can't have addresses of their own.
+    pool from Kubernetes and pods can't have their own addresses.
     """
     client = await connect()
     made: list[str] = []
@@ -92,7 +92,7 @@ def _open(client: docker.DockerClient, made: list[str], kubernetes: bool) -> Bri
     except OSError as problem:
         if kubernetes:
             raise UsageError(
-                f"in a bridge network every pod needs an address of its own, and this user may not add any "
+                f"in a bridge network every pod needs its own address, and this user may not add any "
                 f"({problem.strerror})",
                 hint="say `start.network: host` in the profile, or run the suite as root",
             ) from problem

@@ -1,4 +1,4 @@
-"""The container engine: found, asked in threads, and left without anything of ours.
+"""The container engine: found, asked in threads, and left without anything that the suite made.
 
 What we make there carries a label that names this process. What an earlier run left behind, because it was killed, is
 found by that label and removed before anything new is made.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OWNER = "epp-conformance.owner"
-"""Label of everything of ours: host, process id and start of the process that made it."""
+"""Label of everything that the suite makes there: host, process id and start of the process that made it."""
 
 TIMEOUT = 30
 """Seconds for one answer of the engine."""

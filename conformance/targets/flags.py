@@ -266,5 +266,5 @@ class SelectionFlags:
     section: Annotated[list[str] | None, Flag("Only scenarios of this section. Repeatable.", "NAME")] = None
     smoke: Annotated[bool, Flag("Only the smoke set.")] = False
     slow: Annotated[bool, Flag("Slow scenarios too.")] = False
-    scenarios: Annotated[list[Path] | None, Flag("Further scenario files of your own. Repeatable.", "DIR|FILE")] = None
+    scenarios: Annotated[list[Path] | None, Flag("Your own scenario files, as well. Repeatable.", "DIR|FILE")] = None
     seed: Annotated[int | None, Flag("For the same prompts as in another run.", minimum=0, maximum=2**32 - 1)] = None

@@ -150,7 +150,7 @@ async def start_container(
         for note in await call(_notes, client, facts, bridge):
             output.feed(f"({note})\n".encode())
         for folder in (folder for folder, mode in folders.items() if mode == "rw"):
-            await call(folder.chmod, 0o755)  # it is ours, and images run as users of their own
+            await call(folder.chmod, 0o755)  # the suite made it, and images run as other users
         await call(
             container.create,
             {
@@ -234,7 +234,7 @@ def _notes(client: docker.DockerClient, facts: Mapping[str, Any], bridge: Bridge
         notes.append(f"the image is for {'/'.join(its)}, this engine runs {'/'.join(ours)}")
     desktop = info.get("OperatingSystem") == "Docker Desktop"
     if bridge is None and (desktop or any("rootless" in option for option in info.get("SecurityOptions") or ())):
-        notes.append("this engine (Docker Desktop or rootless) has a network of its own, which is not the machine's")
+        notes.append("this engine (Docker Desktop or rootless) has its own network, which is not the machine's")
     return notes
 
 

@@ -90,7 +90,7 @@ def launch(profile: Profile, version: str, values: Mapping[str, str]) -> Launch:
 
 
 def in_bridge(profile: Profile, version: str) -> bool:
-    """Whether the target runs in a container with a network of its own."""
+    """Whether the target runs in a container with its own network."""
     variant = profile.start.versions.get(version)
     way = variant if variant is not None and (variant.command or variant.image) else profile.start
     return way.image is not None and profile.start.network == "bridge"

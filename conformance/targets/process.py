@@ -1,6 +1,6 @@
-"""A target that is a process: in a group of its own, its output captured, and nothing of it left afterwards.
+"""A target that is a process: in its own process group, its output captured, and nothing of it left afterwards.
 
-A supervisor of its own (`supervisor.py`) is the parent of each target, and answers for what it forks.
+A supervisor process (`supervisor.py`) is the parent of each target, and answers for what it forks.
 """
 
 from __future__ import annotations

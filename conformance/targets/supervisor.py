@@ -1,4 +1,4 @@
-"""The parent of a target that the suite starts: `python supervisor.py PROGRAM ARGUMENT…`, a process of its own.
+"""The parent of a target that the suite starts: `python supervisor.py PROGRAM ARGUMENT…`.
 
 It exists so that nothing of a target outlives the run. Whatever the target forks, also into other sessions, falls back
 to the supervisor when its parent ends (Linux: child subreaper), and is killed by it when the target ends, when the
@@ -8,7 +8,7 @@ suite says so, and when the suite itself is gone, even by SIGKILL: standard inpu
 - out: standard output is the target's, both of its streams. Standard error is for the suite: `started PID`,
   `failed ERRNO` if the program can't be run, and `ended CODE` (negative: the signal) when the target has ended.
 
-It is started for every target, so it imports little, and nothing of ours: it runs alone, isolated from the
+It is started for every target, so it imports little, and nothing of the project: it runs alone, isolated from the
 environment that it hands on.
 """
 

@@ -44,7 +44,7 @@ type scrape struct {
 	at     time.Time
 }
 
-// Scraper reads /metrics of every endpoint, each in its own goroutine, so that a slow pod delays nobody.
+// Scraper reads /metrics of every endpoint, each in its own goroutine, so that a slow pod delays no other.
 type Scraper struct {
 	interval time.Duration
 	client   *http.Client

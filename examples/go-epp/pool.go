@@ -43,7 +43,7 @@ var (
 )
 
 // Endpoint is one port of one pod. The UID belongs to it: a new pod under an old name, or at an old address, is another
-// endpoint with a load of its own.
+// endpoint with its own load.
 type Endpoint struct {
 	UID     types.UID
 	Address netip.AddrPort
@@ -164,7 +164,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// followObjectives asks first: a cluster may well lack this kind, and an informer would complain for ever.
+// followObjectives asks first: a cluster may well lack this kind, and an informer would complain without end.
 func (p *Pool) followObjectives(ctx context.Context) {
 	_, err := p.client.Resource(objectiveResource).Namespace(p.namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if apierrors.IsNotFound(err) {

@@ -1,4 +1,4 @@
-"""What the Prometheus clients show of their own process, in the order in which a page begins with it."""
+"""What Prometheus clients show of the process that they run in, in the order in which a page begins with it."""
 
 from __future__ import annotations
 

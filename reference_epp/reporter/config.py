@@ -22,7 +22,7 @@ KIND = "EndpointPickerConfig"
 REPORTER = "request-attribute-reporter"
 
 RESERVED = (DESTINATION, FALLBACK, SUBSET, SERVED)
-"""Names that the protocol gives a meaning of its own: a report must not change the destination."""
+"""Names that the protocol gives a meaning: a report must not change the destination."""
 
 Fields = Mapping[str, tuple[yaml.Node, yaml.Node]]
 """The members of a mapping: the nodes of name and value."""

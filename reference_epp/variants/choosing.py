@@ -94,7 +94,7 @@ class LongRefusals(Conversation):
         return super().refuse(Refused(refusal.code, (f"{refusal.reason}. " * 20_000)[:19_999]))
 
 
-@variant("refusals-with-advice", why="An ImmediateResponse has headers, a gRPC status and details of its own.")
+@variant("refusals-with-advice", why="An ImmediateResponse has its own headers, gRPC status and details.")
 class RefusalsWithAdvice(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         actions = list(super().refuse(refusal))

@@ -75,6 +75,11 @@ class Epp:
 
     # -- what it may do instead ----------------------------------------------------------------------------------------
 
+    async def elsewhere(self, stream: ServedStream) -> None:
+        """Picks an address that it was told by its environment, and that is in no pool."""
+        self.endpoints = Path(os.environ["ELSEWHERE"])
+        await self.behave(stream)
+
     async def silent(self, stream: ServedStream) -> None:
         async for _ in stream:
             pass

@@ -47,6 +47,20 @@ def patient(tmp_path: Path) -> Path:
     return path
 
 
+def test_an_address_outside_the_pool_is_not_connected_to(cli, tmp_path: Path, patient: Path, monkeypatch) -> None:
+    """It would get the profile's secret headers."""
+    listed = tmp_path / "elsewhere"
+    monkeypatch.setenv("ELSEWHERE", str(listed))
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        listed.write_text(f"127.0.0.1:{elsewhere.getsockname()[1]}")
+        ran = cli("run", "--profile", patient, "--epp", hostile("elsewhere", 0), *FEW, "-o", tmp_path / "r")
+        assert ran.code == 1, ran.out + ran.err
+        assert "EPP-DEST-06" in ran.out
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+
+
 # -- the bundled EPP ---------------------------------------------------------------------------------------------------
 
 

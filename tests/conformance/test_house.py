@@ -19,7 +19,7 @@ PACKAGES = (
 
 NAMESPACES = {
     "reference_epp": "it shares nothing with the harness, its words included, and is never imported by it",
-    "fake_modelserver": "it imports nothing of the suite, and stands for a program with words of its own",
+    "fake_modelserver": "it imports nothing of the suite, and stands for a program with its own words",
 }
 """Packages whose class names may also be used elsewhere, and why."""
 

@@ -37,7 +37,7 @@ def test_only_what_counts_in_the_version_stands_in_the_way():
 
 
 def test_where_nothing_was_seen_to_hold_nothing_is_conformant():
-    """Requirements that are attested stand in nobody's way, and prove nothing."""
+    """Requirements that are attested block no result, and prove nothing."""
     outcome = version_outcome(Catalogue.load(), "1.0.0", [PASSED])
     assert outcome.kinds == {"protocol": Result.CONFORMANT, "ext_proc": Result.INCOMPLETE}
 

@@ -22,6 +22,16 @@ FORBIDDEN = re.compile(
     r"|trouble of the (?:suite|harness)|(?:suite|harness)'s (?:own )?trouble)\b",
     re.IGNORECASE,
 )
+IN_CODE = re.compile(r"\b(anew|for ever|of ours|of (?:its|their|your) own|odd but right)\b", re.IGNORECASE)
+CODE = [
+    path
+    for pattern in ("*.py", "*.yaml", "*.go")
+    for path in sorted(ROOT.rglob(pattern))
+    if not {".venv", "build", "reports", "conformance-report"} & {*path.relative_to(ROOT).parts}
+    and path != Path(__file__)
+]
+"""Published reports keep the words of the suite that wrote them."""
+
 TOP = "|".join(sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier()))
 PATH = re.compile(rf"`((?:{TOP})/[\w./*-]*)`")
 GLOSSARY = ROOT / "docs" / "explanation" / "glossary.md"
@@ -48,6 +58,11 @@ def test_lines_are_short(page):
 def test_words_are_plain(page):
     text = " ".join(line.strip() for _, line in prose(page))
     assert FORBIDDEN.findall(text) == []
+
+
+def test_words_are_plain_in_code():
+    found = {path: IN_CODE.findall(" ".join(path.read_text().split())) for path in CODE}
+    assert {path: words for path, words in found.items() if words} == {}
 
 
 @EVERY_PAGE

@@ -1,4 +1,4 @@
-"""A connection that its loop closed without a word, because nobody waited for it any more."""
+"""A connection that its loop closed without a word, because nothing waited for it any more."""
 
 from __future__ import annotations
 

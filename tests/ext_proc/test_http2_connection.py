@@ -69,7 +69,7 @@ class Pair:
         return self.sinks[stream]
 
     def settle(self) -> None:
-        """Carry bytes until nobody has any."""
+        """Carry bytes until neither side has any."""
         while self.client.has_output() or self.server.has_output():
             for source, target, name in (
                 (self.client, self.server, "to_server"),
@@ -191,7 +191,7 @@ def test_an_empty_end_needs_no_window() -> None:
 
 
 def test_received_bytes_are_all_credited() -> None:
-    """Padding and tiny frames count: a peer may send more than the window in total, for ever."""
+    """Padding and tiny frames count: a peer may send more than the window in total, without end."""
     pair = Pair(settings=((Setting.INITIAL_WINDOW_SIZE, 1000),), window=65_535)
     sink = Log()
     pair.client.open(REQUEST, sink, end=True)

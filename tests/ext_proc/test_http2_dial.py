@@ -98,7 +98,7 @@ def test_bad_addresses(address: str) -> None:
 
 def test_nobody_listens(run: Run) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody else can take it meanwhile
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: no other process can take it meanwhile
         failed = run(fails(f"127.0.0.1:{taken.getsockname()[1]}"))
     assert type(failed) is errors.ConnectionRefused
     assert failed.what == "connection refused"

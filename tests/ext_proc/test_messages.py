@@ -62,7 +62,7 @@ for module in (any_pb2, duration_pb2, struct_pb2, wrappers_pb2, base_pb2, proces
 
 
 def _python(program: str) -> str:
-    """What `program` prints, run in an interpreter of its own: it fills the process-wide descriptor pool."""
+    """What `program` prints, run in its own interpreter: it fills the process-wide descriptor pool."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

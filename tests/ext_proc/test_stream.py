@@ -1,4 +1,4 @@
-"""Streams as the data plane opens them, against grpcio's server and against a scripted server of ours."""
+"""Streams as the data plane opens them, against grpcio's server and against a scripted server."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from ext_proc.record import (
     Recorder,
     StreamEnded,
     StreamOpened,
-    from_json,
-    to_json,
 )
+from ext_proc.record_json import from_json, to_json
 from ext_proc.server import Handler, ServedStream, serve
 
 EPP, DATA_PLANE = Author.EPP, Author.DATA_PLANE
@@ -250,7 +249,7 @@ def test_a_graceful_stop_of_grpcio_lets_the_stream_finish() -> None:
             stopping = asyncio.ensure_future(server.stop(grace=20))
             transport = stream.transport
             assert transport is not None
-            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event of its own
+            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event
                 await asyncio.sleep(0)
             stream.send(b"after", end=True)
             assert await stream.recv() == b"after"
@@ -607,7 +606,7 @@ def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
             stream = await channel.open()
             transport = stream.transport
             assert transport is not None
-            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event of its own
+            while not transport.connection.going_away:  # noqa: ASYNC110 - a GOAWAY has no event
                 await asyncio.sleep(0)
             stream.send(b"go on")
             ended = await stream.wait_ended()

@@ -25,7 +25,7 @@ def minor():
 
 
 class Kubectl:
-    """Runs the real kubectl with a kubeconfig of its own and an empty home."""
+    """Runs the real kubectl with its own kubeconfig and an empty home."""
 
     def __init__(self, emulator, directory, **environment):
         self._environment = {

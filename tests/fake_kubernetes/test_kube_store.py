@@ -1,4 +1,4 @@
-"""The store, and the one property that matters: whoever watches from anywhere ends with what a list says."""
+"""The store, and the one property that matters: a watch from any version ends with what a list says."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def test_delivered_waits_for_every_watch_of_the_kind(serving, watching):
         async with serving() as (emulator, client):
             change = _put(emulator, "a")
             version = change.resource_version
-            assert not await emulator.delivered(version, 0.02)  # nobody asked
+            assert not await emulator.delivered(version, 0.02)  # not asked for
             assert not await emulator.watched([PODS], 0.02)
             await client.get(PODS_PATH)
             assert await emulator.delivered(version, DEADLINE)  # a list that new was answered
@@ -271,7 +271,7 @@ def test_delivered_waits_for_every_watch_of_the_kind(serving, watching):
                 assert [watch.position for watch in emulator.watches] == [change.resource_version] * 2
                 assert not await emulator.delivered(change.resource_version, 0.02, [PODS, INFERENCE_POOLS])
                 pool = emulator.store.put(builders.pool("p", {}, [1]))
-                assert not await emulator.delivered(pool.resource_version, 0.02)  # pools are followed by nobody
+                assert not await emulator.delivered(pool.resource_version, 0.02)  # pools are not followed
                 assert await emulator.delivered(pool.resource_version, DEADLINE, [PODS])
                 emulator.compact()
                 later = emulator.store.resource_version

@@ -37,9 +37,8 @@ from ext_proc.record import (
     UpstreamRequest,
     UpstreamResponse,
     Wait,
-    from_json,
-    to_json,
 )
+from ext_proc.record_json import from_json, to_json
 from ext_proc.server import serve
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
@@ -140,7 +139,7 @@ def address_of(server: asyncio.Server) -> str:
 
 
 async def nobody() -> str:
-    """An address where nobody listens."""
+    """An address where nothing listens."""
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     address = address_of(server)
     server.close()

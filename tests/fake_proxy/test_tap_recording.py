@@ -25,10 +25,9 @@ from ext_proc.record import (
     Recorder,
     StreamEnded,
     StreamOpened,
-    from_json,
     shortened,
-    to_json,
 )
+from ext_proc.record_json import from_json, to_json
 from ext_proc.relay import Counts, Recording, RecordingEnded, RecordingLimits, Tap, open_tap
 from ext_proc.relay.watch import StreamWatch
 from ext_proc.server import Handler, ServedStream, serve

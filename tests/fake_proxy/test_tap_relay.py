@@ -41,7 +41,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def tapped(handler: Handler, *, connections: int = 1, **options) -> AsyncIterator[tuple[Channel, Tap, Server]]:
-    """A data plane's channel through a tap to a server of ours."""
+    """A data plane's channel through a tap to the test's server."""
     server = await serve("127.0.0.1", 0, handler, **options)
     tap = await open_tap("127.0.0.1", 0, server.address)
     channel = await dial(tap.address, connections=connections)
@@ -64,7 +64,7 @@ async def tap_to(address: str, **options) -> AsyncIterator[Tap]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let everything else go on until `condition` holds; the test's time-out bounds it."""
-    while not condition():  # noqa: ASYNC110 - what is waited for is inside of what is tested, and signals nobody
+    while not condition():  # noqa: ASYNC110 - what is waited for is inside of what is tested, and has no signal
         await asyncio.sleep(0)
 
 
@@ -654,7 +654,7 @@ def test_a_data_plane_that_does_not_read_stops_the_epp() -> None:
             block = b"".join(b"\x00" + bytes((len(n),)) + n + bytes((len(v),)) + v for n, v in head)
             window = frames.settings(((Setting.INITIAL_WINDOW_SIZE, frames.MAX_WINDOW),))
             hello = frames.PREFACE + window + frames.window_update(0, 1 << 30) + frames.headers(1, block, end=False)
-            await loop.sock_sendall(raw, hello)  # windows without end, but nobody reads the socket
+            await loop.sock_sendall(raw, hello)  # windows without end, but nothing reads the socket
             await until(lambda: len(tap._links) == 2)
             link = max(tap._links, key=lambda one: one.number)
             await until(lambda: (credit := link.up_leg._credits.get(1)) and credit._taken == STREAM_WINDOW)

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 Side = Literal["fake", "envoy", "wire"]
-"""Who departs: the fake (a defect, to be mended), Envoy (a defect of Envoy, not imitated), or nobody: two things happen
-at once, and neither order is wrong."""
+"""Who departs: the fake (a defect, to be mended), Envoy (a defect of Envoy, not imitated), or neither: two things
+happen at once, and neither order is wrong."""
 
 
 @dataclass(frozen=True)

@@ -366,7 +366,7 @@ def _aborts() -> Iterator[Case]:
                 if mode == "buffered" and at != "request":
                     continue  # the whole response comes at once there
                 if mode in ("buffered", "mixed") and at == "request" and http == 1:
-                    continue  # the end is a flush of its own there, and nothing comes through before it
+                    continue  # the end is a separate flush there, and nothing comes through before it
                 body = (Chunk(data=_PROMPT, await_echo=at == "request"),)
                 post = dataclasses.replace(REQUESTS["post"], body=body, chunked=True, http=http)
                 yield Case(

@@ -82,7 +82,7 @@ class Behaviour:
     hooks: dict[str, Hook] = field(default_factory=dict)
     fallback: bool = False
     modes: str = "fds buffered streamed mixed"
-    """The body modes in which this is something of its own."""
+    """The body modes in which this differs from the others."""
     late: bool = True
     """In full duplex, wait for the whole request before the first answer."""
 

@@ -17,7 +17,7 @@ _HASTY = 0.3
 
 @dataclass(frozen=True)
 class Gateway:
-    """A data plane's configuration; `pool` are names of endpoints, `down` means that nobody is at the EPP's address."""
+    """A data plane's configuration; `pool` are names of endpoints, `down` means nothing listens for the EPP."""
 
     config: ProxyConfig = field(default_factory=ProxyConfig)
     pool: tuple[str, ...] = ("a", "b", "c", "dead")

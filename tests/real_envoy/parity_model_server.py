@@ -40,7 +40,7 @@ class Received:
 
 
 class ModelServers:
-    """Endpoints `a`, `b` and `c`, and `dead`, where nobody listens. One exchange at a time."""
+    """Endpoints `a`, `b` and `c`, and `dead`, where nothing listens. One exchange at a time."""
 
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}

@@ -83,7 +83,7 @@ def table() -> str:
 
 
 def updated(page: str) -> str:
-    """`page` with its generated part made anew."""
+    """`page` with its generated part written again."""
     before, _, rest = page.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return before + table() + after

@@ -53,7 +53,7 @@ class Case:
     stalls: bool = False
     """The model server says no more after its first piece, so that nothing races with the end of the exchange."""
     deadline: float = 5.0
-    """Seconds until the client gives up; only those cases reach it in which nobody ever answers."""
+    """Seconds until the client gives up; only those cases reach it in which no answer ever comes."""
 
 
 class _Log(list[Entry]):

@@ -39,7 +39,7 @@ def _run(test: Coroutine[Any, Any, None]) -> None:
 
 
 async def _through(settings: EnvoySettings, *requests: HttpRequest) -> list[HttpResponse]:
-    """The answers to `requests`, through an Envoy of their own."""
+    """The answers to `requests`, through their own Envoy."""
     async with await start_envoy({"gw": settings}) as envoy:
         return [await send_request(envoy.addresses["gw"], request) for request in requests]
 

@@ -36,7 +36,7 @@ OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
 BY_THE_CLOCK = {"caches-per-hint-briefly"}
 ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK
-"""Those of the service, which a conversation alone does not show; they have tests of their own."""
+"""Those of the service, which a conversation alone does not show; they have their own tests."""
 
 
 # -- stimuli: everything that any fault or variant reacts to

@@ -82,7 +82,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def served(*answers: bytes, close: bool = False) -> tuple[Serve, list[int]]:
-    """A server that gives these answers to requests in turn (the last one for ever), and its connections so far."""
+    """A server that gives these answers to requests in turn (the last one from then on), and its connections so far."""
     connections: list[int] = []
     left = list(answers)
 

@@ -168,7 +168,7 @@ def test_envoy_ai_gateway_does_what_the_report_says_of_it(suite, tmp_path: Path,
 @needs_envoy
 @pytest.mark.parametrize(("flags", "verdict"), [("--max-endpoints 1", "pass"), ("--max-endpoints 2", "skipped")])
 def test_a_target_that_the_variant_can_not_follow_is_not_accused(suite, flags: str, verdict: str) -> None:
-    """An ORIGINAL_DST cluster answers a list with 503 of its own, whatever the scenario wants of the model server."""
+    """An ORIGINAL_DST cluster answers a list with its own 503, whatever the scenario wants of the model server."""
     _, printed, report = suite(
         "envoy:original-dst-header", "--epp", f"{EPP} {flags}", "-k", "ext-proc.response-headers-kept[status=200]"
     )

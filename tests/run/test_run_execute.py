@@ -1,4 +1,4 @@
-"""A deadline that expired while the suite's own loop was late is trouble of the suite, and no finding."""
+"""A deadline that expired while the suite's own loop was late is a harness error, and no finding."""
 
 from __future__ import annotations
 

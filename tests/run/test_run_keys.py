@@ -60,7 +60,7 @@ EPP = (
 
 
 def declared(model: type[BaseModel], name: str) -> type[BaseModel]:
-    """The class that has the key of its own."""
+    """The class that declares the key."""
     return next(one for one in reversed(model.__mro__) if name in getattr(one, "model_fields", {}))
 
 
@@ -166,7 +166,7 @@ def _prepared(instances: tuple[Instance, ...], target: profile.Profile) -> None:
                     pool=(),
                     rng=Random(1),
                 )
-                upstream_for(step.exchange.reply)
+                upstream_for(step.exchange.reply, 0, lambda _: True)
 
 
 def _started(profiles: list[profile.Profile | gateway.GatewayProfile]) -> None:

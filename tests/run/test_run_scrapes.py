@@ -1,4 +1,4 @@
-"""Waiting for metrics to be read: not for ever for a target that reads none, and again for one that turns out slow."""
+"""Waiting for metrics to be read: bounded for a target that reads none, and again for one that is slow."""
 
 from __future__ import annotations
 

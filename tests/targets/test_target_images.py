@@ -1,4 +1,4 @@
-"""Targets that are containers, on a real engine: in the machine's network and in one of their own."""
+"""Targets that are containers, on a real engine: in the machine's network and in their own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STEERING = Selection(scenarios=("destination.completion", "errors.empty-pool", "
 
 @pytest.fixture(scope="module")
 def engine():
-    """A client of the engine; at the end nothing of ours may be left there."""
+    """A client of the engine; at the end nothing that the suite made may be left there."""
     try:
         client = docker.from_env()
     except docker.errors.DockerException as problem:
@@ -136,7 +136,7 @@ def test_without_rights_pods_share_the_bridge_address(image, monkeypatch):
 
 def test_without_rights_kubernetes_needs_the_host_network(engine, image, monkeypatch):
     monkeypatch.setattr(bridge, "make_local", _not_permitted)
-    with pytest.raises(UsageError, match="every pod needs an address of its own") as caught:
+    with pytest.raises(UsageError, match="every pod needs its own address") as caught:
         conduct(profile(image, "bridge", discovery=Discovery(kubernetes=Kubernetes())))
     assert "start.network: host" in caught.value.hint
     assert not left(engine)
@@ -276,7 +276,7 @@ run(RunSettings(profile=Profile(name="image", start=start, discovery=Discovery(f
 
 @contextlib.contextmanager
 def suite(engine, image: str) -> Iterator[subprocess.Popen[str]]:
-    """A suite of its own, whose container runs and never gets ready; waits for its end."""
+    """A separate suite process, whose container runs and never gets ready; waits for its end."""
     command = [sys.executable, "-c", SUITE, image]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None

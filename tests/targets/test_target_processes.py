@@ -238,7 +238,7 @@ def test_what_says_that_its_port_is_taken_is_understood():
 FAMILY = {
     "a child": "sleep 1000 & echo $!",
     "a child that ignores SIGTERM": "(trap '' TERM; while :; do sleep 1000; done) & echo $!",
-    "a child in a session of its own": "setsid sleep 1000 & echo $!",
+    "a child in its own session": "setsid sleep 1000 & echo $!",
     "a daemon": "setsid sh -c 'sleep 1000 & echo $!'",
     "a daemon that closed its output": "setsid sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!'",
     "a grandchild whose parent is gone": "sh -c 'sleep 1000 & echo $!'",

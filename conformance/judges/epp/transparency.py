@@ -17,7 +17,7 @@ from conformance.reading.destination import apply, counting, header_list, protec
 from ext_proc.protocol import DESTINATION, PREFIX
 
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
-"""Headers with a requirement of their own; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
+"""Headers that have their own requirement; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
 
 
 @judge_of_exchange("EPP-TRN-01", "EPP-TRN-02", "EPP-TRN-03", "EPP-TRN-04", "EPP-TRN-06", "EPP-TRN-07")

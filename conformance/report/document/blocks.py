@@ -121,7 +121,7 @@ class Topology(Block):
 class GatewayTopology(Block):
     """What stood around a gateway."""
 
-    pools: int = Field(description="how many pools it had, each with an EPP of its own")
+    pools: int = Field(description="how many pools it had, each with its own EPP")
     tls: tuple[Literal["plaintext", "self-signed"], ...] = Field(description="how it spoke to the EPP of each")
 
     def __str__(self) -> str:

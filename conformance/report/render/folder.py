@@ -75,7 +75,7 @@ def write_all(report: Report, output: Path) -> tuple[Path, ...]:
 
 
 class EvidenceKeeper:
-    """Writes every judged episode in a thread of its own, so that packing never makes the engine's loop late.
+    """Writes every judged episode in its own thread, so that packing never makes the engine's loop late.
 
     Use as a context manager; leaving it finishes the file, or removes it if the run broke.
     """

@@ -94,7 +94,7 @@ def problems(report: Report, mode: str = "default", *, observed: bool = False) -
 def of_version(
     report: Report, version: str, mode: str = "", evidence: EvidenceFile | None = None, *, observed: bool = False
 ) -> Report:
-    """The part of a report that is about one version, with a digest of its own; `evidence` is the file of that part."""
+    """The part of a report that is about one version, with its own digest; `evidence` is the file of that part."""
     row = next(row for row in report.versions if row.version == version)
     document = report.document()
     tried = [found for one in report.results_of(version) if (found := examples_of(one)) is not None]

@@ -86,10 +86,10 @@ class JudgedAgain:
                 self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
             try:
                 findings = self._judge(episode, context, self._catalogue)
-            except Exception as problem:  # noqa: BLE001 - a defect of ours, or evidence made up to hit one
+            except Exception as problem:  # noqa: BLE001 - a harness error, or evidence made up to cause one
                 findings = problem
             self._compare(row, self._expected.row(row, episode, findings), judged=True)
-        except Exception as problem:  # noqa: BLE001 - evidence made up to hit a defect of ours
+        except Exception as problem:  # noqa: BLE001 - evidence made up to cause a harness error
             self._differences.append(f"{row.version} {row.id}: can't be judged: {problem!r}")
 
     def without_evidence(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from conformance.errors import UsageError
 from conformance.planning.data_plane import DataPlaneChoice
-from conformance.run.data_plane.replies import upstream_for
+from conformance.run.data_plane.replies import MayDial, upstream_for
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
 from ext_proc.http2.errors import ConnectFailed
@@ -49,11 +49,12 @@ class DataPlane(Protocol):
 
 
 class FakeDataPlane:
-    """The fake proxy, on the target's own connections."""
+    """The fake proxy, on the target's own connections. Of what the target names it dials what `may_dial` has."""
 
-    def __init__(self, target: Callable[[], Target], recorder: Recorder) -> None:
+    def __init__(self, target: Callable[[], Target], recorder: Recorder, may_dial: MayDial) -> None:
         self._target = target
         self._recorder = recorder
+        self._may_dial = may_dial
 
     async def carry_out(
         self, prepared: Prepared, exchange: str, *, note: Mapping[str, Any], pace: Pace, fresh_connection: bool
@@ -68,7 +69,7 @@ class FakeDataPlane:
                 prepared.request,
                 prepared.config,
                 prepared.stimulus,
-                upstream_for(prepared.reply, prepared.fail_first),
+                upstream_for(prepared.reply, prepared.fail_first, self._may_dial),
                 self._recorder,
                 exchange,
                 pace=pace,

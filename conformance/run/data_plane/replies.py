@@ -19,6 +19,9 @@ from fake_proxy.upstream import Attempt, HttpUpstream, Upstream, UpstreamEvents
 INLINE = 8192
 """Bytes of body that a model server is told in the script header; a larger one comes from a scripted upstream."""
 
+MayDial = Callable[[str], bool]
+"""Whether an endpoint (`ip:port`) may be connected to."""
+
 _TYPES = {
     "json": b"application/json",
     "sse": b"text/event-stream",
@@ -30,9 +33,9 @@ _TYPES = {
 class ModelServers:
     """The pods, over HTTP; `script` adds a header that tells the pod what to answer to an attempt."""
 
-    def __init__(self, script: Callable[[int], ServerReply | None]) -> None:
+    def __init__(self, script: Callable[[int], ServerReply | None], may_dial: MayDial) -> None:
         self._script = script
-        self._http = HttpUpstream()
+        self._http = HttpUpstream(may_dial=may_dial)
 
     def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
         """Forward the attempt. The header is added behind the EPP's back, so that no EPP can lose it."""
@@ -42,19 +45,22 @@ class ModelServers:
         return self._http.open(opening, events)
 
 
-def upstream_for(reply: Reply, fail_first: int = 0) -> Upstream:
-    """The upstream of one exchange. The first `fail_first` attempts are answered with 503, the next as `reply` says."""
+def upstream_for(reply: Reply, fail_first: int, may_dial: MayDial) -> Upstream:
+    """The upstream of one exchange. The first `fail_first` attempts are answered with 503, the next as `reply` says.
+
+    Of the endpoints that the target names, those are dialled that `may_dial` has: a request may carry secret headers.
+    """
     if reply.source == "local-reply":
         return ScriptedUpstream(UpstreamReply(fail="connect-failed"))
     if reply.source == "never":
         return ScriptedUpstream(UpstreamReply(fail="never"))
     if reply == Reply():
-        return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else None)
+        return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else None, may_dial)
     chunks = _chunks(reply)
     if reply.source == "scripted" or (sum(map(len, chunks)) > INLINE and reply.size is None):
         return ScriptedUpstream(_scripted(reply, chunks))
     scripted = _served(reply, chunks)
-    return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted)
+    return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted, may_dial)
 
 
 def scripted_reply(reply: Reply) -> UpstreamReply:

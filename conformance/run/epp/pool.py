@@ -76,6 +76,10 @@ class PoolController:
         nobody = tuple(f"{self._nobody.host}:{port}" for port in self._ports)
         return {NOBODY: nobody} | self._gone | {name: member.endpoints for name, member in self._members.items()}
 
+    def __contains__(self, endpoint: str) -> bool:
+        """Whether an endpoint that the target names is one of these, so that the data plane may connect to it."""
+        return any(endpoint in own for own in self.endpoints.values())
+
     @property
     def facts(self) -> tuple[PodFact, ...]:
         """The pool as it stands."""

@@ -78,7 +78,7 @@ class EppRunner(TargetRunner):
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
         self._unsettled = 0
         self._restarts_that_may_help = RESTARTS
-        self._fake = FakeDataPlane(lambda: self.target, self.recorder)
+        self._fake = FakeDataPlane(lambda: self.target, self.recorder, lambda endpoint: endpoint in self.pool)
         self._envoy: EnvoyDataPlane | None = None
         if self.data_plane.variant is not None:
             from conformance.run.data_plane.envoy import EnvoyDataPlane
@@ -306,7 +306,7 @@ class EppRunner(TargetRunner):
         """One exchange beside the episodes."""
         name = name or f"settle.{next(self._settling)}"
         prepared = self.prepared(exchange, 0, self.profile.body_modes[0], Random(f"{self.seed} {name}"))
-        # A cluster without endpoints of its own dials what the EPP names, and nothing else.
+        # A cluster without configured endpoints goes where the EPP says, and nowhere else.
         prepared = dataclasses.replace(prepared, config=dataclasses.replace(prepared.config, pool=()))
         return await self.carry_out(prepared, name, note=note, deadline=deadline, through=self._fake)
 

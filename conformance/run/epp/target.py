@@ -102,7 +102,7 @@ class Target:
         return Target(self.profile, self.version, values, emit=emit, redact=self._redact, bridge=self._bridge)
 
     async def fresh_channel(self) -> Channel:
-        """A connection of its own, which the caller closes."""
+        """A new connection, which the caller closes."""
         return await self._dial(connections=1)
 
     async def health_channel(self) -> Channel:
@@ -152,7 +152,7 @@ class Target:
         return chosen and self._watched.process is not None and port_was_taken(self._watched.process)
 
     async def explain_end(self) -> TargetUnreachableError:
-        """Why a target of ours that is not running any more ended, in words."""
+        """Why a target that the suite started has ended, in words."""
         return await self._watched.explain_end()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Target:
         return process.reach(address) if process is not None else address
 
     async def _connect(self) -> Channel:
-        """Connect; while a target of ours is starting, refusals and silence are waited out."""
+        """Connect; while a target that the suite started is not ready yet, refusals and silence are waited out."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.profile.timeouts.start
         while True:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
 from conformance.run.data_plane.plane import FakeDataPlane
+from conformance.run.data_plane.replies import MayDial
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
 from ext_proc.record import Recorder
@@ -34,7 +35,7 @@ def written(values: Mapping[str, str], configuration: str) -> str:
     return str(path)
 
 
-async def trial_start(first: Target, request: Prepared, configuration: str) -> StartOutcome:
+async def trial_start(first: Target, request: Prepared, configuration: str, may_dial: MayDial) -> StartOutcome:
     """Start a copy of `first` with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
@@ -46,7 +47,7 @@ async def trial_start(first: Target, request: Prepared, configuration: str) -> S
         target = first.another({"reporterConfig": path}, recorder.emit)
         try:
             await target.start()
-            plane = FakeDataPlane(lambda target=target: target, recorder)  # type: ignore[misc]
+            plane = FakeDataPlane(lambda target=target: target, recorder, may_dial)  # type: ignore[misc]
             pace = Pace(deadline=first.profile.timeouts.answer)
             outcome = await plane.carry_out(request, "start", note={}, pace=pace, fresh_connection=False)
             await target.given_time_to_end() if outcome.stream is not None and outcome.stream.how == "lost" else None

@@ -194,7 +194,7 @@ class GatewayRunner(TargetRunner):
         return response
 
     async def send(self, http: HttpRequest, timeout: float) -> HttpResponse:
-        """Send a request on a connection of its own. Raises `OSError`."""
+        """Send a request on its own connection. Raises `OSError`."""
         return await send_request(self.target.address, http, timeout=timeout)
 
     def _http(self, request: Request, name: str, rng: Random) -> HttpRequest:
@@ -255,7 +255,7 @@ class _OpenStreams:
 
     @property
     def strays(self) -> int:
-        """How many streams named no request of ours."""
+        """How many streams named no request of the suite."""
         return sum(count for name, count in self.seen.items() if name.startswith("epp-"))
 
     async def ended(self, exchange: str) -> bool:

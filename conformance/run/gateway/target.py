@@ -96,7 +96,7 @@ class GatewayTarget:
         await self._watched.given_time_to_end()
 
     async def explain_end(self) -> TargetUnreachableError:
-        """Why a gateway of ours that is not running any more ended, in words."""
+        """Why a gateway that the suite started has ended, in words."""
         return await self._watched.explain_end()
 
     async def check(self) -> None:

@@ -95,6 +95,15 @@ def test_what_is_not_of_an_exchange_or_comes_too_late_is_left_out() -> None:
         ([(headers(end=False), Author.DATA_PLANE), (body(end=True), Author.DATA_PLANE)], True),
         ([(headers(end=True), Author.DATA_PLANE), (b"\x0a\x00", Author.EPP)], False),  # the model server's turn
         ([], False),
+        # An answer to the headers does not pay for the body.
+        (
+            [
+                (headers(end=False), Author.DATA_PLANE),
+                (body(end=True), Author.DATA_PLANE),
+                (b"\x0a\x00", Author.EPP),
+            ],
+            True,
+        ),
     ],
 )
 def test_an_epp_that_owes_an_answer_for_too_long_hangs(messages, silent: bool) -> None:
@@ -116,6 +125,18 @@ def test_an_epp_that_owes_an_answer_for_too_long_hangs(messages, silent: bool) -
         result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE)
         assert result.failed
         assert "answer to request" in str(result.findings)
+
+
+@pytest.mark.parametrize(("after", "hangs"), [(10, True), (9.9, False)])
+def test_a_data_plane_that_gives_up_does_not_pay_what_the_epp_owes(after: float, hangs: bool) -> None:
+    room = Room(deadline=10)
+    answer = said(b"\x0a\x00", Author.EPP)
+    room.emit(opened(), said(headers(end=False)), answer, said(body(end=True)))
+    room.now = after
+    room.emit(StreamEnded(exchange="x", stream="s-x", how="reset", author=Author.DATA_PLANE, code=8))
+    (done,) = room.done
+    found = judged(episode(done), context("1.0.0"), CATALOGUE).findings
+    assert any("request_body" in one.actual for one in found) is hangs
 
 
 def test_time_is_counted_from_the_latest_event() -> None:

@@ -8,8 +8,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -495,7 +497,7 @@ def test_wrong_use_of_the_commands(arguments: list[str], capsys) -> None:
 
 
 class Command:
-    """A command in a process of its own, whose output is read line by line."""
+    """A command in its own process, whose output is read line by line."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -521,6 +523,35 @@ class Command:
         self.process.send_signal(signal.SIGTERM)
         rest, _ = self.process.communicate(timeout=30)
         return self.process.returncode, rest
+
+
+def test_proxy_and_tap_accuse_an_epp_that_answers_the_headers_only(tmp_path: Path) -> None:
+    endpoints, hostile = tmp_path / "endpoints", Path(__file__).parents[2] / "cli" / "hostile_epp.py"
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    epp = subprocess.Popen([sys.executable, hostile, str(port), str(endpoints), "headers_only", "0"])
+    tap = Command("tap", "--listen", "127.0.0.1:0", "--upstream", f"127.0.0.1:{port}", "--deadline", "0.5")
+    proxy = None
+    try:
+        relay = tap.until(r"relaying (\S+)")
+        proxy = Command(
+            *("proxy", "--listen", "127.0.0.1:0", "--epp", relay, "--pods", "1"),
+            *("--endpoints-file", str(endpoints), "--timeout", "1"),
+        )
+        url = proxy.until(r"^(http://\S+) ")
+        with contextlib.suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/chat/completions", CHAT), timeout=20).read()
+        assert "no answer to request_body" in proxy.until(r"(.*no answer to request_body.*)")
+        assert "no answer to request_body" in tap.until(r"(.*no answer to request_body.*)")
+        assert proxy.end()[0] == 1
+        assert tap.end()[0] == 1
+    finally:
+        for process in (epp, tap.process, *([proxy.process] if proxy else [])):
+            process.kill()
+            process.wait()
+        for command in (tap, proxy):
+            if command is not None:
+                command.process.stdout.close()
 
 
 def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
