@@ -21,11 +21,11 @@ from conformance.scenario.server_stimulus import CONTENT
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import Launch, fill, free_ports
 from conformance.targets.profile import (
+    ApiRequests,
     Implementation,
     Limits,
     Metadata,
     Misplaced,
-    Requests,
     Seconds,
     Start,
     Timeouts,
@@ -154,7 +154,7 @@ class ModelServerProfile(FileModel):
     adapters: tuple[str, ...] = Field((), description="LoRA adapters that are loaded, as a request names them")
     lora: bool = Field(False, description="it serves LoRA adapters dynamically; true if `adapters` are named")
     prefix_cache: bool | None = Field(None, description="it reuses caches of prompts")
-    requests: Requests = Field(Requests.model_construct(), description="what the suite's requests look like")
+    requests: ApiRequests = Field(ApiRequests.model_construct(), description="what the suite's requests look like")
     limits: ServerLimits = Field(ServerLimits.model_construct(), description="how much it may be asked")
     protocol_versions: tuple[str, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
     timeouts: ServerTimeouts = Field(ServerTimeouts.model_construct(), description="bounds of every wait, in seconds")
@@ -170,7 +170,7 @@ class ModelServerProfile(FileModel):
 
     @field_validator("requests")
     @classmethod
-    def _further(cls, requests: Requests) -> Requests:
+    def _further(cls, requests: ApiRequests) -> ApiRequests:
         if taken := sorted(CONTENT & set(requests.body)):
             raise ValueError(f"body: {', '.join(taken)}: scenarios say that themselves; leave it out")
         return requests
@@ -180,12 +180,14 @@ class ModelServerProfile(FileModel):
     def _one_for_all(cls, start: Start) -> Start:
         if start.versions:
             raise ValueError("a model server is started alike for every version; leave out `versions`")
+        if "network" in start.model_fields_set and start.network == "bridge":
+            raise ValueError("an image of a model server runs in this machine's network; leave out `network`")
         return start
 
     @model_validator(mode="after")
     def _named_somehow(self) -> ModelServerProfile:
         if self.engine == "other" and not (self.metrics.names.queued and self.metrics.names.kv_cache):
-            raise ValueError("engine `other` has no names of its own: give metrics.names.queued and .kvCache")
+            raise ValueError("engine `other` has no names: give metrics.names.queued and .kvCache")
         return self
 
     @property

@@ -28,7 +28,7 @@ def trouble(got: Got, url: str, path: str) -> IncompleteError | None:
     if got.outcome != "response":
         hint = "is it running, and is this its address?"
         if "TLS" in got.details or "certificate" in got.details:
-            hint = "give the URL with the right scheme, http or https, and --ca FILE for a certificate of your own"
+            hint = "give the URL with the right scheme, http or https, and --ca FILE for a private certificate"
         return TargetUnreachableError(f"{where} can't be reached: {got.details}", hint=hint)
     status = got.status or 0
     if 300 <= status < 400:

@@ -20,7 +20,7 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Flight:
     """The requests in flight at one instant, those of them that had begun, and how many were sent until then."""
 
     flying: frozenset[InFlight]
@@ -48,9 +48,9 @@ class ServerLoad:
         self._workers += [asyncio.create_task(self._keep_asking()) for _ in range(level - self._level)]
         self._level = max(level, self._level)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Flight:
         """What is in flight now."""
-        return Snapshot(
+        return Flight(
             flying=frozenset(self._flying),
             begun=frozenset(one for one in self._flying if one.begun),
             sent=self._sent,

@@ -17,7 +17,6 @@ from conformance.run.model_server.target import ModelServerTarget
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.model_server import API_PATHS, Ask
 from conformance.scenario.server_stimulus import HIDDEN
-from conformance.targets.bridge import Bridge
 from conformance.targets.model_server import ModelServerProfile
 from ext_proc.record import Entry, Headers, Wait
 
@@ -41,7 +40,6 @@ class ModelServerRunner(TargetRunner):
     def __init__(self, profile: ModelServerProfile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
         self.facts: ModelServerFacts = profile.claims
-        self._bridge: Bridge | None = None
         self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -64,7 +62,6 @@ class ModelServerRunner(TargetRunner):
             self._values,
             emit=self.recorder.emit,
             redact=self.redactor.text,
-            bridge=self._bridge,
         )
         await self._start_target()
 

@@ -13,7 +13,7 @@ from conformance.evidence.model_server import MetricsPage, ModelServerFacts
 from conformance.reading.metrics_page import Page, excerpt, read_page
 from conformance.reading.server_metrics import ServerMetrics
 from conformance.run.model_server.client import Got, ServerClient
-from conformance.run.model_server.load import ServerLoad, Snapshot
+from conformance.run.model_server.load import Flight, ServerLoad
 
 INTERVAL = 0.05
 """Seconds between two scrapes: what EPPs have by default."""
@@ -21,7 +21,7 @@ INTERVAL = 0.05
 MOST = 1_000_000
 """Bytes of a page that are kept."""
 
-_NOTHING = Snapshot(flying=frozenset(), begun=frozenset(), sent=0)
+_NOTHING = Flight(flying=frozenset(), begun=frozenset(), sent=0)
 
 
 class Scraper:
@@ -62,7 +62,7 @@ class Scraper:
             self._remark(replace(self._kept, same=self._same - 1))
         self._kept, self._same = None, 0
 
-    def _take(self, got: Got, before: Snapshot, after: Snapshot, *, whole: bool) -> None:
+    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool) -> None:
         whole = whole and len(got.body) <= MOST
         body = got.body if whole else excerpt(got.body, self._families)
         event = MetricsPage(

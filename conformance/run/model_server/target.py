@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from conformance.errors import TargetUnreachableError
 from conformance.run.watched import HURRY, Watched
-from conformance.targets.bridge import Bridge
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch
 from conformance.targets.model_server import ModelServerProfile, server_launch
@@ -28,7 +27,6 @@ class ModelServerTarget:
         *,
         emit: Callable[[Event], object],
         redact: Callable[[str], str] = str,
-        bridge: Bridge | None = None,
     ) -> None:
         self.profile = profile
         self.image: str | None = None
@@ -38,7 +36,6 @@ class ModelServerTarget:
         self._version = version
         self._values = values
         self._redact = redact
-        self._bridge = bridge
         self._watched = Watched(emit, redact)
 
     @property
@@ -52,7 +49,7 @@ class ModelServerTarget:
         return self._watched.output
 
     async def start(self) -> None:
-        """Start it if it is ours; it need not listen yet. Raises `UsageError`."""
+        """Start it if it is started by the suite; it need not listen yet. Raises `UsageError`."""
         how = server_launch(self.profile, self._version, self._values)
         self.url = how.address
         if self.profile.started_by_us:
@@ -64,7 +61,7 @@ class ModelServerTarget:
             self.url = how.address.replace(parts.netloc, reached, 1)
 
     async def stop(self, *, hurry: bool = False) -> None:
-        """Stop it if it is ours. Idempotent."""
+        """Stop it if the suite started it. Idempotent."""
         await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
     async def given_time_to_end(self) -> None:
@@ -72,7 +69,7 @@ class ModelServerTarget:
         await self._watched.given_time_to_end()
 
     async def explain_end(self) -> TargetUnreachableError:
-        """Why a server of ours that is not running any more ended, in words."""
+        """Why a server that is not running any more ended, in words."""
         return await self._watched.explain_end()
 
     async def _started(self, how: Launch) -> Running:
@@ -84,7 +81,7 @@ class ModelServerTarget:
             how.image,
             how.command,
             env=how.env,
-            bridge=self._bridge,
+            bridge=None,
             folders=folders,
             workdir=folder,
             redact=self._redact,
