@@ -28,7 +28,7 @@ help:
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
 	@echo 'make unit         the tests alone'
-	@echo 'make docs         write the generated pages of docs/ and the samples in README.md'
+	@echo 'make docs         write the generated pages of docs/ and the samples of runs'
 	@echo 'make reports      certify again what reports/ has: the reference EPP, the example in Go, real Envoy, GIE'
 	@echo 'make clean        remove everything that these commands made'
 

@@ -1,8 +1,10 @@
-"""Writes the sample outputs of README.md from real runs: `python docs/samples.py`, or `make docs`.
+"""Writes the sample outputs of README.md and of the tutorial from real runs: `python docs/samples.py`, or `make docs`.
 
 A sample is a fenced block between `<!-- sample: NAME -->` and `<!-- end of sample -->`. It is what the command printed,
-with most lines of progress left out. A sample that differs from a new run in figures and addresses only stays as it is,
-so that writing the pages twice changes nothing.
+with most lines of progress, or most of each failure, left out. A sample that differs from a new run in figures and
+addresses only stays as it is, so that writing the pages twice changes nothing.
+
+The program that the tutorial runs is the tutorial's own: `steps` takes it out of the page's blocks.
 """
 
 from __future__ import annotations
@@ -12,70 +14,143 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial" / "write-your-own.md"
 
 SEED = ("--seed", "1")
 WIDTH = "160"
-"""Columns of the terminal that is shown."""
+"""Columns of the terminal that the README shows."""
 FAULTY = "cmd:reference-epp --listen=127.0.0.1:{port} --endpoints-file={endpointsFile} --fault=subset-by-address"
-COMMANDS: Mapping[str, Sequence[str]] = {"conformant": SEED, "faulty": (*SEED, "--epp", FAULTY)}
-"""The arguments of `epp-conformance run`, by sample. The first are those of `make conformance`, with a seed."""
-
-EXIT_CODES: Mapping[str, int] = {"conformant": 0, "faulty": 1}
+PROFILE = ("--profile", "profile.yaml", "--quiet")
 CUT = 60
 """Characters compared of a line that the tool cut with `…`: how far it got depends on the length of addresses."""
 
 
-def printed(name: str) -> str:
-    """What the command of a sample prints: its progress, of the conformant one only, and its result.
+def steps(page: str) -> list[dict[str, str]]:
+    """The program after each step of the tutorial: texts by the name of their file.
 
-    Raises RuntimeError if it does not end as expected.
+    A step begins with a heading that has a number. Its blocks whose first line is a comment with the name of a file are
+    those files, over what the steps before it have.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "conformance", "run", "--output", "conformance-report", *COMMANDS[name]]
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # for reference-epp
-        env = {**os.environ, "PATH": path, "COLUMNS": WIDTH}
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    if done.returncode != EXIT_CODES[name]:
-        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return (shortened(done.stderr) if name == "conformant" else "") + done.stdout.rstrip("\n") + "\n"
+    files: dict[str, str] = {}
+    found = []
+    for step in re.split(r"^## (?=\d)", page, flags=re.MULTILINE)[1:]:
+        blocks = re.findall(r"^```\w[^\n]*\n(# (\w+\.\w+)\n.*?)^```$", step, re.DOTALL | re.MULTILINE)
+        files = files | {name: text for text, name in blocks}
+        found.append(files)
+    return found
 
 
-def shortened(progress: str) -> str:
-    """The lines of progress without those between the first and the last count."""
-    lines = progress.splitlines()
+def run(
+    arguments: Sequence[str], folder: Path, files: Mapping[str, str], width: str = WIDTH
+) -> subprocess.CompletedProcess[str]:
+    """Run `epp-conformance run` with these arguments in a folder that has these files."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "conformance", "run", *arguments]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # for reference-epp
+    env = {**os.environ, "PATH": path, "COLUMNS": width}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def whole(done: subprocess.CompletedProcess[str]) -> str:
+    """All of the result."""
+    return done.stdout
+
+
+def with_progress(done: subprocess.CompletedProcess[str]) -> str:
+    """The result after the lines of progress, without those between the first and the last count."""
+    lines = done.stderr.splitlines()
     counts = [at for at, line in enumerate(lines) if re.match(r"  \d+/\d+ ", line)]
     kept = [*lines[: counts[0] + 1], "  …", *lines[counts[-1] :]]
-    return "\n".join(kept) + "\n"
+    return "\n".join(kept) + "\n" + done.stdout
+
+
+def outline(done: subprocess.CompletedProcess[str]) -> str:
+    """What stopped the run, what was expected in each failure and what came, and the summary."""
+    errors = [part for line in done.stderr.splitlines() for part in textwrap.wrap(line, 110, subsequent_indent="    ")]
+    failures, heading, summary = done.stdout.partition("Endpoint Picker Protocol")
+    lines, kept = [], False
+    for line in failures.splitlines():
+        kept = line.startswith(("✗", "expected", "or ", "actual")) or (kept and line.startswith(" "))
+        lines += [line] if kept else []
+    return "\n".join([*errors, *lines, heading + re.sub(r"^report .*\n?", "", summary, flags=re.MULTILINE)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One run that a page shows: the arguments of `epp-conformance run`, and what of its output."""
+
+    arguments: Sequence[str]
+    exit_code: int
+    page: Path = README
+    shown: Callable[[subprocess.CompletedProcess[str]], str] = whole
+    width: str = WIDTH
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    def printed(self) -> str:
+        """What the page is to show. Raises RuntimeError if the run does not end as expected."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(["--output", "conformance-report", *self.arguments], Path(folder), self.files, self.width)
+        if done.returncode != self.exit_code:
+            raise RuntimeError(f"{' '.join(self.arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return self.shown(done).rstrip("\n") + "\n"
+
+
+def all_samples() -> dict[str, Sample]:
+    """The samples of all pages, by name. The first is what `make conformance` prints, with a seed."""
+    programs = steps(TUTORIAL.read_text(encoding="utf-8"))
+    exit_codes = (4, *[1] * (len(programs) - 2), 0)  # nothing can be tested; not conformant; conformant
+    tutorial = {
+        f"step-{number}": Sample(
+            arguments=(*SEED, *PROFILE, *(("--smoke",) if code else ())),
+            exit_code=code,
+            page=TUTORIAL,
+            shown=outline,
+            width="110",
+            files=files,
+        )
+        for number, (files, code) in enumerate(zip(programs, exit_codes, strict=True), 1)
+    }
+    return {
+        "conformant": Sample(arguments=SEED, exit_code=0, shown=with_progress),
+        "faulty": Sample(arguments=(*SEED, "--epp", FAULTY), exit_code=1),
+        **tutorial,
+    }
 
 
 def without_figures(text: str) -> str:
-    """The text with every address and number replaced, so that two runs that differ in these only are equal."""
+    """The text without what differs between runs: addresses, numbers that are part of no id, scenarios of failures."""
     lines = (line[:CUT] if line.endswith("…") else line for line in text.splitlines())
-    return re.sub(r"\d+(?:[.,]\d+)*", "0", "\n".join(lines))
+    named = (re.sub(r"^(✗ \S+ \w+)  \S+", r"\1  scenario", line) for line in lines)
+    return re.sub(r"(?<![\d-])\d+(?:[.,]\d+)*", "0", "\n".join(named))
 
 
 def sample(name: str, page: str) -> re.Match[str]:
-    """The place of a sample in the page. Raises LookupError."""
+    """The place of a sample in the text of a page. Raises LookupError."""
     pattern = rf"<!-- sample: {name} -->\n```text\n(.*?)```\n<!-- end of sample -->"
     found = re.search(pattern, page, re.DOTALL)
     if found is None:
-        raise LookupError(f"{README.name} has no sample {name}")
+        raise LookupError(f"the page has no sample {name}")
     return found
 
 
 def main() -> None:
-    """Run the commands, and write the samples that changed."""
-    page = README.read_text(encoding="utf-8")
-    for name in COMMANDS:
-        place, text = sample(name, page), printed(name)
+    """Run the commands, and write the samples that changed: all, or those whose names are given."""
+    for name, wanted in all_samples().items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        page = wanted.page.read_text(encoding="utf-8")
+        place, text = sample(name, page), wanted.printed()
         if without_figures(text) != without_figures(place[1]):
-            page = page[: place.start(1)] + text + page[place.end(1) :]
-            print(f"{README.name}: sample {name}")
-    README.write_text(page, encoding="utf-8")
+            wanted.page.write_text(page[: place.start(1)] + text + page[place.end(1) :], encoding="utf-8")
+            print(f"{wanted.page.name}: sample {name}")
 
 
 if __name__ == "__main__":

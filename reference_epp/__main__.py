@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from types import ModuleType
 
 from reference_epp.settings import Listing, Settings, parse
@@ -21,6 +20,8 @@ def main() -> None:
 
 
 def _run(settings: Settings) -> int:
+    import uvloop
+
     from reference_epp import logs
     from reference_epp.reporter.config import ConfigError
     from reference_epp.server import Parts, serve
@@ -35,7 +36,7 @@ def _run(settings: Settings) -> int:
             print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
             return 2
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(settings, parts))
     except ConfigError as problem:
         print(f"reference-epp: {problem}", file=sys.stderr)  # noqa: T201
@@ -51,14 +52,6 @@ def _deviations() -> ModuleType:
     from reference_epp import deviations, faults, variants  # noqa: F401  # importing these two declares all of them
 
     return deviations
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # there is no wheel for this platform
-        return None
-    return uvloop.new_event_loop
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
 ALL = ("0.2.0", "0.3.0", "0.4.0", "1.0.0", "next")
@@ -36,135 +36,79 @@ NOT_STEERED = {
 C = TypeVar("C", bound=type)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """A conforming variant: an EPP that is right in another way. `why` says what it does and why that is right."""
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """An EPP that differs in one thing from the reference EPP. As a decorator it registers the class that does so."""
 
     name: str
+    _: KW_ONLY
     why: str
+    """What it does; of a variant also why that is right."""
     versions: tuple[str, ...] = ALL
+    """The protocol versions in which it differs."""
     modes: tuple[Mode, ...] = ANY
-    """The body modes in which it differs from the reference EPP; or, if `limits`, the only ones that it supports."""
-    limits: bool = False
-    without: tuple[str, ...] = ()
-    """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
+    """The body modes in which it differs."""
     claims: Mapping[str, bool] = field(default_factory=dict)
-    """What this one claims otherwise: `queues`."""
+    """What it claims otherwise than the correct EPP: `queues`."""
     noted: Mapping[str, str] = field(default_factory=dict)
     """What must be recorded of it, by requirement that only informs: words of the record."""
-    classes: tuple[type, ...] = ()
+    classes: list[type] = field(default_factory=list)
+
+    def __call__(self, cls: C) -> C:
+        """Register `cls` under this name."""
+        known: dict[str, Any] = FAULTS if isinstance(self, Fault) else VARIANTS
+        if known.setdefault(self.name, self) is not self:
+            raise ValueError(f"two deviations are named {self.name}")
+        self.classes.append(cls)
+        return cls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+@dataclass(frozen=True, slots=True)
+class Variant(Deviation):
+    """A conforming variant: an EPP that is right in another way."""
+
+    _: KW_ONLY
+    limits: bool = False
+    """`modes` are the only ones that it supports."""
+    without: tuple[str, ...] = ()
+    """What the correct EPP claims and this one can't: `sheds`, `fallbackLists`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(Deviation):
     """An EPP with one mistake. `breaks` is the requirement that it is for, `also_breaks` others, with the reason."""
 
-    name: str
+    _: KW_ONLY
     breaks: str
-    why: str
     also_breaks: Mapping[str, str] = field(default_factory=dict)
-    versions: tuple[str, ...] = ALL
-    """The protocol versions in which it breaks that requirement."""
-    modes: tuple[Mode, ...] = ANY
-    """The body modes in which it shows."""
     effect: Literal["fail", "warn"] = "fail"
     """What it deserves."""
-    claims: Mapping[str, bool] = field(default_factory=dict)
-    """As of a `Variant`."""
-    noted: Mapping[str, str] = field(default_factory=dict)
-    """As of a `Variant`."""
-    classes: tuple[type, ...] = ()
 
 
 FAULTS: dict[str, Fault] = {}
 VARIANTS: dict[str, Variant] = {}
+
+fault, variant = Fault, Variant
+
+
+def part_of(name: str) -> Callable[[C], C]:
+    """Register the decorated class as another part of the fault `name`, which is declared before it."""
+
+    def add(cls: C) -> C:
+        FAULTS[name].classes.append(cls)
+        return cls
+
+    return add
 
 
 class UnknownDeviationError(Exception):
     """There is no fault or variant of that name; the message has the nearest one."""
 
 
-def fault(
-    name: str,
-    *,
-    breaks: str,
-    why: str,
-    also: Mapping[str, str] | None = None,
-    versions: tuple[str, ...] = ALL,
-    modes: tuple[Mode, ...] = ANY,
-    effect: Literal["fail", "warn"] = "fail",
-    claims: Mapping[str, bool] | None = None,
-    noted: Mapping[str, str] | None = None,
-) -> Callable[[C], C]:
-    """Declare the decorated class a fault. Several classes under one name are declared by `part_of` after the first."""
-
-    def declare(cls: C) -> C:
-        if name in FAULTS:
-            raise ValueError(f"two faults are named {name}")
-        FAULTS[name] = Fault(
-            name=name,
-            breaks=breaks,
-            why=why,
-            also_breaks=dict(also or {}),
-            versions=versions,
-            modes=modes,
-            effect=effect,
-            claims=dict(claims or {}),
-            noted=dict(noted or {}),
-            classes=(cls,),
-        )
-        return cls
-
-    return declare
-
-
-def part_of(name: str) -> Callable[[C], C]:
-    """Declare the decorated class another part of the fault `name`."""
-
-    def declare(cls: C) -> C:
-        FAULTS[name] = replace(FAULTS[name], classes=(*FAULTS[name].classes, cls))
-        return cls
-
-    return declare
-
-
-def variant(
-    name: str,
-    *,
-    why: str,
-    versions: tuple[str, ...] = ALL,
-    modes: tuple[Mode, ...] = ANY,
-    limits: bool = False,
-    without: tuple[str, ...] = (),
-    claims: Mapping[str, bool] | None = None,
-    noted: Mapping[str, str] | None = None,
-) -> Callable[[C], C]:
-    """Declare the decorated class a conforming variant."""
-
-    def declare(cls: C) -> C:
-        if name in VARIANTS:
-            raise ValueError(f"two variants are named {name}")
-        VARIANTS[name] = Variant(
-            name=name,
-            why=why,
-            versions=versions,
-            modes=modes,
-            limits=limits,
-            without=without,
-            claims=dict(claims or {}),
-            noted=dict(noted or {}),
-            classes=(cls,),
-        )
-        return cls
-
-    return declare
-
-
 def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
     """The fault or the variant of that name. Raises `UnknownDeviationError`."""
-    kind, name, known = (
-        ("fault", fault_name, FAULTS) if fault_name is not None else ("variant", variant_name or "", VARIANTS)
-    )
+    known: Mapping[str, Fault | Variant] = VARIANTS if fault_name is None else FAULTS
+    kind, name = ("variant", variant_name or "") if fault_name is None else ("fault", fault_name)
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, 1)
@@ -174,31 +118,7 @@ def find(fault_name: str | None, variant_name: str | None) -> Fault | Variant:
 
 def describe_all(what: str) -> list[dict[str, Any]]:
     """All `faults` or all `variants` as JSON objects, sorted by module and place."""
-    if what == "faults":
-        return [
-            {
-                "name": item.name,
-                "breaks": item.breaks,
-                "also_breaks": dict(item.also_breaks),
-                "why": item.why,
-                "versions": list(item.versions),
-                "modes": list(item.modes),
-                "effect": item.effect,
-                "claims": dict(item.claims),
-                "noted": dict(item.noted),
-            }
-            for item in FAULTS.values()
-        ]
+    known: Mapping[str, Fault | Variant] = FAULTS if what == "faults" else VARIANTS
     return [
-        {
-            "name": item.name,
-            "why": item.why,
-            "versions": list(item.versions),
-            "modes": list(item.modes),
-            "limits": item.limits,
-            "without": list(item.without),
-            "claims": dict(item.claims),
-            "noted": dict(item.noted),
-        }
-        for item in VARIANTS.values()
+        {item.name: getattr(one, item.name) for item in fields(one) if item.name != "classes"} for one in known.values()
     ]

@@ -11,66 +11,64 @@ from reference_epp.endpoints import Endpoint
 PAGE_LIMIT = 8 * 1024 * 1024
 """Bytes of a page above which it is given up."""
 
+_READ = 256 * 1024
+"""Bytes that are read at once."""
 
-class MetricsConnection(asyncio.Protocol):
+
+class MetricsConnection:
     """A connection to one model server that stays open from scrape to scrape; one request at a time."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._request = f"GET /metrics HTTP/1.1\r\nhost: {endpoint}\r\naccept: text/plain\r\n\r\n".encode()
+        self._reader = reader
+        self._writer = writer
         self._parser = httptools.HttpResponseParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[bytes] | None = None
         self._page = bytearray()
+        self._complete = False
         self._ends_with_connection = False
 
     @classmethod
     async def open(cls, endpoint: Endpoint) -> MetricsConnection:
         """Connect to `endpoint`. Raises `OSError` if that fails."""
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: cls(endpoint), endpoint.ip, endpoint.port)
-        return connection
+        return cls(endpoint, *await asyncio.open_connection(endpoint.ip, endpoint.port))
 
     @property
     def closed(self) -> bool:
         """True once the connection is of no more use."""
-        return self._transport is None
-
-    async def fetch(self) -> bytes:
-        """The page. Raises `OSError` if the connection breaks, `ValueError` if the answer is not a usable 200."""
-        if self._transport is None:
-            raise ConnectionResetError("connection closed")
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(self._request)
-        return await self._answer
+        return self._writer.is_closing() or self._reader.at_eof() or self._reader.exception() is not None
 
     def close(self) -> None:
         """Close the connection."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abort()
+        self._writer.close()
 
-    # -- what the event loop calls
+    async def fetch(self) -> bytes:
+        """The page. Raises `OSError` if the connection breaks, `ValueError` if the answer is not a usable 200.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # uvloop's are no subclass of asyncio.Transport
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        if self._ends_with_connection and exc is None:
-            self.on_message_complete()
-        self._settle(ConnectionResetError(str(exc or "connection closed")))
-
-    def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as problem:
-            self._settle(ValueError(f"not an HTTP answer: {problem}"))
-            self.close()
+        After either the connection is of no more use.
+        """
+        self._page.clear()
+        self._complete = self._ends_with_connection = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._writer.write(self._request)
+        while not self._complete:
+            data = await self._reader.read(_READ)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError as problem:
+                raise ValueError(f"not an HTTP answer: {problem}") from None
+            if len(self._page) > PAGE_LIMIT:
+                raise ValueError(f"page is longer than {PAGE_LIMIT} bytes")
+            if not data:
+                if not self._ends_with_connection:
+                    raise ConnectionResetError("connection closed")
+                break
+        if (status := self._parser.get_status_code()) != 200:
+            raise ValueError(f"status {status}")
+        return bytes(self._page)
 
     # -- what the parser calls
 
     def on_message_begin(self) -> None:
-        self._page.clear()
         self._ends_with_connection = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -79,20 +77,8 @@ class MetricsConnection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         self._page += data
-        if len(self._page) > PAGE_LIMIT:
-            self._settle(ValueError(f"page is longer than {PAGE_LIMIT} bytes"))
-            self.close()
 
     def on_message_complete(self) -> None:
-        status = self._parser.get_status_code()
-        self._settle(bytes(self._page) if status == 200 else ValueError(f"status {status}"))
+        self._complete = True
         if not self._parser.should_keep_alive():
             self.close()
-
-    def _settle(self, answer: bytes | Exception) -> None:
-        if self._answer is None or self._answer.done():
-            return
-        if isinstance(answer, bytes):
-            self._answer.set_result(answer)
-        else:
-            self._answer.set_exception(answer)

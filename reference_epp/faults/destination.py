@@ -99,7 +99,7 @@ class MetadataAsList(Conversation):
     "metadata-flat",
     breaks="EPP-DEST-03",
     why="The metadata entry is at the top, not inside a namespace.",
-    also={"ENV-14": "what stands at the top is no struct"},
+    also_breaks={"ENV-14": "what stands at the top is no struct"},
 )
 class MetadataFlat(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
@@ -230,7 +230,7 @@ class HeaderSetTwice(Conversation):
     "client-header-wins",
     breaks="EPP-DEST-05",
     why="The client's headers are set again after our own, and its destination header with them: it steers itself.",
-    also={"EPP-DEST-01": "if the client sent an empty one, there is none"},
+    also_breaks={"EPP-DEST-01": "if the client sent an empty one, there is none"},
 )
 class ClientHeaderWins(Conversation):
     def destination_header(self, common: CommonResponse, decision: Picked) -> None:
@@ -266,7 +266,7 @@ class RemovedEndpointKept(Picker):
     "stranger-in-list",
     breaks="EPP-DEST-06",
     why="The last endpoint of the list is not in the pool; the first one is.",
-    also=IN_NO_SUBSET,
+    also_breaks=IN_NO_SUBSET,
     versions=WITH_LISTS,
 )
 class StrangerInList(Conversation):
@@ -278,7 +278,7 @@ class StrangerInList(Conversation):
     "stranger-one-time-in-twenty",
     breaks="EPP-DEST-06",
     why="Every twentieth request is sent to an endpoint that is not in the pool.",
-    also=IN_NO_SUBSET,
+    also_breaks=IN_NO_SUBSET,
     versions=WITH_SUBSET,
 )
 class StrangerSometimes(Conversation):
@@ -293,7 +293,7 @@ class StrangerSometimes(Conversation):
     "bodyless-unsteered",
     breaks="EPP-DEST-07",
     why="A request without a body is let go without an endpoint.",
-    also=NOT_STEERED,
+    also_breaks=NOT_STEERED,
 )
 class BodylessUnsteered(Conversation):
     bodyless = False
@@ -311,7 +311,7 @@ class BodylessUnsteered(Conversation):
     "other-paths-unsteered",
     breaks="EPP-DEST-07",
     why="A request for another path than those of the inference API is let go without an endpoint.",
-    also=NOT_STEERED,
+    also_breaks=NOT_STEERED,
 )
 class OtherPathsUnsteered(Conversation):
     def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
@@ -323,7 +323,8 @@ class OtherPathsUnsteered(Conversation):
     "non-json-unanswered",
     breaks="EPP-DEST-07",
     why="A request whose body is not JSON is never answered.",
-    also=SILENT | {"EPP-SUB-02": "nor is it where the subset leaves no endpoint", "EPP-SUB-03": "nor for an empty one"},
+    also_breaks=SILENT
+    | {"EPP-SUB-02": "nor is it where the subset leaves no endpoint", "EPP-SUB-03": "nor for an empty one"},
 )
 class NonJsonUnanswered(Conversation):
     def on_request_body(self, body: HttpBody) -> Iterable[Action]:
@@ -337,7 +338,7 @@ class NonJsonUnanswered(Conversation):
     breaks="EPP-DEST-08",
     why="The answer to the response's headers says another destination than the one that the request went to.",
     effect="warn",
-    also={"RAR-OUT-05": "an EPP with a reporter must leave the destination as it is there"},
+    also_breaks={"RAR-OUT-05": "an EPP with a reporter must leave the destination as it is there"},
 )
 class DestinationChangesLater(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -351,7 +352,7 @@ class DestinationChangesLater(Conversation):
     "previous-destination",
     breaks="EPP-DEST-10",
     why="A request gets the endpoint that was picked for the request before it on the same connection.",
-    also={
+    also_breaks={
         "EPP-SUB-01": "the earlier pick may be outside this request's subset",
         "EPP-SUB-08": "so it is for a request without a body",
         "EPP-DEST-06": "the earlier pick may have left the pool",
@@ -374,7 +375,10 @@ class PreviousDestination(Conversation):
     "other-destination-in-later-metadata",
     breaks="EPP-DEST-05",
     why="The answer to the body has metadata with another endpoint than the header that was sent before.",
-    also={"EPP-SUB-01": "the other endpoint may be outside the subset", "EPP-DEST-08": "it comes after the release"},
+    also_breaks={
+        "EPP-SUB-01": "the other endpoint may be outside the subset",
+        "EPP-DEST-08": "it comes after the release",
+    },
     modes=("full-duplex",),
 )
 class OtherDestinationInLaterMetadata(Conversation):

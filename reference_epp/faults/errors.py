@@ -77,7 +77,7 @@ class EmptyPool429ForSheddable(Picker):
     "empty-pool-unanswered",
     breaks="EPP-ERR-02",
     why="A request is never answered if there is no ready endpoint.",
-    also=SILENT,
+    also_breaks=SILENT,
     versions=WITH_SUBSET,
 )
 class EmptyPoolUnanswered(Conversation):
@@ -89,7 +89,7 @@ class EmptyPoolUnanswered(Conversation):
     "empty-pool-unsteered",
     breaks="EPP-ERR-01",
     why="A request is let go without an endpoint, and without an error, if there is no ready endpoint.",
-    also=NOT_STEERED,
+    also_breaks=NOT_STEERED,
     versions=("0.2.0",),
 )
 class EmptyPoolUnsteered(Conversation):
@@ -118,7 +118,7 @@ class ShedCode(Picker):
     "shed-as-503",
     breaks="EPP-ERR-03",
     why="A dropped request gets 503 instead of 429.",
-    also={"EPP-ERR-02": "there are ready endpoints"},
+    also_breaks={"EPP-ERR-02": "there are ready endpoints"},
     versions=WITH_SUBSET,
 )
 class ShedAs503(ShedCode):
@@ -129,7 +129,7 @@ class ShedAs503(ShedCode):
     "shed-as-500",
     breaks="EPP-ERR-03",
     why="A dropped request gets 500 instead of 429.",
-    also={"EPP-SUB-13": "a subset under load gets it too"},
+    also_breaks={"EPP-SUB-13": "a subset under load gets it too"},
     versions=WITH_SUBSET,
 )
 class ShedAs500(ShedCode):
@@ -143,7 +143,7 @@ class ShedAs500(ShedCode):
     "refusal-as-grpc-status",
     breaks="EPP-ERR-04",
     why="A request without an endpoint gets a gRPC error instead of an ImmediateResponse.",
-    also={
+    also_breaks={
         "EPP-ERR-02": "there is no 503",
         "EPP-ERR-03": "there is no 429",
         "EPP-SUB-02": "there is no 503",
@@ -179,7 +179,7 @@ class RefusalWithDestination(Conversation):
     "closes-on-malformed-body",
     breaks="ENV-16",
     why="A request whose body is broken JSON has its stream closed without an answer, so that it goes on unsteered.",
-    also={
+    also_breaks={
         "EPP-DEST-07": "the request gets neither an endpoint nor an error",
         "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
         "EPP-ERR-04": "where an error is due, it gets none",
@@ -218,7 +218,7 @@ class AnswerAfterImmediateResponse(Conversation):
     "released-before-immediate-response",
     breaks="ENV-15",
     why="The headers are answered, which lets the request go, and only then comes the ImmediateResponse.",
-    also=NOT_STEERED,
+    also_breaks=NOT_STEERED,
     modes=FULL_DUPLEX,
 )
 class ReleasedBeforeImmediateResponse(Conversation):
@@ -230,7 +230,7 @@ class ReleasedBeforeImmediateResponse(Conversation):
     "immediate-response-without-status",
     breaks="ENV-15",
     why="The ImmediateResponse to a malformed request has no status, which Envoy takes for 200.",
-    also={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
+    also_breaks={"EPP-DEST-07": "the request gets neither an endpoint nor an error"},
 )
 class ImmediateResponseWithoutStatus(Conversation):
     def refuse(self, refusal: Refused) -> Iterable[Action]:

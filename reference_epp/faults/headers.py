@@ -33,7 +33,7 @@ class OtherOption(Conversation):
     "value-for-raw-value",
     breaks="ENV-11",
     why="The header's value is in `value`, which Envoy drops, instead of `raw_value`.",
-    also={"EPP-DEST-01": "to Envoy the header is empty"},
+    also_breaks={"EPP-DEST-01": "to Envoy the header is empty"},
 )
 class ValueForRawValue(OtherOption):
     def change(self, option: HeaderValueOption) -> None:
@@ -84,7 +84,7 @@ CLIENT_SURVIVES = {"EPP-DEST-05": "a destination header that the client sent sur
     "appends-the-header",
     breaks="ENV-12",
     why="The header is appended (`append` is true) instead of overwritten.",
-    also=CLIENT_SURVIVES,
+    also_breaks=CLIENT_SURVIVES,
 )
 class AppendsTheHeader(OtherOption):
     def change(self, option: HeaderValueOption) -> None:
@@ -96,7 +96,7 @@ class AppendsTheHeader(OtherOption):
     "adds-the-header-if-absent",
     breaks="ENV-12",
     why="The header is set only if the client has not sent it.",
-    also=CLIENT_SURVIVES,
+    also_breaks=CLIENT_SURVIVES,
 )
 class AddsTheHeaderIfAbsent(OtherOption):
     def change(self, option: HeaderValueOption) -> None:
@@ -107,7 +107,7 @@ class AddsTheHeaderIfAbsent(OtherOption):
     "overwrites-the-header-if-present",
     breaks="ENV-12",
     why="The header is set only if the client has sent one.",
-    also={"EPP-DEST-01": "without a client's header there is none"},
+    also_breaks={"EPP-DEST-01": "without a client's header there is none"},
 )
 class OverwritesTheHeaderIfPresent(OtherOption):
     def change(self, option: HeaderValueOption) -> None:
@@ -118,7 +118,7 @@ class OverwritesTheHeaderIfPresent(OtherOption):
     "header-on-the-body-answer",
     breaks="ENV-13",
     why="In full duplex the header is on the answer to the body, where Envoy does not look.",
-    also={"EPP-DEST-01": "Envoy never sees the header"},
+    also_breaks={"EPP-DEST-01": "Envoy never sees the header"},
     modes=FULL_DUPLEX,
 )
 class HeaderOnTheBodyAnswer(Conversation):
@@ -136,7 +136,7 @@ class HeaderOnTheBodyAnswer(Conversation):
     "namespace-is-no-struct",
     breaks="ENV-14",
     why="The metadata namespace holds the endpoint as a string, which Envoy reads as an empty struct.",
-    also={"EPP-DEST-02": "there is no entry in the namespace"},
+    also_breaks={"EPP-DEST-02": "there is no entry in the namespace"},
 )
 class NamespaceIsNoStruct(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
@@ -164,7 +164,7 @@ class MetadataOnTheBodyAnswer(Conversation):
     "metadata-with-the-response",
     breaks="ENV-14",
     why="The metadata comes with the answer to the response's headers, when the request is long gone.",
-    also={"EPP-DEST-02": "the request is let go without it"},
+    also_breaks={"EPP-DEST-02": "the request is let go without it"},
 )
 class MetadataWithTheResponse(Conversation):
     def steer(self, answer: ProcessingResponse, common: CommonResponse, decision: Picked) -> None:
@@ -195,7 +195,7 @@ class InputRaises(Conversation):
     "non-ascii-header-is-an-error",
     breaks="ENV-26",
     why="A header value that is no ASCII ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     effect="warn",
 )
 class NonAsciiHeaderIsAnError(InputRaises):
@@ -208,7 +208,7 @@ class NonAsciiHeaderIsAnError(InputRaises):
     "attributes-are-an-error",
     breaks="ENV-26",
     why="A message with attributes ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     effect="warn",
 )
 class AttributesAreAnError(InputRaises):
@@ -221,7 +221,7 @@ class AttributesAreAnError(InputRaises):
     "many-headers-are-an-error",
     breaks="ENV-26",
     why="A request with more than 64 headers ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     effect="warn",
 )
 class ManyHeadersAreAnError(InputRaises):
@@ -234,7 +234,7 @@ class ManyHeadersAreAnError(InputRaises):
     "authority-rewritten",
     breaks="ENV-26",
     why="The request's authority is set to the picked endpoint, which Envoy ignores or refuses.",
-    also={"EPP-TRN-03": "the request line is not the client's any more"},
+    also_breaks={"EPP-TRN-03": "the request line is not the client's any more"},
     effect="warn",
 )
 class AuthorityRewritten(Conversation):

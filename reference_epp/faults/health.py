@@ -41,7 +41,7 @@ class LivenessUnknown(Health):
     "ready-before-sync",
     breaks="EPP-HLTH-03",
     why="`readiness` and the service's own name are SERVING before the endpoints have been read.",
-    also={"EPP-HLTH-04": "the same holds for the service's own name"},
+    also_breaks={"EPP-HLTH-04": "the same holds for the service's own name"},
     versions=NEXT,
 )
 class ReadyBeforeSync(Health):
@@ -53,7 +53,7 @@ class ReadyBeforeSync(Health):
     "never-ready",
     breaks="EPP-HLTH-03",
     why="`readiness` and the service's own name stay NOT_SERVING without end.",
-    also={"EPP-HLTH-04": "the same holds for the service's own name"},
+    also_breaks={"EPP-HLTH-04": "the same holds for the service's own name"},
     versions=NEXT,
 )
 class NeverReady(Health):
@@ -89,7 +89,7 @@ class ServiceUnhealthyWithEmptyPool(Health):
     "ready-but-unavailable",
     breaks="EPP-HLTH-06",
     why="The first stream after a readiness check that said SERVING is refused with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     versions=NEXT,
     effect="warn",
 )

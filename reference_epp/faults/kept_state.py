@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "cached-per-hint",
     breaks="EPP-DEST-06",
     why="The candidates of a hint are computed once, when it is first seen, and stay when the pool changes.",
-    also={
+    also_breaks={
         "EPP-ERR-02": "an endpoint is given although none is left",
         "EPP-SUB-02": "a hint that named no endpoint once names none later",
     },
@@ -46,7 +46,7 @@ class CachedPerHint(Picker):
     "refreshed-after-the-answer",
     breaks="EPP-DEST-06",
     why="The pool is read again after each answer, so that the first request after a change is given the old one.",
-    also={
+    also_breaks={
         "EPP-ERR-02": "the first request after the last endpoint left is given it",
         "EPP-SUB-02": "the old pool decides what the subset leaves",
     },
@@ -67,7 +67,7 @@ class RefreshedAfterTheAnswer(Picker):
     "odd-usage-is-fatal",
     breaks="ENV-27",
     why="A response whose `usage` has anything but numbers ends the process.",
-    also={"ENV-24": "such a response does not arrive", "RAR-EVAL-06": "it is not passed without a report"},
+    also_breaks={"ENV-24": "such a response does not arrive", "RAR-EVAL-06": "it is not passed without a report"},
 )
 class OddUsageIsFatal(Conversation):
     def on_response_body(self, body: HttpBody) -> Iterable[Action]:
@@ -86,7 +86,7 @@ class OddUsageIsFatal(Conversation):
     "thread-per-stream",
     breaks="ENV-27",
     why="Each stream has a thread; with the 65th at once none is left, and the process ends.",
-    also={"ENV-21": "alone each stream would have been answered"},
+    also_breaks={"ENV-21": "alone each stream would have been answered"},
 )
 class ThreadPerStream(Service):
     threads = 0

@@ -47,7 +47,7 @@ class SubsetIgnoredFor(Conversation):
     "subset-ignored-for-chat",
     breaks="EPP-SUB-01",
     why="Requests to /v1/chat/completions get an endpoint of the whole pool, whatever the subset.",
-    also=IGNORED | {"EPP-SUB-08": "so it is for those without a body"},
+    also_breaks=IGNORED | {"EPP-SUB-08": "so it is for those without a body"},
     versions=WITH_SUBSET,
 )
 class SubsetIgnoredForChat(SubsetIgnoredFor):
@@ -59,7 +59,7 @@ class SubsetIgnoredForChat(SubsetIgnoredFor):
     "subset-ignored-for-streaming",
     breaks="EPP-SUB-01",
     why="Requests with `stream: true` get an endpoint of the whole pool, whatever the subset.",
-    also=IGNORED,
+    also_breaks=IGNORED,
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
 )
@@ -76,7 +76,7 @@ class SubsetIgnoredForStreaming(SubsetIgnoredFor):
     "subset-ignored-for-other-bodies",
     breaks="EPP-SUB-01",
     why="Requests whose body is not JSON get an endpoint of the whole pool, whatever the subset.",
-    also=IGNORED,
+    also_breaks=IGNORED,
     versions=WITH_SUBSET,
     modes=("full-duplex", "buffered"),
 )
@@ -93,7 +93,7 @@ class SubsetIgnoredForOtherBodies(SubsetIgnoredFor):
     "subset-ignored-with-trailers",
     breaks="EPP-SUB-01",
     why="Requests that end with trailers get an endpoint of the whole pool, whatever the subset.",
-    also=IGNORED,
+    also_breaks=IGNORED,
     versions=WITH_SUBSET,
     modes=FULL_DUPLEX,
 )
@@ -112,7 +112,7 @@ class SubsetIgnoredWithTrailers(SubsetIgnoredFor):
     "subset-ignored-for-options-and-delete",
     breaks="EPP-SUB-08",
     why="OPTIONS and DELETE requests get an endpoint of the whole pool, whatever the subset.",
-    also=IGNORED | {"EPP-SUB-01": "the pick is outside the subset"},
+    also_breaks=IGNORED | {"EPP-SUB-01": "the pick is outside the subset"},
     versions=WITH_SUBSET,
 )
 class SubsetIgnoredForOptionsAndDelete(SubsetIgnoredFor):
@@ -143,7 +143,7 @@ class RefusesMethod(Conversation):
     "options-refused",
     breaks="EPP-DEST-07",
     why="Every OPTIONS request is answered with 405.",
-    also=NOT_503,
+    also_breaks=NOT_503,
 )
 class OptionsRefused(RefusesMethod):
     method = b"OPTIONS"
@@ -154,7 +154,7 @@ class OptionsRefused(RefusesMethod):
     "get-refused",
     breaks="EPP-DEST-07",
     why="Every GET request is answered with 404.",
-    also=NOT_503
+    also_breaks=NOT_503
     | {
         "EPP-SUB-08": "so it is with a subset",
         "ENV-07": "GET requests are what has no body",

@@ -74,7 +74,7 @@ class WithoutAnExpression(FillsIn):
     "reporter-in-a-namespace-of-its-name",
     breaks="RAR-CFG-04",
     why="Without a namespace the value is reported under `request-attribute-reporter`.",
-    also={"RAR-OUT-01": "it is not where it is looked for"},
+    also_breaks={"RAR-OUT-01": "it is not where it is looked for"},
 )
 class InANamespaceOfItsName(ConfigReader):
     namespace = "request-attribute-reporter"
@@ -108,7 +108,7 @@ class StartsWithWrongCel(ConfigReader):
     "reporter-knows-only-the-total",
     breaks="RAR-EVAL-01",
     why="Of usage expressions see total_tokens alone.",
-    also={"RAR-EVAL-05": "no other count is found", "RAR-OUT-01": "values of other counts are not reported"},
+    also_breaks={"RAR-EVAL-05": "no other count is found", "RAR-OUT-01": "values of other counts are not reported"},
 )
 class KnowsOnlyTheTotal(Reporter):
     def evaluate(self, attribute: Attribute, program: Program, usage: Mapping[str, Any]) -> Any:
@@ -159,7 +159,7 @@ class MakesNumbersOfText(Reporter):
     "reporter-ends-streams-whose-expression-fails",
     breaks="ENV-16",
     why="An expression or a condition that fails ends the stream with a gRPC error, before the response's last answer.",
-    also={"ENV-06": "that may be the answer to trailers"},
+    also_breaks={"ENV-06": "that may be the answer to trailers"},
     effect="fail",
 )
 class EndsStreamsWhoseExpressionFails(Reporter):
@@ -203,7 +203,7 @@ class LastEventOnly(UsageReader):
     "reporter-reads-the-last-event-only",
     breaks="RAR-EVAL-05",
     why="Usage counts only in the last event of a stream, which is `[DONE]`.",
-    also={"RAR-OUT-06": "also where trailers end the stream", "RAR-OUT-01": "the value is missing"},
+    also_breaks={"RAR-OUT-06": "also where trailers end the stream", "RAR-OUT-01": "the value is missing"},
 )
 @read_by(LastEventOnly)
 class ReadsTheLastEventOnly(ReadsOtherwise):
@@ -221,7 +221,10 @@ class EachPieceAlone(UsageReader):
     "reporter-reads-each-piece-alone",
     breaks="RAR-EVAL-05",
     why="Each message of the body is read by itself, so that usage which is split over two is lost.",
-    also={"RAR-OUT-01": "so is that of any response in several pieces", "RAR-OUT-03": "so is that of a long response"},
+    also_breaks={
+        "RAR-OUT-01": "so is that of any response in several pieces",
+        "RAR-OUT-03": "so is that of a long response",
+    },
 )
 @read_by(EachPieceAlone)
 class ReadsEachPieceAlone(ReadsOtherwise):
@@ -239,7 +242,7 @@ class MissingIsZero(UsageReader):
     "reporter-takes-missing-usage-for-zero",
     breaks="RAR-EVAL-06",
     why="A response without usage reports as if all counts were 0.",
-    also={"RAR-EVAL-08": "so does broken JSON"},
+    also_breaks={"RAR-EVAL-08": "so does broken JSON"},
 )
 @read_by(MissingIsZero)
 class TakesMissingUsageForZero(ReadsOtherwise):
@@ -280,7 +283,7 @@ class AnyBody(UsageReader):
     "reporter-estimates-other-bodies",
     breaks="RAR-EVAL-08",
     why="Where a body is not JSON with usage, the number of its tokens is estimated from its length.",
-    also={
+    also_breaks={
         "RAR-EVAL-05": "events are no JSON either",
         "RAR-EVAL-06": "so it is for JSON without usage",
         "RAR-EVAL-07": "so it is for errors",
@@ -300,7 +303,7 @@ class EstimatesOtherBodies(ReadsOtherwise):
     "reporter-computes-after-the-end",
     breaks="RAR-OUT-01",
     why="The values are computed when the last answer has left, and are never sent.",
-    also={
+    also_breaks={
         "RAR-CFG-04": "nothing is found in the default namespace",
         "RAR-EVAL-01": "no value is found",
         "RAR-EVAL-02": "nor where a condition holds",
@@ -329,7 +332,7 @@ class SendsText(Report):
     "reporter-on-the-first-chunk",
     breaks="RAR-OUT-03",
     why="A JSON response is held until its end and answered in several chunks; the first of them carries the value.",
-    also={"RAR-OUT-01": "the answer with the end of stream has none"},
+    also_breaks={"RAR-OUT-01": "the answer with the end of stream has none"},
     modes=FULL_DUPLEX,
 )
 class OnTheFirstChunk(Report):
@@ -353,7 +356,7 @@ class OnTheFirstChunk(Report):
     "reporter-overwrites-the-destination",
     breaks="RAR-OUT-05",
     why="Beside the value there is a destination, and it is another one.",
-    also={"EPP-DEST-08": "another destination comes after the request was released"},
+    also_breaks={"EPP-DEST-08": "another destination comes after the request was released"},
 )
 class OverwritesTheDestination(Report):
     def put(self, metadata: Struct, namespace: str, name: str, value: int) -> None:

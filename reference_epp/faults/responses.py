@@ -27,7 +27,7 @@ INTERNAL = 13
     "early-response-unanswered",
     breaks="ENV-23",
     why="Response headers that come before the request was answered get no answer.",
-    also=SILENT | {"ENV-03": "the body of such a response is answered without them"},
+    also_breaks=SILENT | {"ENV-03": "the body of such a response is answered without them"},
 )
 class EarlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -38,7 +38,7 @@ class EarlyResponseUnanswered(Conversation):
     "early-response-is-an-error",
     breaks="ENV-23",
     why="Response headers that come before the request was answered end the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
 )
 class EarlyResponseIsAnError(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -49,7 +49,7 @@ class EarlyResponseIsAnError(Conversation):
     "response-first-is-fatal",
     breaks="ENV-23",
     why="A response to a request that the EPP never saw ends the process: there is nothing to look it up in.",
-    also=DEAD,
+    also_breaks=DEAD,
 )
 class ResponseFirstIsFatal(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -216,7 +216,7 @@ class LooksAtServed(Conversation):
     "odd-served-is-fatal",
     breaks="EPP-SRVD-01",
     why="A served endpoint that is no string ends the process.",
-    also=DEAD,
+    also_breaks=DEAD,
     versions=WITH_SERVED,
 )
 class OddServedIsFatal(LooksAtServed):
@@ -229,7 +229,7 @@ class OddServedIsFatal(LooksAtServed):
     "unknown-served-unanswered",
     breaks="EPP-SRVD-01",
     why="A response served by an endpoint that is not in the pool is never answered.",
-    also=SILENT,
+    also_breaks=SILENT,
     versions=WITH_SERVED,
 )
 class UnknownServedUnanswered(LooksAtServed):
@@ -245,7 +245,7 @@ class UnknownServedUnanswered(LooksAtServed):
     "other-served-is-an-error",
     breaks="EPP-SRVD-01",
     why="A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     versions=WITH_SERVED,
 )
 class OtherServedIsAnError(LooksAtServed):

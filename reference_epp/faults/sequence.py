@@ -63,7 +63,7 @@ class BufferedBodyAnsweredTwice(Conversation):
     "only-the-last-chunk-answered",
     breaks="ENV-02",
     why="In STREAMED mode only the last chunk of a request's body is answered.",
-    also=SILENT,
+    also_breaks=SILENT,
     modes=STREAMED,
 )
 class OnlyTheLastChunkAnswered(Conversation):
@@ -101,7 +101,7 @@ class BodyAnsweredBeforeHeaders(Conversation):
     "trailers-answered-first",
     breaks="ENV-03",
     why="The answer to the request's trailers comes before those to its headers and body.",
-    also={"ENV-06": "the body is not complete before the trailers are answered"},
+    also_breaks={"ENV-06": "the body is not complete before the trailers are answered"},
     modes=FULL_DUPLEX,
 )
 class TrailersAnsweredFirst(Conversation):
@@ -228,7 +228,7 @@ class EndOfStreamTwice(OtherEnd):
 @fault(
     "end-of-stream-on-every-piece",
     breaks="ENV-05",
-    also={"ENV-09": "the body ends with its first piece"},
+    also_breaks={"ENV-09": "the body ends with its first piece"},
     why="Every piece of a large request body is marked as the last.",
     modes=FULL_DUPLEX,
 )
@@ -270,7 +270,7 @@ class EndOfStreamTooEarly(OtherEnd):
     "request-trailers-unanswered",
     breaks="ENV-06",
     why="Request trailers let the request go, but get no answer.",
-    also=SILENT,
+    also_breaks=SILENT,
 )
 class RequestTrailersUnanswered(Conversation):
     def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
@@ -282,7 +282,7 @@ class RequestTrailersUnanswered(Conversation):
     "response-trailers-unanswered",
     breaks="ENV-06",
     why="Response trailers get no answer.",
-    also=SILENT,
+    also_breaks=SILENT,
 )
 class ResponseTrailersUnanswered(Conversation):
     def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
@@ -293,7 +293,7 @@ class ResponseTrailersUnanswered(Conversation):
     "trailers-do-not-end-the-body",
     breaks="ENV-06",
     why="Request trailers are ignored: a body that they end is never answered.",
-    also=SILENT,
+    also_breaks=SILENT,
     modes=FULL_DUPLEX,
 )
 class TrailersDoNotEndTheBody(Conversation):
@@ -308,7 +308,7 @@ class TrailersDoNotEndTheBody(Conversation):
     "header-only-request-unanswered",
     breaks="ENV-07",
     why="A request without a body that gets an endpoint is never answered: the code waits for a body.",
-    also=SILENT | {"EPP-DEST-07": "it gets no endpoint either"},
+    also_breaks=SILENT | {"EPP-DEST-07": "it gets no endpoint either"},
 )
 class HeaderOnlyRequestUnanswered(Conversation):
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -320,7 +320,7 @@ class HeaderOnlyRequestUnanswered(Conversation):
     "header-only-response-unanswered",
     breaks="ENV-07",
     why="The headers of a response without a body get no answer.",
-    also=SILENT,
+    also_breaks=SILENT,
 )
 class HeaderOnlyResponseUnanswered(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
@@ -331,7 +331,7 @@ class HeaderOnlyResponseUnanswered(Conversation):
     "end-of-stream-with-the-first-piece",
     breaks="ENV-05",
     why="A last message of a body that is given back in several pieces has its first one marked as the last.",
-    also={"ENV-09": "the data plane takes nothing after it"},
+    also_breaks={"ENV-09": "the data plane takes nothing after it"},
     modes=FULL_DUPLEX,
 )
 class EndOfStreamWithTheFirstPiece(Conversation):

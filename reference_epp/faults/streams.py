@@ -32,7 +32,7 @@ RESOURCE_EXHAUSTED = 8
     "protocol-config-required",
     breaks="ENV-19",
     why="A stream whose first message has no `protocol_config` is closed with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
 )
 class ProtocolConfigRequired(Conversation):
     def configure(self, message: ProcessingRequest) -> Close | None:
@@ -45,7 +45,7 @@ class ProtocolConfigRequired(Conversation):
     "bodies-without-waiting-refused",
     breaks="ENV-19",
     why="A stream is closed with a gRPC error if the data plane sends bodies without waiting for the headers' answer.",
-    also=ENDED,
+    also_breaks=ENDED,
 )
 class BodiesWithoutWaitingRefused(Conversation):
     def configure(self, message: ProcessingRequest) -> Close | None:
@@ -95,7 +95,7 @@ class PausesAreTheEnd(Conversation):
     "shared-body-buffer",
     breaks="ENV-21",
     why="There are 96 buffers for the bodies to give back: when more streams are open, two share one.",
-    also={"ENV-09": "a body comes back with parts of another"},
+    also_breaks={"ENV-09": "a body comes back with parts of another"},
     modes=FULL_DUPLEX,
 )
 class SharedBodyBuffer(Conversation):
@@ -122,7 +122,7 @@ class SharedBodyBuffer(Conversation):
     "shared-subset",
     breaks="ENV-21",
     why="There are 8 places for subsets of requests that come in pieces: when more are open, one gets another's.",
-    also={
+    also_breaks={
         "EPP-SUB-01": "the pick is outside the request's own subset",
         "EPP-SUB-02": "or it is refused, where nothing of the other's is eligible",
     },
@@ -147,7 +147,7 @@ class SharedSubset(Conversation):
     "state-by-request-id",
     breaks="ENV-21",
     why="Decisions are kept by x-request-id, so that a request with the id of another gets that one's endpoint.",
-    also={"EPP-SUB-01": "the pick may be outside the request's own subset"},
+    also_breaks={"EPP-SUB-01": "the pick may be outside the request's own subset"},
     versions=WITH_SUBSET,
 )
 class StateByRequestId(Conversation):
@@ -165,7 +165,7 @@ class StateByRequestId(Conversation):
     "fifty-streams-at-most",
     breaks="ENV-16",
     why="When fifty streams are open, further ones are refused with a gRPC error.",
-    also={
+    also_breaks={
         "ENV-21": "alone they would have been answered",
         "EPP-ERR-04": "so it is where no endpoint could be given",
     },
@@ -191,7 +191,7 @@ class FiftyStreamsAtMost(Service):
     "dies-when-aborted",
     breaks="ENV-22",
     why="The process ends when a stream is reset before its request was answered.",
-    also=DEAD,
+    also_breaks=DEAD,
 )
 class DiesWhenAborted(Conversation):
     def finished(self) -> None:
@@ -239,7 +239,7 @@ class DeafToUnknown(Conversation):
     "malformed-message-unanswered",
     breaks="ENV-27",
     why="A stream on which a message is none is neither answered nor ended: who reads it has left, the stream stays.",
-    also=SILENT | {"ENV-26": "nor is one with a message of an unknown kind"},
+    also_breaks=SILENT | {"ENV-26": "nor is one with a message of an unknown kind"},
 )
 class MalformedMessageUnanswered(Service):
     def parse(self, raw: bytes) -> ProcessingRequest:
@@ -258,7 +258,7 @@ class StreamStays(DeafToUnknown):
     "unknown-message-unanswered",
     breaks="ENV-26",
     why="After a message of an unknown kind nothing on the stream is answered any more.",
-    also=SILENT,
+    also_breaks=SILENT,
 )
 class UnknownMessageUnanswered(DeafToUnknown):
     pass
@@ -285,7 +285,7 @@ class ManyChunksRefused(Conversation):
     "large-bodies-unanswered",
     breaks="ENV-16",
     why="A request whose body has more than a million bytes is never answered.",
-    also={"EPP-STRM-01": "so it is in streaming mode, which has no such limit"},
+    also_breaks={"EPP-STRM-01": "so it is in streaming mode, which has no such limit"},
     modes=FULL_DUPLEX,
 )
 class LargeBodiesUnanswered(Conversation):
@@ -298,7 +298,7 @@ class LargeBodiesUnanswered(Conversation):
     "deadlock-after-eight-chunks",
     breaks="EPP-STRM-01",
     why="A body of more than eight chunks is never answered: the ninth waits for the headers to be, and they for it.",
-    also=SILENT,
+    also_breaks=SILENT,
     versions=NEXT,
     modes=FULL_DUPLEX,
 )
@@ -311,7 +311,7 @@ class DeadlockAfterEightChunks(Conversation):
     "waits-for-a-length",
     breaks="EPP-STRM-03",
     why="A body of which the headers do not announce the length is never answered.",
-    also=SILENT | {"ENV-06": "bodies that end with trailers have no length"},
+    also_breaks=SILENT | {"ENV-06": "bodies that end with trailers have no length"},
     versions=NEXT,
     modes=FULL_DUPLEX,
 )

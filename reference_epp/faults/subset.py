@@ -41,7 +41,7 @@ def odd(value: Value | None) -> bool:
     "subset-ignored",
     breaks="EPP-SUB-01",
     why="If any endpoint of the subset is eligible, the whole pool is.",
-    also={
+    also_breaks={
         "EPP-SUB-05": "so it is for a subset with known and unknown members",
         "EPP-SUB-06": "so it is for a subset with one port of several",
         "EPP-SUB-07": "so it is for a subset of IPv6 endpoints",
@@ -59,7 +59,7 @@ class SubsetIgnored(Picker):
     "subset-binds-only-the-first",
     breaks="EPP-SUB-01",
     why="The first endpoint of the list is in the subset, those after it come from the whole pool.",
-    also={"EPP-SUB-08": "so it is for a request without a body"},
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
     versions=WITH_LISTS,
 )
 class SubsetBindsOnlyTheFirst(Picker):
@@ -93,7 +93,7 @@ class BetterEndpointOutsideWins(Picker):
     "none-eligible-means-all",
     breaks="EPP-SUB-02",
     why="If no endpoint of the subset is eligible, the whole pool is.",
-    also={
+    also_breaks={
         "EPP-SUB-01": "the pick is outside the subset",
         "EPP-SUB-06": "so it is when only the port is wrong",
     },
@@ -118,7 +118,7 @@ class NoneEligibleCode(Picker):
     "none-eligible-500",
     breaks="EPP-SUB-02",
     why="500 instead of 503 if no endpoint of the subset is eligible.",
-    also={"EPP-SUB-06": "so it is when only the port is wrong"},
+    also_breaks={"EPP-SUB-06": "so it is when only the port is wrong"},
     versions=WITH_SUBSET,
 )
 class NoneEligible500(NoneEligibleCode):
@@ -129,7 +129,7 @@ class NoneEligible500(NoneEligibleCode):
     "none-eligible-429",
     breaks="EPP-SUB-02",
     why="429 instead of 503 if no endpoint of the subset is eligible: every failure to pick counts as overload.",
-    also={"EPP-SUB-06": "so it is when only the port is wrong"},
+    also_breaks={"EPP-SUB-06": "so it is when only the port is wrong"},
     versions=WITH_SUBSET,
 )
 class NoneEligible429(NoneEligibleCode):
@@ -140,7 +140,7 @@ class NoneEligible429(NoneEligibleCode):
     "empty-subset-means-all",
     breaks="EPP-SUB-03",
     why="A subset without members counts as no subset.",
-    also={"EPP-SUB-01": "the pick is outside the subset"},
+    also_breaks={"EPP-SUB-01": "the pick is outside the subset"},
     versions=WITH_SUBSET,
 )
 class EmptySubsetMeansAll(Conversation):
@@ -155,7 +155,7 @@ class EmptySubsetMeansAll(Conversation):
     "none-eligible-unanswered",
     breaks="EPP-SUB-02",
     why="A request is never answered if no endpoint of its subset is eligible: it waits for one to appear.",
-    also=SILENT | {"EPP-SUB-06": "so it is when only the port is wrong"},
+    also_breaks=SILENT | {"EPP-SUB-06": "so it is when only the port is wrong"},
     versions=WITH_SUBSET,
 )
 class NoneEligibleUnanswered(Conversation):
@@ -168,7 +168,7 @@ class NoneEligibleUnanswered(Conversation):
     "queued-for-ever",
     breaks="EPP-SUB-14",
     why="A request of whose subset no endpoint is eligible is queued until one is, however long that takes.",
-    also=SILENT | {"EPP-SUB-02": "503 is due", "EPP-SUB-03": "so it is for an empty subset"},
+    also_breaks=SILENT | {"EPP-SUB-02": "503 is due", "EPP-SUB-03": "so it is for an empty subset"},
     versions=NEXT,
     claims={"queues": True},
 )
@@ -181,7 +181,7 @@ class QueuedForEver(Conversation):
     "saturated-subset-opens",
     breaks="EPP-SUB-13",
     why="A sheddable request whose subset is saturated gets an endpoint outside it.",
-    also={"EPP-SUB-01": "the pick is outside the subset"},
+    also_breaks={"EPP-SUB-01": "the pick is outside the subset"},
     versions=WITH_SUBSET,
     effect="warn",
 )
@@ -228,7 +228,7 @@ class MixedSubsetRefused(Picker):
     "subset-by-address",
     breaks="EPP-SUB-06",
     why="Members of the subset are compared by address; their port is ignored.",
-    also={
+    also_breaks={
         "EPP-SUB-01": "an endpoint with another port is outside the subset",
         "EPP-SUB-02": "a subset with a right address and a wrong port leaves nothing",
     },
@@ -260,7 +260,7 @@ class Ipv6SubsetNeverMatches(Picker):
     "subset-ignored-for-bodyless",
     breaks="EPP-SUB-08",
     why="Requests without a body take another code path, which does not look at the subset.",
-    also={
+    also_breaks={
         "EPP-SUB-01": "the pick is outside the subset",
         "EPP-SUB-02": "a bodyless request whose subset leaves nothing gets an endpoint",
         "EPP-SUB-03": "a bodyless request with an empty subset gets an endpoint",
@@ -296,7 +296,7 @@ class SubsetOfTheLastMessageCounts(Conversation):
     "odd-subset-is-fatal",
     breaks="EPP-SUB-10",
     why="A hint that is no list of strings ends the process.",
-    also=DEAD,
+    also_breaks=DEAD,
     versions=WITH_SUBSET,
 )
 class OddSubsetIsFatal(Conversation):
@@ -310,7 +310,7 @@ class OddSubsetIsFatal(Conversation):
     "odd-subset-unanswered",
     breaks="EPP-SUB-10",
     why="A request with a hint that is no list of strings is never answered.",
-    also=SILENT,
+    also_breaks=SILENT,
     versions=WITH_SUBSET,
 )
 class OddSubsetUnanswered(Conversation):
@@ -365,7 +365,7 @@ class HintRaises(Conversation):
     "malformed-member-is-an-error",
     breaks="EPP-SUB-11",
     why="A member of the subset that is no `ip:port` ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     versions=WITH_SUBSET,
     effect="warn",
 )
@@ -380,7 +380,7 @@ class MalformedMemberIsAnError(HintRaises):
     "long-subset-is-an-error",
     breaks="EPP-SUB-11",
     why="A subset of more than 500 members ends the stream with a gRPC error.",
-    also=ENDED,
+    also_breaks=ENDED,
     versions=WITH_SUBSET,
     effect="warn",
 )

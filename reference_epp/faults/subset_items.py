@@ -15,7 +15,10 @@ from reference_epp.picker import Picker, Request
     "subset-port-by-prefix",
     breaks="EPP-SUB-06",
     why="An item of the subset fits every endpoint whose text begins with it: port 800 allows port 8000.",
-    also={"EPP-SUB-01": "the pick is outside the subset", "EPP-SUB-02": "an endpoint is given where none is left"},
+    also_breaks={
+        "EPP-SUB-01": "the pick is outside the subset",
+        "EPP-SUB-02": "an endpoint is given where none is left",
+    },
     versions=WITH_SUBSET,
 )
 class SubsetPortByPrefix(Picker):
@@ -30,7 +33,10 @@ class SubsetPortByPrefix(Picker):
     "ipv6-subset-opens-the-pool",
     breaks="EPP-SUB-07",
     why="A subset with an IPv6 endpoint is not understood and allows the whole pool, of which one is picked at random.",
-    also={"EPP-SUB-01": "the pick is outside the subset", "EPP-SUB-02": "an endpoint is given where none is left"},
+    also_breaks={
+        "EPP-SUB-01": "the pick is outside the subset",
+        "EPP-SUB-02": "an endpoint is given where none is left",
+    },
     versions=WITH_SUBSET,
 )
 class Ipv6SubsetOpensThePool(Picker):
