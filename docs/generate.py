@@ -4,7 +4,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
 
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
-    gateway-profile.md  `conformance.targets.gateway`
+    gateway-profile.md  `conformance.targets.gateway`            coverage.md      `docs/coverage_page.py`
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
@@ -18,7 +18,6 @@ import dataclasses
 import enum
 import inspect
 import itertools
-import re
 import sys
 import textwrap
 import types
@@ -29,6 +28,8 @@ from typing import Any
 
 import pydantic
 import typer
+from coverage_page import coverage as coverage_page
+from page import page, table
 from pydantic.alias_generators import to_camel
 
 from conformance.cli.app import app
@@ -46,7 +47,6 @@ from conformance.targets.gateway import GatewayProfile
 from conformance.targets.profile import Profile
 
 REFERENCE = Path(__file__).parent / "reference"
-NOTE = "<!-- Written by `make docs`. Change what it was written from instead. -->"
 
 
 def pages() -> Mapping[str, str]:
@@ -84,6 +84,7 @@ def pages() -> Mapping[str, str]:
             Report,
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
+        "coverage.md": coverage_page(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
         "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
         "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
@@ -337,22 +338,6 @@ def _how(one: Requirement, done: set[str]) -> str:
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
-
-
-def page(title: str, *parts: str) -> str:
-    """A page of Markdown."""
-    return "\n\n".join((f"# {title}", NOTE, *(part for part in parts if part))) + "\n"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    line = " ".join(text.split())
-    return re.sub(r"(?<!\\)\|", r"\\|", line)
 
 
 def main(arguments: Sequence[str]) -> int:

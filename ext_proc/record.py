@@ -186,6 +186,9 @@ class UpstreamResponse(Event):
 UNROUTED = "unrouted"
 """The details of a response that a data plane gave itself, having no way to what the EPP chose."""
 
+RESPONSE_TOO_LARGE = "response_payload_too_large"
+"""Those of the 500 that takes the place of a response too large to be collected for a BUFFERED answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientResponse(Event):

@@ -14,6 +14,7 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
+from ext_proc.record import RESPONSE_TOO_LARGE
 from fake_proxy.actions import (
     Action,
     CloseStream,
@@ -226,7 +227,7 @@ class Machine:
         if side == "request":
             self._local_reply(413, b"Payload Too Large", "request_payload_too_large")
         else:
-            self._local_reply(500, b"Internal Server Error", "response_payload_too_large")
+            self._local_reply(500, b"Internal Server Error", RESPONSE_TOO_LARGE)
 
     # -- answers of the EPP --------------------------------------------------------------------------------------------
 

@@ -215,7 +215,7 @@ class ExchangeView:
         if self.conversation.request_mode == "NONE":
             return Shape.ORDINARY
         body = self.request_body
-        if body is None or direction.end is None:
+        if body is None or not direction.whole:
             return Shape.UNSEEN
         return Shape.ORDINARY if is_ordinary(self.request_header(":path") or b"", body) else Shape.ODD
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from conformance.reading.conversation import BUFFERED_MODES, DUPLEX, MODES
+from conformance.reading.conversation import BUFFERED, BUFFERED_MODES, DUPLEX, MODES
 from conformance.reading.decoded_message import DecodedMessage
 from ext_proc.messages import CommonResponse
 
@@ -37,6 +37,11 @@ class StreamDirection:
     def header_only(self) -> bool:
         """Whether the headers were all there is."""
         return self.end is not None and self.end is self.headers
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the body was shown: a BUFFERED one comes in one message, also where trailers are to follow."""
+        return self.end is not None or (self.mode == BUFFERED and bool(self.bodies))
 
     @property
     def replaced(self) -> bool:

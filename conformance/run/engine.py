@@ -80,7 +80,7 @@ class EngineThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for it. Ctrl-C cancels the work, waits until it has cleaned up, and is raised again."""
+        """Run `work` and wait for it. Ctrl-C, or whatever ends the wait, cancels the work, which then cleans up."""
         over = threading.Event()
 
         async def tracked() -> T:
@@ -92,9 +92,9 @@ class EngineThread:
         future = self.submit(tracked())
         try:
             return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            over.wait(CLEAN_UP)
+        except BaseException:
+            if future.cancel():  # False if it was the work itself that raised
+                over.wait(CLEAN_UP)
             raise
 
     def _main(self) -> None:

@@ -39,6 +39,36 @@ class Draw:
     allowed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Luck:
+    """What luck may do about `requirement` in all instances of `scenario`: so many `picks`, and the `chance`."""
+
+    requirement: str
+    scenario: str
+    picks: int
+    chance: float
+
+
+def by_scenario(instances: Sequence[Instance]) -> list[Luck]:
+    """For each rule and each scenario in which a picker without the rule may go wrong: how it may pass by luck.
+
+    In order of requirements, then of scenarios. Each scenario is taken alone, as the path that it takes may be the only
+    one on which a rule is broken.
+    """
+    groups: dict[str, list[Instance]] = {}
+    for one in instances:
+        groups.setdefault(one.group, []).append(one)
+    found = []
+    for requirement in sorted(RULES):
+        for group, every in groups.items():
+            drawn = [one for each in every for one in draws(requirement, each.scenario)]
+            telling = sum(bool(one.considered - one.allowed) for one in drawn)
+            if telling:
+                luck = chance(requirement, every)
+                found.append(Luck(requirement=requirement, scenario=group, picks=telling, chance=luck))
+    return found
+
+
 def chance(requirement: str, instances: Iterable[Instance]) -> float:
     """The chance that an endpoint picker that picks at random without `requirement` passes all of `instances`.
 

@@ -16,25 +16,26 @@ Row = tuple[int, ...]
 """A row of the matrix: for each variable the index of its value."""
 
 
-def pairwise(matrix: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool]) -> list[dict[str, Any]]:
-    """Rows of `matrix` that are `allowed` and cover every pair of values that some allowed row has.
+def covering(
+    matrix: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool], strength: int
+) -> list[dict[str, Any]]:
+    """Rows of `matrix` that are `allowed`, and cover all values of any `strength` variables that some allowed row has.
 
-    Greedy and without chance: in each step the row that covers most of what is left, the first of several. The same
-    matrix gives the same rows in the same order.
+    With a strength of 2 each two values of two variables meet in a row, with 1 each value is in one. Greedy and without
+    chance: in each step the row that covers most of what is left, the first of several. The same matrix gives the same
+    rows in the same order.
     """
     names = list(matrix)
     rows: dict[Row, int] = {}
-    bits: dict[tuple[int, int, int, int], int] = {}
+    bits: dict[tuple[tuple[int, int], ...], int] = {}
     for row in itertools.product(*(range(len(values)) for values in matrix.values())):
         if allowed({name: matrix[name][index] for name, index in zip(names, row, strict=True)}):
-            pairs = itertools.combinations(enumerate(row), 2)
-            rows[row] = sum(1 << bits.setdefault((a, i, b, j), len(bits)) for (a, i), (b, j) in pairs)
+            meetings = itertools.combinations(enumerate(row), min(strength, len(row)))
+            rows[row] = sum(1 << bits.setdefault(one, len(bits)) for one in meetings)
     left = (1 << len(bits)) - 1
     chosen: list[Row] = []
     while left:
         best = max(rows, key=lambda row: (rows[row] & left).bit_count())
         chosen.append(best)
         left &= ~rows[best]
-    if len(names) == 1:
-        chosen = list(rows)
     return [{name: matrix[name][index] for name, index in zip(names, row, strict=True)} for row in chosen]

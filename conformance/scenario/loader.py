@@ -24,7 +24,7 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
-from conformance.scenario.covering import pairwise
+from conformance.scenario.covering import covering
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
@@ -32,7 +32,9 @@ from conformance.strict_yaml import Document, FileError, FileModel, Problem, bey
 MOST_INSTANCES = 500
 """Instances of one scenario, at most."""
 MOST_COMBINATIONS = 20_000
-"""Combinations of a matrix of which `combine: pairs` takes some, at most."""
+"""Combinations of a matrix of which `combine: pairs` or `each` takes some, at most."""
+STRENGTH = {"pairs": 2, "each": 1}
+"""How many variables are crossed, by what `combine` says; otherwise all."""
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
@@ -170,14 +172,21 @@ def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     without = raw.get("without", [])
     if not isinstance(without, list) or not all(_is_combination(one) for one in without):
         return [{}]
+    return rows(matrix, without, raw.get("combine"))
+
+
+def rows(
+    matrix: Mapping[str, Sequence[Any]], without: Sequence[Mapping[str, Sequence[Any]]], combine: object = "all"
+) -> list[dict[str, Any]]:
+    """The combinations of `matrix` that are not in `without`: all, or those that `combine` takes (`pairs`, `each`)."""
 
     def allowed(row: Mapping[str, Any]) -> bool:
         return not any(all(row.get(name) in values for name, values in one.items()) for one in without)
 
-    if raw.get("combine") == "pairs":
-        return pairwise(matrix, allowed)
-    rows = (dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values()))
-    return [row for row in rows if allowed(row)]
+    if combine in STRENGTH:
+        return covering(matrix, allowed, STRENGTH[combine])
+    every = (dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values()))
+    return [row for row in every if allowed(row)]
 
 
 def _is_combination(value: Any) -> bool:
@@ -187,7 +196,7 @@ def _is_combination(value: Any) -> bool:
 def _too_many(raw: Mapping[str, Any]) -> str:
     """Why the matrix is too large; empty if it is not."""
     count = math.prod(len(values) for values in raw["matrix"].values() if isinstance(values, list))
-    most = MOST_COMBINATIONS if raw.get("combine") == "pairs" else MOST_INSTANCES
+    most = MOST_COMBINATIONS if raw.get("combine") in STRENGTH else MOST_INSTANCES
     return f"the matrix has {count} combinations, and at most {most} are taken" if count > most else ""
 
 

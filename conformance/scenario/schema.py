@@ -374,9 +374,10 @@ class Scenario(FileModel):
     matrix: dict[str, tuple[Any, ...]] = Field(
         {}, description="variables and their values: one instance for each combination"
     )
-    combine: Literal["all", "pairs"] = Field(
+    combine: Literal["all", "pairs", "each"] = Field(
         "all",
-        description="pairs: not every combination, only so many that every two values of two variables meet in one",
+        description="pairs: not every combination, only so many that every two values of two variables meet in one; "
+        "each: so many that every value is in one",
     )
     without: tuple[dict[str, tuple[Any, ...]], ...] = Field(
         (), description="combinations left out: those whose variables all have one of the values listed"

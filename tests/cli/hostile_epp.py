@@ -99,9 +99,10 @@ class Epp:
 
     async def floods(self, stream: ServedStream) -> None:
         await stream.recv()
-        for _ in range(10_000):
-            stream.send(ProcessingResponse(request_headers=HeadersResponse()).SerializeToString())
-        await stream.drain()
+        while True:  # until the stream is reset
+            for _ in range(100):
+                stream.send(ProcessingResponse(request_headers=HeadersResponse()).SerializeToString())
+            await stream.drain()
 
     async def resets(self, stream: ServedStream) -> None:
         stream.reset(2)

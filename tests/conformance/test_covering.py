@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.run.data_plane.replies import model_server_reply
-from conformance.scenario.chance import MEMBER_RULE, RULES, SUBSET_RULES, chance, constants, draws
-from conformance.scenario.covering import pairwise
+from conformance.scenario.chance import MEMBER_RULE, SUBSET_RULES, by_scenario, chance, constants, draws
+from conformance.scenario.covering import covering
 from conformance.scenario.loader import Instance, load
 from conformance.strict_yaml import FileError
 
@@ -25,21 +25,30 @@ matrices = st.dictionaries(
 )
 
 
+def values_of(row: dict[str, int]) -> set[tuple[str, int]]:
+    return set(row.items())
+
+
 def pairs_of(row: dict[str, int]) -> set[frozenset[tuple[str, int]]]:
     return {frozenset(pair) for pair in itertools.combinations(row.items(), 2)}
 
 
-@given(matrices, st.sets(st.frozensets(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), min_size=2, max_size=2)))
-def test_every_pair_that_an_allowed_row_has_is_covered(matrix, forbidden) -> None:
+@given(
+    matrices,
+    st.sets(st.frozensets(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), min_size=2, max_size=2)),
+    st.sampled_from([1, 2]),
+)
+def test_all_values_that_meet_in_an_allowed_row_are_covered(matrix, forbidden, strength) -> None:
     def allowed(row) -> bool:
         return not pairs_of(row) & forbidden
 
     everything = [dict(zip(matrix, row, strict=True)) for row in itertools.product(*matrix.values())]
     possible = [row for row in everything if allowed(row)]
-    rows = pairwise(matrix, allowed)
+    rows = covering(matrix, allowed, strength)
     assert all(row in possible for row in rows)
-    assert set().union(*map(pairs_of, rows)) == set().union(*map(pairs_of, possible))
-    assert rows == pairwise(matrix, allowed)
+    of = pairs_of if strength == 2 and len(matrix) > 1 else values_of
+    assert set().union(*map(of, rows)) == set().union(*map(of, possible))
+    assert rows == covering(matrix, allowed, strength)
     if len(matrix) == 1:
         assert rows == possible
 
@@ -102,13 +111,9 @@ def shipped(version: str) -> list[Instance]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_luck_passes_no_scenario(version: str) -> None:
     """Each scenario alone: a rule may be broken on the path only that this one takes."""
-    found = sorted(shipped(version), key=lambda one: one.group)
-    for group, instances in itertools.groupby(found, key=lambda one: one.group):
-        every = list(instances)
-        for requirement in RULES:
-            drawn = [one for each in every for one in draws(requirement, each.scenario)]
-            if any(one.considered - one.allowed for one in drawn):
-                assert chance(requirement, every) <= LUCK, (group, requirement)
+    found = by_scenario(shipped(version))
+    assert found
+    assert [one for one in found if one.chance > LUCK] == []
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
+from conformance.reading.conversation import NONE, STREAMED
 
 NOT_FOUND = 404
+
+_ANSWERED_BEFORE = (NONE, STREAMED)
+"""Body modes in which the request is let go before any of its body is shown: its model can't be known by then."""
 
 
 def deviation(view: ExchangeView) -> Ruling | None:
@@ -19,6 +23,8 @@ def deviation(view: ExchangeView) -> Ruling | None:
             return view.fail("EPP-MODEL-02", "an endpoint: a request without a body has no model")
         return None
     if not view.unknown_model or not view.facts.applies("EPP-MODEL-01") or view.due.error_due:
+        return None
+    if view.conversation.request_mode in _ANSWERED_BEFORE:
         return None
     if view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
         return None

@@ -13,9 +13,10 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
 from conformance.verdict import Verdict
-from ext_proc.record import UNROUTED
+from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED
 
 _OK = 200
+_OF_THE_DATA_PLANE = (UNROUTED, RESPONSE_TOO_LARGE)
 
 
 def unexplained(view: ExchangeView) -> Iterator[Ruling]:
@@ -24,7 +25,7 @@ def unexplained(view: ExchangeView) -> Iterator[Ruling]:
     if response is None or view.stream.offence is not None or conversation.aborted or conversation.expired:
         return
     entry, got = response
-    expected = "" if got.details == UNROUTED else _missed(view, got.status, complete=got.complete)
+    expected = "" if got.details in _OF_THE_DATA_PLANE else _missed(view, got.status, complete=got.complete)
     if expected and not view.ended_by_exit:
         cut = "" if got.complete else ", cut short"
         details = f" ({got.details})" if got.details else ""

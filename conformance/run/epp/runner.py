@@ -166,7 +166,7 @@ class EppRunner(TargetRunner):
         await self.fleet.stop()
         if self._bridge is not None:
             await self._bridge.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
     def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
         if self._envoy is None:
@@ -177,7 +177,7 @@ class EppRunner(TargetRunner):
         discovery = self.profile.discovery
         if discovery.file is not None:
             path = Path(fill(discovery.file.path, values, "discovery.file.path"))
-            if self._number and Path(self._folder.name) not in path.parents:
+            if self._number and self._folder.path not in path.parents:
                 raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
             values["endpointsFile"] = str(path)
             self._watched = WatchedFile(path, discovery.file)
@@ -186,7 +186,7 @@ class EppRunner(TargetRunner):
             host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
             self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))
             await self.emulator.start()
-            path = self.emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
+            path = self.emulator.kubeconfig(self._folder.path / "kubeconfig")
             names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
             values |= {"kubeconfig": str(path), **names}
             self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)

@@ -333,6 +333,16 @@ class TestNotSteered:
         verdicts = ask(script)
         assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-07"})
 
+    @pytest.mark.parametrize(("body", "failed"), [(b"{not json", set()), (BODY, {"EPP-DEST-01"})])
+    def test_a_buffered_body_is_whole_before_its_trailers(self, ask, body, failed):
+        """Trailers that are never asked for, as the body was refused, leave no doubt of what the body was."""
+        script = Script(pool=POOL)
+        exchange = script.exchange(mode="BUFFERED").request_headers().answers(headers_answer(None))
+        exchange.chunk(body).answers(immediate(400)).drained()
+        verdicts = ask(script)
+        assert verdicts.failed == failed
+        assert failed or verdicts["EPP-DEST-07"] is Verdict.PASS
+
     @pytest.mark.parametrize("code", [400, 404, 500, 502, 200])
     def test_an_ordinary_request_with_an_idle_pool_gets_an_endpoint(self, ask, code):
         assert ask(answered(immediate(code))).failed == {"EPP-DEST-01"}

@@ -33,7 +33,7 @@ from ext_proc.messages import (
     TrailersResponse,
 )
 from ext_proc.protocol import DESTINATION, FALLBACK
-from ext_proc.record import UNROUTED, Author, ClientResponse
+from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED, Author, ClientResponse
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
 POOL = {"a": A, "b": B}
@@ -565,6 +565,17 @@ class TestWhatNoRuleExplains:
 
     def test_no_response_of_a_server(self, ask):
         assert not ask(self.served(503, outcome="connect-failed")).blamed
+
+    @pytest.mark.parametrize(("details", "missed"), [("", True), (RESPONSE_TOO_LARGE, False)])
+    def test_a_response_that_the_data_plane_could_not_collect(self, ask, details, missed):
+        """In BUFFERED, Envoy answers 500 for a model server whose response is larger than its buffer."""
+        made = script()
+        exchange = made.exchange(mode="BUFFERED").request_headers().answers(headers_answer(A)).body(BODY)
+        exchange.answers(body_answer()).upstream(A).response_headers().answers(headers_answer(side="response"))
+        exchange.emit(ClientResponse(exchange=exchange.name, status=500, details=details)).drained()
+        found = ask(made)
+        assert not found.failed
+        assert (found["ENV-24"] is Verdict.INCONCLUSIVE) is missed
 
     @pytest.mark.parametrize(("details", "missed"), [("", True), (UNROUTED, False)])
     def test_no_server_was_asked(self, ask, details, missed):

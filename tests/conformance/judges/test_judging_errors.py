@@ -7,6 +7,7 @@ from scripted import (
     BODY,
     NAMESPACE,
     Script,
+    body_answer,
     echo,
     headers_answer,
     immediate,
@@ -246,6 +247,16 @@ class TestModel:
         script = refused(headers_answer(A), *echo(BODY), note=self.UNKNOWN)
         assert ask(script, "0.4.0").blamed == {"EPP-MODEL-01"}
         assert ask(script, "1.0.0").blamed == set()
+
+    @pytest.mark.parametrize(("mode", "due"), [("BUFFERED", True), ("STREAMED", False), ("NONE", False)])
+    def test_a_model_that_is_shown_too_late(self, ask, mode, due):
+        """In STREAMED and NONE the request is let go before its body, which names the model, is shown."""
+        script = Script()
+        exchange = script.exchange(mode=mode, note=self.UNKNOWN).request_headers().answers(headers_answer(A))
+        if mode != "NONE":
+            exchange.body(BODY).answers(body_answer())
+        exchange.drained()
+        assert ("EPP-MODEL-01" in ask(script, "0.4.0").failed) is due
 
     def test_another_code(self, ask):
         assert ask(refused(immediate(400), note=self.UNKNOWN), "0.3.0").blamed == {"EPP-MODEL-01"}

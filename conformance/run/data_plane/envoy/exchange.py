@@ -22,6 +22,7 @@ from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.served import attempt
 from ext_proc.protocol import SUBSET
 from ext_proc.record import (
+    RESPONSE_TOO_LARGE,
     STILL_OPEN,
     UNROUTED,
     Author,
@@ -200,7 +201,7 @@ class EnvoyExchange:
             )
         )
         got, expired = await self._sent_to(address)
-        details = UNROUTED if self._unrouted(got) else "deadline" if got.expired else ""
+        details = self._details(got)
         if not got.aborted or got.status is not None:
             self._emit(_client_response(self._name, got, details))
         await self._close()
@@ -294,9 +295,14 @@ class EnvoyExchange:
         if graceful:
             self._emit(self._wait(STILL_OPEN, began, met=self._ended is not None))
 
-    def _unrouted(self, got: HttpResponse) -> bool:
-        """Whether Envoy had nowhere to send the request: an ORIGINAL_DST cluster that is given a list, for example."""
-        return self._stream is not None and got.status == 503 and not (self._attempts or self._refused)
+    def _details(self, got: HttpResponse) -> str:
+        """Why Envoy answered itself, as far as the answer tells; those to ext_proc's own errors have no body."""
+        if self._stream is not None and got.status == 503 and not (self._attempts or self._refused):
+            return UNROUTED  # an ORIGINAL_DST cluster that is given a list, for example
+        buffered = self._config.response_body_mode is BodyMode.BUFFERED
+        if buffered and self._attempts and (got.status, got.body) == (500, b"Internal Server Error"):
+            return RESPONSE_TOO_LARGE
+        return "deadline" if got.expired else ""
 
     def _no_stream(self, got: HttpResponse, why: Sequence[str]) -> None:
         if why:
