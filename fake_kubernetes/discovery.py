@@ -1,8 +1,8 @@
 """What the API server says about itself: versions, groups and resources, in the plain and in the aggregated form.
 
 Both forms are needed at once: client-go asks for the aggregated one, and EPPs additionally read a single group's
-plain list. The OpenAPI documents hold only what kubectl looks for before it creates: that field validation is the
-server's task.
+plain list. The OpenAPI documents hold what kubectl looks for before it creates, that field validation is the server's
+task, and the fields of each kind down to `spec` and `status` for `kubectl explain`.
 """
 
 from __future__ import annotations
@@ -73,13 +73,12 @@ def resource_list(catalogue: KindRegistry, group_name: str, version: str) -> Doc
             "kind": entry.kind,
             "verbs": list(_verbs(entry)),
         }
-        if isinstance(entry, Kind) and entry.short_names:
-            resource["shortNames"] = list(entry.short_names)
+        if isinstance(entry, Kind):
+            resource.update(_names(entry))
         resources.append(resource)
         if isinstance(entry, Kind) and entry.has_status:
             status = {"name": f"{entry.plural}/status", "singularName": "", "verbs": ["get", "patch", "update"]}
-            resources.append({**resource, **status})
-            resources[-1].pop("shortNames", None)
+            resources.append({name: value for name, value in resource.items() if name not in _names(entry)} | status)
     if not resources:
         return None
     group_version = f"{group_name}/{version}" if group_name else version
@@ -108,8 +107,7 @@ def _aggregated_version(catalogue: KindRegistry, group_name: str, version: str) 
             "verbs": list(_verbs(entry)),
         }
         if isinstance(entry, Kind):
-            if entry.short_names:
-                resource["shortNames"] = list(entry.short_names)
+            resource.update(_names(entry))
             if entry.has_status:
                 status = {"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}
                 resource["subresources"] = [status]
@@ -119,6 +117,12 @@ def _aggregated_version(catalogue: KindRegistry, group_name: str, version: str) 
 
 def _entries(catalogue: KindRegistry, group_name: str, version: str) -> list[Kind | Review]:
     return [entry for entry in catalogue.entries if (entry.group, entry.version) == (group_name, version)]
+
+
+def _names(kind: Kind) -> Document:
+    """What else the kind may be called, alone and with others; empty lists are left out."""
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {name: values for name, values in names.items() if values}
 
 
 def _verbs(entry: Kind | Review) -> tuple[str, ...]:
@@ -141,10 +145,12 @@ def openapi_document(catalogue: KindRegistry, group_name: str, version: str) -> 
     It describes one operation per kind, PATCH with `fieldValidation`: kubectl reads from it that it need not validate.
     """
     paths: Document = {}
+    schemas: Document = {}
     for kind in catalogue.kinds:
         if (kind.group, kind.version) == (group_name, version):
             scope = "namespaces/{namespace}/" if kind.namespaced else ""
             group_kind = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+            schemas[kind.kind] = _schema(kind) | {"x-kubernetes-group-version-kind": [group_kind]}
             parameters = [
                 {"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")
             ]
@@ -159,7 +165,15 @@ def openapi_document(catalogue: KindRegistry, group_name: str, version: str) -> 
     if not paths:
         return None
     info = {"title": "Kubernetes API emulator", "version": VERSION["gitVersion"]}
-    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
+
+def _schema(kind: Kind) -> Document:
+    texts = {"apiVersion": f"Always {kind.api_version}.", "kind": f"Always {kind.kind}."}
+    fields: Document = {name: {"type": "string", "description": text} for name, text in texts.items()}
+    for name in ("metadata", "spec", *(["status"] if kind.has_status else [])):
+        fields[name] = {"type": "object", "description": "Kept as it is sent; the emulator checks what it needs."}
+    return {"type": "object", "description": f"{kind.kind}, as the emulator serves it.", "properties": fields}
 
 
 def _root(group_name: str, version: str) -> str:

@@ -49,6 +49,8 @@ class Kind:
     namespaced: bool = True
     has_status: bool = True
     short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    """Names of groups that the kind is in: `kubectl get all`."""
     fields: tuple[str, ...] = ()
 
     @property
@@ -86,6 +88,7 @@ PODS = Kind(
     plural="pods",
     kind="Pod",
     short_names=("po",),
+    categories=("all",),
     fields=("status.phase", "status.podIP", "spec.nodeName"),
 )
 NAMESPACES = Kind(group="", version="v1", plural="namespaces", kind="Namespace", namespaced=False, short_names=("ns",))

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from fake_kubernetes import protobuf_body
 from fake_kubernetes.errors import ApiError
 from fake_kubernetes.kinds import EVENTS, PODS, Kind
 from fake_kubernetes.log import RequestRecord, WatchRecord
@@ -279,6 +280,13 @@ def _content_type(request: ApiRequest) -> str:
 
 def _body(request: ApiRequest) -> Object:
     content_type = _content_type(request)
+    if content_type == protobuf_body.MEDIA_TYPE:
+        try:
+            read = protobuf_body.read(request.body)
+        except ValueError as problem:
+            raise ApiError.bad_request(f"the request body is not {content_type}: {problem}") from problem
+        if read is not None:
+            return read
     if content_type != "application/json":
         raise ApiError(
             415,

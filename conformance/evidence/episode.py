@@ -247,8 +247,11 @@ class GatewayFacts:
     """Whether it was told to send a subset hint with each request."""
     reports_served: bool | None = None
     """Whether it says that it reports the served endpoint; None: it says nothing."""
+    split_header: str = ""
+    """A request header (with any value) by which a request takes a route that splits requests over both pools, about
+    evenly. Then the second pool takes over for the first nowhere. Empty: it has no such route."""
     backends: tuple[BackendFact, ...] = ()
-    """Its pools in the order in which it tries them. One, unless it fails over to a second."""
+    """Its pools in the order in which it tries them. One, unless it fails over to a second, or splits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

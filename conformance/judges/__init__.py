@@ -35,7 +35,7 @@ from conformance.judges.epp import (
 )
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
-from conformance.judges.gateway import calling, failure, served
+from conformance.judges.gateway import calling, failure, served, split
 from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
@@ -79,6 +79,7 @@ _SECTIONS = (
     calling,
     gateway_subset,
     gateway_destination,
+    split,
     gateway_errors,
     served,
     failure,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol, Self
@@ -16,6 +15,7 @@ from conformance.planning.data_plane import DataPlaneChoice
 from conformance.run.capture import Capture
 from conformance.run.engine import LagMeter
 from conformance.run.limits import Throttle
+from conformance.run.scratch import ScratchFolder
 from conformance.scenario.pool import Pool
 from conformance.targets.gateway import AnyProfile
 from ext_proc.record import Entry, Recorder
@@ -82,8 +82,8 @@ class TargetRunner(ABC):
         self.throttle = Throttle(profile.limits)
         self.data_plane = data_plane or DataPlaneChoice()
         self._number = number
-        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-")
-        self._values = {**values, "workdir": self._folder.name}
+        self._folder = ScratchFolder()
+        self._values = {**values, "workdir": str(self._folder.path)}
         self._episodes = itertools.count(1)
         self.hangs = 0
         """How often the target was started again because it answered nothing, and then answered."""
@@ -91,6 +91,10 @@ class TargetRunner(ABC):
         """Starting it again was of no use for that."""
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
+
+    def noting(self, code: str) -> Callable[[str], None]:
+        """A function that tells of an anomaly of this `code`, given its text."""
+        return lambda text: self.anomaly(Anomaly(code=code, text=text))
 
     async def __aenter__(self) -> Self:
         try:

@@ -194,6 +194,7 @@ class Request(ClientRequest):
 
     epp: EppScript = Field(EppScript.model_construct(), description="what the EPP does for it")
     second_epp: EppScript = Field(EppScript.model_construct(), description="the EPP of the second pool")
+    split: bool = Field(False, description="it takes the route that splits requests over both pools")
     connection: Literal["shared", "fresh"] = Field("fresh", description="shared: the repeats use one connection")
 
     @model_validator(mode="after")
@@ -344,6 +345,7 @@ Need = Literal[
     "buffered",
     "streamed",
     "retries",
+    "split",
     "two-pools",
     "subset-hint",
     "fail-open",

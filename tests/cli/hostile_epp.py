@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -80,6 +81,16 @@ class Epp:
         self.endpoints = Path(os.environ["ELSEWHERE"])
         await self.behave(stream)
 
+    async def removes_folder(self, stream: ServedStream) -> None:
+        shutil.rmtree(self.endpoints.parent, ignore_errors=True)
+        stream.end(0)
+
+    async def makes_folder(self, stream: ServedStream) -> None:
+        if self.endpoints.is_file():
+            self.endpoints.unlink()
+            self.endpoints.mkdir()
+        stream.end(0)
+
     async def silent(self, stream: ServedStream) -> None:
         async for _ in stream:
             pass
@@ -99,9 +110,10 @@ class Epp:
 
     async def floods(self, stream: ServedStream) -> None:
         await stream.recv()
-        for _ in range(10_000):
-            stream.send(ProcessingResponse(request_headers=HeadersResponse()).SerializeToString())
-        await stream.drain()
+        while True:  # until the stream is reset
+            for _ in range(100):
+                stream.send(ProcessingResponse(request_headers=HeadersResponse()).SerializeToString())
+            await stream.drain()
 
     async def resets(self, stream: ServedStream) -> None:
         stream.reset(2)

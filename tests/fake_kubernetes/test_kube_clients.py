@@ -84,6 +84,23 @@ def test_kubectl_looks(serving, tmp_path):
 
 
 @needs_kubectl
+def test_kubectl_explains_and_lists_what_is_there(serving, tmp_path):
+    async def scenario():
+        async with serving() as (emulator, _):
+            kubectl = Kubectl(emulator, tmp_path)
+            emulator.store.put(builders.pod("a", "127.0.1.1"))
+            assert "pod/a" in await kubectl("get", "all", "-o", "name")
+            assert "team-a" in await kubectl("create", "namespace", "team-a")
+            assert "team-a" in await kubectl("get", "namespaces", "-o", "name")
+            if minor() >= 27:  # earlier ones read OpenAPI v2
+                explained = await kubectl("explain", "inferencepools.inference.networking.k8s.io")
+                assert "InferencePool" in explained
+                assert "spec" in explained
+
+    asyncio.run(scenario())
+
+
+@needs_kubectl
 def test_kubectl_changes(serving, tmp_path):
     async def scenario():
         async with serving() as (emulator, _):

@@ -67,10 +67,7 @@ class EppRunner(TargetRunner):
     def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
         self._patience = Patience(
-            profile.timeouts.answer,
-            self.recorder,
-            lambda text: self.anomaly(Anomaly(code="silent", text=text)),
-            queues=profile.claims.queues,
+            profile.timeouts.answer, self.recorder, self.noting("silent"), queues=profile.claims.queues
         )
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
@@ -145,6 +142,7 @@ class EppRunner(TargetRunner):
         """See `TargetRunner`."""
         self.pool.probe = None
         await self.target.stop()
+        await self.pool.publish()  # it may have spoilt its file
         async with self.pool.unloaded():
             await self.start_target()
 
@@ -166,7 +164,7 @@ class EppRunner(TargetRunner):
         await self.fleet.stop()
         if self._bridge is not None:
             await self._bridge.close()
-        self._folder.cleanup()
+        self._folder.remove()
 
     def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
         if self._envoy is None:
@@ -177,16 +175,16 @@ class EppRunner(TargetRunner):
         discovery = self.profile.discovery
         if discovery.file is not None:
             path = Path(fill(discovery.file.path, values, "discovery.file.path"))
-            if self._number and Path(self._folder.name) not in path.parents:
+            if self._number and self._folder.path not in path.parents:
                 raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
             values["endpointsFile"] = str(path)
-            self._watched = WatchedFile(path, discovery.file)
+            self._watched = WatchedFile(path, discovery.file, self.noting("endpoints-file"))
             return self._watched
         if discovery.kubernetes is not None:
             host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"
             self.emulator = Emulator(host=host, namespaces=(discovery.kubernetes.namespace,))
             await self.emulator.start()
-            path = self.emulator.kubeconfig(Path(self._folder.name) / "kubeconfig")
+            path = self.emulator.kubeconfig(self._folder.path / "kubeconfig")
             names = {"namespace": discovery.kubernetes.namespace, "pool": discovery.kubernetes.pool}
             values |= {"kubeconfig": str(path), **names}
             self.kubernetes = KubernetesApi(self.emulator, discovery.kubernetes)

@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -60,7 +59,7 @@ class GatewayRunner(TargetRunner):
         """A connection to the gateway was refused; it may be gone."""
         self._streams = _OpenStreams(self.recorder)
         self.pods = Pods(self.recorder.emit)
-        self.pickers = Pickers(profile, self.recorder, Path(self._folder.name))
+        self.pickers = Pickers(profile, self.recorder, self._folder.path)
         self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -73,7 +72,7 @@ class GatewayRunner(TargetRunner):
         finally:
             await self.pickers.close()
             await self.pods.close()
-            self._folder.cleanup()
+            self._folder.remove()
 
     async def start(self) -> None:
         """See `TargetRunner`."""
@@ -202,6 +201,8 @@ class GatewayRunner(TargetRunner):
         headers = references.resolve(request.headers, endpoints)
         http = http_request(request.model_copy(update={"headers": headers}), self.profile.requests, rng)
         added: Headers = ((EXCHANGE.encode(), name.encode()),)
+        if request.split:
+            added += ((self.profile.claims.split_header.lower().encode(), b"1"),)
         if request.subset is not None:
             added += self.target.subset(references.resolve(request.subset, endpoints))
         return dataclasses.replace(http, headers=(*http.headers, *added), authority=self.target.address)

@@ -1,0 +1,50 @@
+"""The scratch folder of a running target: gone when the suite lets go of it, at the latest when the next one is made.
+
+A suite that is killed can't clean up. Each folder has a file that its process keeps locked; what is not locked any more
+has no owner. The kernel ends a lock with the process, so that a process id that is used again deceives no one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PREFIX = "epp-conformance-"
+LOCK = ".lock"
+
+
+class ScratchFolder:
+    """A new folder in the system's place for temporary files; those that have no owner any more are removed first."""
+
+    def __init__(self) -> None:
+        clear()
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = os.open(self.path / f"{LOCK}.new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / f"{LOCK}.new").rename(self.path / LOCK)  # it can be found when it is locked, not before
+
+    def remove(self) -> None:
+        """Remove it with all that is in it. Idempotent."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def clear() -> None:
+    """Remove this user's scratch folders that no process owns."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        try:
+            found = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:  # another user's, or just removed
+            continue
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        except BlockingIOError:
+            pass  # it is at work
+        finally:
+            os.close(found)
