@@ -52,7 +52,7 @@ class ModelServerRunner(TargetRunner):
             if hasattr(self, "target"):
                 await self.target.stop(hurry=hurry)
         finally:
-            self._folder.cleanup()
+            self._folder.remove()
 
     async def start(self) -> None:
         """See `TargetRunner`."""
