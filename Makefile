@@ -38,6 +38,7 @@ conformance: $(READY)
 selftest: $(READY)
 	$(BIN)/epp-conformance selftest --table $(TABLES)/faults.md $(ARGS)
 	$(BIN)/epp-conformance selftest --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --role model-server --table $(TABLES)/model-server-faults.md $(ARGS)
 
 test: lint type unit
 

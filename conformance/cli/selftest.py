@@ -48,7 +48,8 @@ def selftest(
 ) -> None:
     """Try the suite on the bundled endpoint picker with each of its faults, and with each conforming variant.
 
-    With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways.
+    With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways; with
+    `--role model-server` on fake model servers.
 
     A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
     codes: 0 if everything is exact, 1 if something was missed or accused wrongly.
@@ -60,11 +61,11 @@ def selftest(
     from conformance.requirements.catalogue import Catalogue
     from conformance.selftest import deviations, page, run_trials, select
 
-    whose: Role = "data-plane" if of.role is RoleName.DATA_PLANE else "epp"
+    whose: Role = (of.role or RoleName.EPP).value
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)
-    err().print(f"selftest: {len(chosen)} deviations of {'the reference EPP' if whose == 'epp' else 'gateways'}")
+    err().print(f"selftest: {len(chosen)} deviations of role {whose}")
     console = out()
 
     def show(trial: Trial) -> None:

@@ -3,7 +3,7 @@ a gateway, ours and a real Envoy, with each of theirs.
 
     deviation.py  a fault or a variant, as its program lists it           workers.py  trials in several processes
     trial.py      one of them run against the suite, and what came of it  table.py    the page of the docs
-    gateway.py    the profile of a gateway with a fault
+    gateway.py, model_server.py  the profile of a gateway, or of a model server, with a fault
 
 A fault declares by hand which requirement it breaks. Run against the suite, exactly that one (and those it declares to
 break as well) must be accused: nothing missed, nothing accused wrongly. A variant must not be accused at all.

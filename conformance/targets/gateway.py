@@ -22,6 +22,7 @@ from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import fill, free_ports
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
@@ -168,7 +169,7 @@ class GatewayProfile(FileModel):
         return iter(())
 
 
-AnyProfile: TypeAlias = Profile | GatewayProfile
+AnyProfile: TypeAlias = Profile | GatewayProfile | ModelServerProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
