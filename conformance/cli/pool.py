@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fake_modelserver.control.schema import PodModel
 
 
-class Page(StrEnum):
+class PageSize(StrEnum):
     """How much of an engine's page of metrics there is."""
 
     MINIMAL = "minimal"
@@ -40,8 +40,8 @@ def pool(
         str | None, typer.Option("--generation", metavar="RELEASE", help="Of the engine; default: its newest.")
     ] = None,
     page: Annotated[
-        Page, typer.Option("--page", help="What the protocol names alone, or all families of the engine.")
-    ] = Page.MINIMAL,
+        PageSize, typer.Option("--page", help="What the protocol names alone, or all families of the engine.")
+    ] = PageSize.MINIMAL,
     model: Annotated[
         str, typer.Option("--model", help="The model that they say they serve; any is accepted.")
     ] = "llama-3",
