@@ -39,7 +39,10 @@ def run_mutants(
         if not trial.noticed:
             console.print(mutant.diff(), end="")
 
-    reach = None if number is None else measure_reach(jobs)
+    reach = None
+    if number is not None:
+        err().print("selftest: a run of each version without a mutation, to see what is reached")
+        reach = measure_reach(jobs)
     surveyed = survey(chosen, () if full else recorded, show, reach=reach, jobs=jobs)
     if table is not None:
         command = f"make mutants MUTANTS={len(chosen)} SEED={chance}"

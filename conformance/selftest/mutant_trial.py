@@ -6,20 +6,25 @@ import asyncio
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from conformance.errors import HarnessError
 from conformance.events import RunEvent, ScenarioFinished
+from conformance.evidence.episode import Episode
 from conformance.planning.plan import Selection
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.mutants import PROGRAM
-from conformance.selftest.trial import ACCUSING, PATIENCE, UNJUDGED
-from conformance.targets.profile import Profile
+from conformance.selftest.trial import ACCUSING, UNJUDGED
+from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Result, Verdict
+from ext_proc.record import Wait
+
+PATIENCE = Timeouts(answer=8, convergence=1.5, scrape=1, start=15)
+"""As long as a large body takes on a machine that is busy with other mutants."""
 
 LIMIT = 300.0
 """Seconds for one stage of a trial. A mutant that is not judged by then was not noticed."""
@@ -51,6 +56,8 @@ class MutantTrial:
     """The result that does so."""
     text: str = ""
     """What the finding says; or why there is no verdict."""
+    silent: bool = False
+    """The finding is about an answer that was waited for in vain, which a busy machine may be to blame for."""
 
     @property
     def noticed(self) -> bool:
@@ -59,8 +66,8 @@ class MutantTrial:
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """What could not be judged."""
-        return (self.text,) if self.outcome == "incomplete" else ()
+        """What could not be judged, or would be if the machine stood still: it is tried again before it counts."""
+        return (self.text,) if self.outcome == "incomplete" or self.silent else ()
 
 
 async def attempt_mutant(run: MutantRun, engine: EngineThread) -> MutantTrial:
@@ -122,7 +129,7 @@ class _Stage:
             effect = self._catalogue.effect(finding.requirement, self._version)
             blocks = finding.verdict is Verdict.FAIL and effect == "fail"
             told = self._told("failed" if blocks else "warned", finding.requirement, event.result.id, finding.actual)
-            self._accused.append(told)
+            self._accused.append(replace(told, silent=event.episode is not None and _waited_in_vain(event.episode)))
             if blocks or effect == "warn":  # nothing stronger can be said about this requirement
                 self._enough.set()
 
@@ -145,6 +152,10 @@ class _Stage:
         )
 
 
+def _waited_in_vain(episode: Episode) -> bool:
+    return any(event.outcome == "expired" and event.what.startswith("answer") for _, event in episode.of(Wait))
+
+
 def _profile(specification: Mapping[str, Any]) -> Profile:
     """The reference EPP's profile, whose command starts it with the mutation."""
     profile = load_profile(REFERENCE)
@@ -153,7 +164,7 @@ def _profile(specification: Mapping[str, Any]) -> Profile:
     at = command.index(PROGRAM)
     changed = (*command[:at], "conformance.mutation", _escaped(specification), *command[at:])
     start = profile.start.model_copy(update={"command": changed})
-    return profile.model_copy(update={"start": start, "timeouts": PATIENCE.model_copy(update={"start": 15})})
+    return profile.model_copy(update={"start": start, "timeouts": PATIENCE})
 
 
 def _escaped(specification: Mapping[str, Any]) -> str:

@@ -108,6 +108,16 @@ def test_names_find_their_mutants() -> None:
         by_name(MUTANTS, ["x:y:z"])
 
 
+@pytest.mark.parametrize(
+    ("outcome", "silent", "again"),
+    [("failed", False, False), ("failed", True, True), ("incomplete", False, True), ("survived", False, False)],
+)
+def test_what_a_busy_machine_may_be_to_blame_for_is_tried_again(outcome, silent, again) -> None:
+    trial = MutantTrial(name="a:b:c", outcome=outcome, version="1.0.0", text="no answer", silent=silent)
+    assert bool(trial.trouble) is again
+    assert trial.noticed is (outcome == "failed")
+
+
 # -- the record --------------------------------------------------------------------------------------------------------
 
 
