@@ -43,6 +43,7 @@ conformance: $(READY)
 selftest: $(READY)
 	$(BIN)/epp-conformance selftest --table $(TABLES)/faults.md $(ARGS)
 	$(BIN)/epp-conformance selftest --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
+	$(BIN)/epp-conformance selftest --role model-server --table $(TABLES)/model-server-faults.md $(ARGS)
 
 mutants: $(READY)
 	$(BIN)/epp-conformance selftest --mutants $(MUTANTS) --seed $(SEED) --table docs/reference/mutants.md $(ARGS)

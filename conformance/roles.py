@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.planning.epp import EppTraits
 from conformance.planning.gateway import GatewayTraits
+from conformance.planning.model_server import ModelServerTraits
 from conformance.planning.plan import Traits
 from conformance.targets.gateway import AnyProfile
 
@@ -21,8 +22,12 @@ class RoleFacts:
 
     subject: str
     """What is tested, in words."""
+    profile: str
+    """What upstream's table calls that side."""
     folder: str
     """The folder of its reports among upstream's."""
+    example: str
+    """Flags of `run` that name a target, for commands that are shown; empty: the one that comes with the suite."""
     traits: Callable[..., Traits]
     """From a profile, whether the machine has IPv6 (`ipv6`) and the `data_plane`: what decides the plan."""
     has_processes: bool = False
@@ -32,14 +37,25 @@ class RoleFacts:
 ROLES: Mapping[str, RoleFacts] = {
     "epp": RoleFacts(
         subject="endpoint picker",
+        profile="EPP",
         folder="epp",
+        example="",
         traits=EppTraits.of,
         has_processes=True,
     ),
     "data-plane": RoleFacts(
         subject="gateway",
+        profile="Gateway",
         folder="gateway",
+        example="--profile envoy-override-host ",
         traits=GatewayTraits.of,
+    ),
+    "model-server": RoleFacts(
+        subject="model server",
+        profile="Model server",
+        folder="model-server",
+        example="--server URL ",
+        traits=ModelServerTraits.of,
     ),
 }
 

@@ -4,11 +4,13 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
 
     command-line.md   the commands of `conformance.cli`          requirements.md  the catalogue and its coverage
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
-    gateway-profile.md  `conformance.targets.gateway`            coverage.md      `docs/coverage_page.py`
+    gateway-profile.md, model-server-profile.md  `conformance.targets.gateway`, `conformance.targets.model_server`
+    coverage.md       `docs/coverage_page.py`
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
-    faults.md, gateway-faults.md  what the deviations declare; what was observed is the selftest's part of the page
+    faults.md, gateway-faults.md, model-server-faults.md  what the deviations declare; what was observed is the
+                      selftest's part of the page
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
 from conformance.selftest import page as faults
 from conformance.targets.gateway import GatewayProfile
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Profile
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -65,6 +68,12 @@ def pages() -> Mapping[str, str]:
             "A YAML file that says what a gateway under test is, how to start and reach it, where it expects its EPPs, "
             "and how it was configured. Only `role` is needed. [How to write one](../how-to/gateway.md).",
             GatewayProfile,
+        ),
+        "model-server-profile.md": described(
+            "Profile of a model server",
+            "A YAML file that says what a model server under test is, how to start and reach it, and what its metrics "
+            "are called. Only `role` is needed. [How to write one](../how-to/model-server.md).",
+            ModelServerProfile,
         ),
         "scenario.md": described(
             "Scenario files",
@@ -88,6 +97,7 @@ def pages() -> Mapping[str, str]:
         "pytest.md": pytest_options(),
         "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
         "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
+        "model-server-faults.md": faults(catalogue, "model-server", REFERENCE / "model-server-faults.md"),
     }
 
 

@@ -30,6 +30,7 @@ def main() -> None:
         help="the endpoints of a pool, in the same order",
     )
     parser.add_argument("--subset-header", metavar="NAME", default="x-subset", help="the header that names a subset")
+    parser.add_argument("--split-header", metavar="NAME", default="", help="requests with it go to the pools in turn")
     parser.add_argument("--protocol-version", metavar="VERSION", default="1.0.0", help="0.3.0 has a fallback endpoint")
     parser.add_argument("--fault", metavar="NAME", help="do this one thing wrongly")
     parser.add_argument("--variant", metavar="NAME", help="be odd, and right")
@@ -54,6 +55,7 @@ def main() -> None:
             for epp, endpoints in zip(arguments.epp, arguments.endpoints, strict=True)
         ),
         subset_header=arguments.subset_header.lower(),
+        split_header=arguments.split_header.lower(),
         version=arguments.protocol_version,
     )
     if fault is not None and fault.envoy is not None:

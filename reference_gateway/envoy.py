@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from ext_proc.http2.dial import split_address
 from fake_proxy.config import BodyMode, ProxyConfig
 from real_envoy import EnvoyError, EnvoySettings, Routing, find_envoy, render
-from reference_gateway.relay import Settings
+from reference_gateway.relay import BackendPool, Settings
 
 EXT_PROC = "envoy.filters.http.ext_proc"
 PATIENCE = 4.0
@@ -38,31 +38,41 @@ class Broken:
     amend: Amend | None = None
     strips: bool = True
     """Whether the client's destination header is removed before the EPP is asked."""
+    own_epps: bool = True
+    """Whether each pool of a split has its own EPP asked, and not all the first's."""
 
 
 def become(address: str, settings: Settings, broken: Broken) -> NoReturn:
     """Replace this process by an Envoy that listens on `address`. Ends it with a line if there is none to be had."""
-    pool = settings.pools[0]
-    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, message_timeout=PATIENCE, **broken.config)
+    described = [_described(pool, broken) for pool in settings.pools]
     try:
         binary = find_envoy()
-        described = EnvoySettings(epp=pool.epp, config=config, routing=broken.routing, route_timeout=PATIENCE)
-        described.require(binary)
+        described[0].require(binary)
     except EnvoyError as problem:
         sys.exit(f"{problem.what}; {problem.hint}")
-    configuration = json.dumps(bootstrap(address, described, broken))
+    configuration = json.dumps(bootstrap(address, described, broken, split_header=settings.split_header))
     options = ("--concurrency", "1", "--disable-hot-restart", "-l", "error")
     os.execv(binary.path, [str(binary.path), "--config-yaml", configuration, *options])
 
 
-def bootstrap(address: str, settings: EnvoySettings, broken: Broken) -> Message:
-    """The configuration of an Envoy that listens on `address`."""
-    document: Message = json.loads(render({"gateway": settings}))
+def _described(pool: BackendPool, broken: Broken) -> EnvoySettings:
+    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, message_timeout=PATIENCE, **broken.config)
+    return EnvoySettings(epp=pool.epp, config=config, routing=broken.routing, route_timeout=PATIENCE)
+
+
+def bootstrap(address: str, pools: Sequence[EnvoySettings], broken: Broken, *, split_header: str = "") -> Message:
+    """The configuration of an Envoy that listens on `address`, and splits requests with `split_header` over `pools`."""
+    settings = pools[0]
+    names = [f"pool{number}" for number in range(1, len(pools) + 1)]
+    document: Message = json.loads(render(dict(zip(names, pools, strict=True))))
+    del document["staticResources"]["listeners"][1:]
     listener = document["staticResources"]["listeners"][0]
     host, port = split_address(address)
     listener["address"]["socketAddress"].update(address=host, portValue=port)
     manager = listener["filterChains"][0]["filters"][0]["typedConfig"]
     manager.pop("accessLog", None)
+    if split_header:
+        _split(manager, split_header, names, own_epps=broken.own_epps)
     if broken.strips:
         _strip(manager, settings.config)
     if broken.amend is not None:
@@ -80,6 +90,20 @@ def _strip(manager: Message, config: ProxyConfig) -> None:
         "mutations": {"requestMutations": [{"remove": config.destination_header}]},
     }
     manager["httpFilters"].insert(0, {"name": "envoy.filters.http.header_mutation", "typedConfig": removal})
+
+
+def _split(manager: Message, name: str, pools: Sequence[str], *, own_epps: bool) -> None:
+    """A route for requests with the header `name`: clusters of equal weight, each with the EPP of its pool."""
+    routes = manager["routeConfig"]["virtualHosts"][0]["routes"]
+    clusters: list[Message] = [{"name": f"{pool}-pool", "weight": 1} for pool in pools]
+    for pool, cluster in zip(pools, clusters, strict=True):
+        service = {"envoyGrpc": {"clusterName": f"{pool}-epp"}}
+        override = {"@type": f"{_TYPE}ext_proc.v3.ExtProcPerRoute", "overrides": {"grpcService": service}}
+        if own_epps:
+            cluster["typedPerFilterConfig"] = {EXT_PROC: override}
+    action = {key: value for key, value in routes[0]["route"].items() if key != "cluster"}
+    match = {"prefix": "/", "headers": [{"name": name, "presentMatch": True}]}
+    routes.insert(0, {"match": match, "route": {**action, "weightedClusters": {"clusters": clusters}}})
 
 
 def _unasked_for_get(manager: Message, _config: ProxyConfig) -> None:
@@ -144,7 +168,9 @@ BROKEN: Mapping[str, Broken] = MappingProxyType(
         "errors-as-500": Broken(amend=_local_replies(statusCode=500)),
         "error-page": Broken(amend=_local_replies(body={"inlineString": "<h1>Something went wrong</h1>"})),
         "hint-as-text": Broken(amend=_hint_as_text),
+        "split": Broken(),
+        "split-asks-one-epp": Broken(own_epps=False),
         "fails-open": Broken(config={**_STREAMED, "failure_mode_allow": True}),
     }
 )
-"""By name; `right` and `streamed` are what the others differ from."""
+"""By name; `right`, `streamed` and `split` are what the others differ from."""

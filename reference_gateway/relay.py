@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ext_proc.channel import Channel
@@ -39,6 +39,8 @@ class Settings:
     retries: int = 3
     fails_open: bool = False
     subset_header: str = "x-subset"
+    split_header: str = ""
+    """A request header by which requests go to the pools in turn. Then none takes over for another."""
     version: str = "1.0.0"
 
 
@@ -64,7 +66,7 @@ class Gateway:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.channels = {pool.epp: Channel(pool.epp, timeout=4.0) for pool in settings.pools}
-        self._turn = itertools.count()
+        self._turn, self._share = itertools.count(), itertools.count()
 
     async def close(self) -> None:
         """Leave the EPPs."""
@@ -78,11 +80,12 @@ class Gateway:
             pool = self.settings.pools[0]
             return (await self.forward(request, self.unsteered(pool), [])).response
         outcome: PoolOutcome | None = None
-        for number, pool in enumerate(self.settings.pools):
+        pools = self.route(request)
+        for number, pool in enumerate(pools):
             talk = self.open(pool, subset, before=outcome)
             try:
                 outcome = await self.through(pool, talk, request, before=outcome)
-                if outcome.failed and number + 1 < len(self.settings.pools):
+                if outcome.failed and number + 1 < len(pools):
                     continue
                 return await talk.tell(outcome.response, outcome.endpoint, outcome.tried)
             except Answered as answer:
@@ -102,9 +105,18 @@ class Gateway:
         ours = (name, DESTINATION.encode())
         kept = tuple(pair for pair in request.headers if pair[0] not in ours)
         hint = None if subset is None else [one for one in subset.decode("latin-1").split(",") if one]
-        return dataclasses.replace(request, headers=kept), list(
-            self.settings.pools[0].endpoints
-        ) if hint is None else hint
+        return dataclasses.replace(request, headers=kept), hint
+
+    def route(self, request: GatewayRequest) -> Sequence[BackendPool]:
+        """The pools for a request: all, each for when the one before fails; of a split, one."""
+        pools = self.settings.pools
+        if not self.settings.split_header:
+            return pools
+        return (pools[next(self._share) % len(pools)],) if self.splits(request) else pools[:1]
+
+    def splits(self, request: GatewayRequest) -> bool:
+        """Whether a request is for the route that splits."""
+        return header(request.headers, self.settings.split_header.encode()) is not None
 
     def asks(self, request: GatewayRequest) -> bool:
         """Whether the EPP is asked about the request."""
@@ -112,7 +124,7 @@ class Gateway:
 
     def open(self, pool: BackendPool, subset: list[str] | None, *, before: PoolOutcome | None) -> Talk:
         """A conversation with the EPP of a pool; `before` is what came of the pool before it."""
-        if before is not None:
+        if before is not None or subset is None:
             subset = list(pool.endpoints)
         return self.talk_type(self.channels[pool.epp], self.settings.mode, subset=subset)
 

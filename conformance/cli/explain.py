@@ -10,6 +10,7 @@ import typer
 
 from conformance.cli import completion, options
 from conformance.cli.completion import offering
+from conformance.roles import ROLES
 from conformance.targets.flags import SelectionFlags
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from conformance.scenario.loader import Instance
 
 WIDTH = 100
-_TARGET = {"epp": "", "data-plane": "--profile envoy-override-host "}
-"""Flags that name a target to run a scenario against: none for the EPP that comes with the suite."""
 
 
 @options.spelt_out
@@ -125,7 +124,7 @@ def scenario_text(found: list[Instance], catalogue: Catalogue) -> str:
         "What is done" + (f", as {one.id}:" if len(found) > 1 else ":"),
         textwrap.indent(dump(_plain(shown)).rstrip(), "  "),
         "",
-        f"Run it: epp-conformance run {_TARGET[one.role]}-k '{scenario.id}'",
+        f"Run it: epp-conformance run {ROLES[one.role].example}-k '{scenario.id}'",
     ]
     return "\n".join(part for part in parts if part is not None and (part or part == ""))
 

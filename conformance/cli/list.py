@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conformance.cli import options
-from conformance.targets.flags import SelectionFlags, TargetFlags
+from conformance.targets.flags import RoleName, SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
     from conformance.planning.plan import Selection
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conformance.scenario.loader import Instance
 
 
-ROLES = ("epp", "data-plane")
+ROLES = tuple(RoleName)
 """In this order: what is tested by default comes first."""
 
 

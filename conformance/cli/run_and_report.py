@@ -25,6 +25,7 @@ from conformance.run.request import check_smoke
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
+from conformance.targets.profile import Profile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,8 @@ def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:
     """The endpoints that the target knows, and at which the suite must serve."""
     if isinstance(profile, GatewayProfile):
         return tuple(endpoint for backend in profile.backends for endpoint in backend.endpoints)
-    return profile.discovery.fixed.endpoints if profile.discovery.fixed is not None else ()
+    fixed = profile.discovery.fixed if isinstance(profile, Profile) else None
+    return fixed.endpoints if fixed is not None else ()
 
 
 def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:

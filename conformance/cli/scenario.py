@@ -52,16 +52,14 @@ def new(
     """Write a commented scenario to begin with. It runs as it is; an existing file is kept."""
     from conformance.errors import UsageError
     from conformance.requirements.catalogue import Catalogue
-    from conformance.scenario.schema import ACTIONS_OF
+    from conformance.roles import ROLES
 
     path = output or Path(f"{id}.yaml")
     asked = Catalogue.load().get(requirement)
-    role = next((role for role in ACTIONS_OF if role == asked.role), None)
-    if role is None:
-        raise UsageError(f"{asked.id} is a requirement of role {asked.role}, which scenario files do not have yet")
+    text = _TEXT[asked.role].format(section=id.partition(".")[0], id=id, title=_quoted(title), name=asked.id)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(_TEXT[role].format(section=id.partition(".")[0], id=id, title=_quoted(title), name=asked.id))
+            file.write(text)
     except OSError as problem:
         raise UsageError(f"{path} can't be written: {problem.strerror}", hint="give another with --output") from None
     try:
@@ -69,7 +67,7 @@ def new(
     except UsageError:
         path.unlink()
         raise
-    flags = "" if role == "epp" else "--profile envoy-override-host "
+    flags = ROLES[asked.role].example
     typer.echo(f"wrote {path}; run it: epp-conformance run {flags}--scenarios {shlex.quote(str(path))} -k {id}")
 
 
@@ -104,5 +102,18 @@ scenarios:
     steps:
       - request: {{epp: {{pick: ["{{b}}"]}}}} # a request, and what its EPP answers; {{b}} is the endpoint of pod b
         expect: {{status: 200, servedBy: ["{{b}}"]}}
+""",
+    "model-server": """\
+# Scenarios for epp-conformance. `epp-conformance list --schema` has every key; keys left out have defaults.
+section: {section}
+role: model-server
+scenarios:
+  - id: {id}
+    title: {title}
+    requirements: [{name}] # it fails on these only; all others are judged, too
+    steps:
+      - ask: {{api: completions, stream: true, includeUsage: true, repeat: 3}} # requests to the API
+      - load: {{until: queued}} # requests in flight together, more and more, until some wait
+      - scrape: {{times: 3}} # the page of metrics
 """,
 }

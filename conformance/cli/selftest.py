@@ -55,8 +55,9 @@ def selftest(
 ) -> None:
     """Try the suite on the bundled endpoint picker with each of its faults, and with each conforming variant.
 
-    With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways. With
-    `--mutants` on the endpoint picker with small changes of its source, made by chance; NAME… may be names of such.
+    With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways; with
+    `--role model-server` on fake model servers. With `--mutants` on the endpoint picker with small changes of its
+    source, made by chance; NAME… may be names of such.
 
     A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
     codes: 0 if everything is exact, or each mutation noticed, 1 if something was missed or accused wrongly.
@@ -65,7 +66,7 @@ def selftest(
 
     if no_color:
         without_colour()
-    whose: Role = "data-plane" if of.role is RoleName.DATA_PLANE else "epp"
+    whose: Role = (of.role or RoleName.EPP).value
     of_mutants = [name for name in names or () if ":" in name]
     if mutants is not None or of_mutants or seed is not None:
         _check_mutants(names or [], of_mutants, mutants, seed, other=faults or variants or whose != "epp")
@@ -78,7 +79,7 @@ def selftest(
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)
-    err().print(f"selftest: {len(chosen)} deviations of {'the reference EPP' if whose == 'epp' else 'gateways'}")
+    err().print(f"selftest: {len(chosen)} deviations of role {whose}")
     console = out()
 
     def show(trial: Trial) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter
 
+from conformance.evidence.model_server import ModelServerFacts
 from conformance.evidence.reported import Attribute
 from conformance.strict_yaml import FileModel
 from ext_proc import record_json
@@ -246,8 +247,11 @@ class GatewayFacts:
     """Whether it was told to send a subset hint with each request."""
     reports_served: bool | None = None
     """Whether it says that it reports the served endpoint; None: it says nothing."""
+    split_header: str = ""
+    """A request header (with any value) by which a request takes a route that splits requests over both pools, about
+    evenly. Then the second pool takes over for the first nowhere. Empty: it has no such route."""
     backends: tuple[BackendFact, ...] = ()
-    """Its pools in the order in which it tries them. One, unless it fails over to a second."""
+    """Its pools in the order in which it tries them. One, unless it fails over to a second, or splits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,12 +269,21 @@ class Context:
     deadline: float = 10.0
     """Seconds within which the target must answer."""
     claims: Claims = dataclasses.field(default_factory=Claims)
-    role: Literal["epp", "data-plane"] = "epp"
+    role: Literal["epp", "data-plane", "model-server"] = "epp"
     """Which side of the protocol is under test; the other sides are the suite's own."""
     gateway: GatewayFacts | None = None
-    """What is said of the gateway under test; None in role `epp`."""
+    """What is said of the gateway under test; None in other roles."""
+    model_server: ModelServerFacts | None = None
+    """What is said of the model server under test; None in other roles."""
     expectations: Mapping[str, Expectation] = dataclasses.field(default_factory=dict)
     """By exchange id (or health probe label)."""
+
+    @property
+    def stated(self) -> Claims | GatewayFacts | ModelServerFacts:
+        """What the vendor says of the target, without what the run itself added."""
+        if self.gateway is not None:
+            return dataclasses.replace(self.gateway, backends=())
+        return self.model_server or self.claims
 
 
 E = TypeVar("E", bound=Event)

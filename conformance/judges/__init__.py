@@ -33,16 +33,24 @@ from conformance.judges.epp import (
     transparency,
     unexplained,
 )
+from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.ext_proc import answering, bodies, header_mutations, immediate, ordering, responses, robustness
-from conformance.judges.gateway import calling, failure, served
+from conformance.judges.gateway import calling, failure, served, split
 from conformance.judges.gateway import destination as gateway_destination
 from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
 from conformance.judges.gateway import subset as gateway_subset
+from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.model_server import api as server_api
+from conformance.judges.model_server import gauges as server_gauges
+from conformance.judges.model_server import lora as server_lora
+from conformance.judges.model_server import page as server_page
+from conformance.judges.model_server import prefix as server_prefix
 from conformance.judges.places import places
 from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
+from conformance.judges.server_view import ServerExchange
 from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
 
@@ -71,9 +79,15 @@ _SECTIONS = (
     calling,
     gateway_subset,
     gateway_destination,
+    split,
     gateway_errors,
     served,
     failure,
+    server_api,
+    server_page,
+    server_gauges,
+    server_lora,
+    server_prefix,
 )
 """Importing them registers their judges."""
 
@@ -254,9 +268,15 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
 
 def _why_silent(episode_view: EpisodeView) -> str:
     """What came back, where none of it bears on what the scenario is about."""
-    epp = episode_view.context.role == "epp"
-    views = episode_view.exchanges_but_polls if epp else episode_view.gateway_exchanges
-    answers = [f"{view.exchange}: {view.describe()}" for view in views]
+    asked: Iterable[ExchangeView | GatewayExchange | ServerExchange]
+    match episode_view.context.role:
+        case "epp":
+            asked = episode_view.exchanges_but_polls
+        case "data-plane":
+            asked = episode_view.gateway_exchanges
+        case "model-server":
+            asked = episode_view.server.exchanges
+    answers = [f"{one.exchange}: {one.describe()}" for one in asked]
     came = "; ".join(answers[:3]) or "there was no exchange"
     return f"nothing that was observed bears on it ({came})"
 

@@ -9,6 +9,7 @@ from conformance.evidence.episode import ProcessExited
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.exchange_view import Exchanges, ExchangeView
 from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.server_view import ServerView
 from conformance.reading.conversation import Conversation
 from ext_proc.record import Entry
 
@@ -46,6 +47,11 @@ class EpisodeView(EpisodeFacts):
         for one in self.conversations:
             by_exchange.setdefault(one.exchange, []).append(one)
         return tuple(GatewayExchange(self, name, found) for name, found in by_exchange.items())
+
+    @cached_property
+    def server(self) -> ServerView:
+        """The requests to a model server under test, and the pages of its metrics."""
+        return ServerView(self)
 
     @cached_property
     def crash(self) -> Crash | None:

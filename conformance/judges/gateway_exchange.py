@@ -34,6 +34,7 @@ from ext_proc.record import (
     UpstreamRequest,
     UpstreamResponse,
     Wait,
+    header,
     values,
 )
 
@@ -243,6 +244,13 @@ class GatewayExchange:
         """The gateway's pools, if it has several."""
         found = self.gateway.backends
         return found if len(found) > 1 else ()
+
+    @property
+    def splits(self) -> bool:
+        """Whether the client asked for the route that splits requests over the pools."""
+        name = self.gateway.split_header.lower().encode()
+        headers = self.opened.headers if self.opened is not None and name and self.backends else ()
+        return header(headers, name) is not None
 
     def backend_of(self, endpoint: str) -> str | None:
         """The name of the EPP in whose pool the endpoint is, where there are several pools."""

@@ -14,7 +14,7 @@ from conformance.judges.ruling import Ruling
 
 F = TypeVar("F", bound=Callable[..., Iterable[Ruling]])
 
-Role = Literal["epp", "data-plane"]
+Role = Literal["epp", "data-plane", "model-server"]
 """The roles that judges speak about."""
 
 

@@ -58,7 +58,11 @@ class GatewayTraits:
         claims = self.claims
         unmet: Mapping[str, tuple[bool, str]] = {
             "retries": (not claims.retries, "the profile says that retry is not configured"),
-            "two-pools": (len(self.pools) < 2, "the gateway has one pool"),
+            "two-pools": (
+                len(self.pools) < 2 or bool(claims.split_header),
+                "the gateway has no second pool that takes over for the first",
+            ),
+            "split": (not claims.split_header, "the profile names no route that splits requests (claims.splitHeader)"),
             "subset-hint": (
                 not self.takes_a_subset,
                 "the profile says no `subsetHeader`, which makes it send a subset hint",

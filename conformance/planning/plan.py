@@ -20,8 +20,8 @@ from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Role, Scenario, Step
 from conformance.verdict import Verdict
 
-Mode = BodyMode | Literal["gateway"]
-"""A request body mode; `gateway` where it is the business of the gateway under test."""
+Mode = BodyMode | Literal["gateway", "direct"]
+"""A request body mode; `gateway` where it is the business of the gateway under test, `direct` where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

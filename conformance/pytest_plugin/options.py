@@ -8,8 +8,8 @@ import pytest
 
 from conformance.targets.flags import Flag, SelectionFlags, TargetFlags, flags
 
-NOT_HERE = ("role", "gateway", "epp_listen", "data_plane")
-"""Flags of `run` that pytest does not have: a gateway is named by its profile."""
+NOT_HERE = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
+"""Flags of `run` that pytest does not have: a gateway or a model server is named by its profile."""
 
 
 def add_options(group: pytest.OptionGroup) -> None:

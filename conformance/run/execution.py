@@ -16,6 +16,7 @@ from conformance.run.capture import Capture
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
 from conformance.scenario.schema import ClientRequest, Expect
+from conformance.scenario.seeded import source_of
 
 Action = Callable[[Any, Expect | None], Awaitable[None]]
 """Carries out one step, given the value of its key in the scenario and what is expected of it."""
@@ -122,8 +123,9 @@ class Execution(ABC):
         )
 
     def _random(self, index: int) -> Random:
-        """The source of the random values of a repeat: the same whatever ran before, beside it, or elsewhere."""
-        return Random(f"{self._runner.seed} {self._work.instance.id} {self._work.mode} {self._step} {index}")
+        """The source of the random values of a repeat."""
+        work = self._work
+        return source_of(self._runner.seed, work.instance.id, work.mode, self._step, index)
 
 
 async def execute(

@@ -13,6 +13,8 @@ from conformance.run.epp.runner import EppRunner
 from conformance.run.execution import Execution
 from conformance.run.gateway.execute import GatewayExecution
 from conformance.run.gateway.runner import GatewayRunner
+from conformance.run.model_server.execute import ModelServerExecution
+from conformance.run.model_server.runner import ModelServerRunner
 from conformance.run.target_runner import TargetRunner
 
 
@@ -29,4 +31,5 @@ class RoleRunner:
 RUNNERS: Mapping[str, RoleRunner] = {
     "epp": RoleRunner(runner=EppRunner, execution=EppExecution),
     "data-plane": RoleRunner(runner=GatewayRunner, execution=GatewayExecution),
+    "model-server": RoleRunner(runner=ModelServerRunner, execution=ModelServerExecution),
 }

@@ -92,6 +92,10 @@ class TargetRunner(ABC):
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
 
+    def noting(self, code: str) -> Callable[[str], None]:
+        """A function that tells of an anomaly of this `code`, given its text."""
+        return lambda text: self.anomaly(Anomaly(code=code, text=text))
+
     async def __aenter__(self) -> Self:
         try:
             await self.start()

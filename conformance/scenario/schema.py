@@ -18,10 +18,11 @@ from pydantic import Field, field_validator, model_validator
 
 from conformance.evidence.reported import ATTRIBUTES
 from conformance.scenario.header_fields import HeaderPairs
+from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.pool import Load, Name, Pod, PodState, Pool
 from conformance.strict_yaml import FileModel
 
-Role = Literal["epp", "data-plane"]
+Role = Literal["epp", "data-plane", "model-server"]
 BodyMode = Literal["none", "buffered", "streamed", "full-duplex"]
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -193,6 +194,7 @@ class Request(ClientRequest):
 
     epp: EppScript = Field(EppScript.model_construct(), description="what the EPP does for it")
     second_epp: EppScript = Field(EppScript.model_construct(), description="the EPP of the second pool")
+    split: bool = Field(False, description="it takes the route that splits requests over both pools")
     connection: Literal["shared", "fresh"] = Field("fresh", description="shared: the repeats use one connection")
 
     @model_validator(mode="after")
@@ -285,7 +287,7 @@ class Step(FileModel):
     """One step: exactly one of the actions, and what is expected of it.
 
     `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart` and `startWith` test an EPP; `request`, `pods` and
-    `epps` test a gateway.
+    `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
     """
 
     exchange: Exchange | None = Field(None, description="send a request through the data plane")
@@ -300,6 +302,9 @@ class Step(FileModel):
     epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(
         None, description="which scripted EPPs listen from here on"
     )
+    ask: Ask | None = Field(None, description="send a request to the API of the model server")
+    load: LoadStep | None = Field(None, description="load the model server until its metrics show it")
+    scrape: ScrapeStep | None = Field(None, description="read the model server's metrics")
     expect: Expect | None = Field(None, description="what must come back")
 
     @property
@@ -320,6 +325,7 @@ class Step(FileModel):
 ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
     "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with"),
     "data-plane": ("request", "pods", "epps"),
+    "model-server": ("ask", "load", "scrape"),
 }
 ACTIONS = tuple(name for names in ACTIONS_OF.values() for name in names)
 
@@ -339,12 +345,15 @@ Need = Literal[
     "buffered",
     "streamed",
     "retries",
+    "split",
     "two-pools",
     "subset-hint",
     "fail-open",
     "fail-closed",
     "reads-header",
     "reads-metadata",
+    "lora",
+    "adapters",
 ]
 
 
@@ -389,5 +398,5 @@ class ScenarioFile(FileModel):
     """One file: the scenarios of one section of the protocol."""
 
     section: str = Field(description="the section of the protocol that they are about")
-    role: Role = Field("epp", description="whom its scenarios test: an EPP, or a gateway (data-plane)")
+    role: Role = Field("epp", description="whom its scenarios test: an EPP, a gateway (data-plane) or a model server")
     scenarios: tuple[Scenario, ...] = Field(description="the scenarios")

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -54,7 +54,11 @@ class Deviation:
         return PREFERRED if PREFERRED in self.versions else self.versions[-1]
 
 
-PROGRAM: Mapping[Role, str] = {"epp": "reference_epp", "data-plane": "reference_gateway"}
+PROGRAM: Mapping[Role, str] = {
+    "epp": "reference_epp",
+    "data-plane": "reference_gateway",
+    "model-server": "fake_modelserver",
+}
 """What lists its deviations, and plays them, by role."""
 
 
@@ -67,8 +71,7 @@ def deviations(kind: str, role: Role = "epp") -> tuple[Deviation, ...]:
     listed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if listed.returncode != 0:
         raise HarnessError(f"{PROGRAM[role]} does not list its {kind}: {listed.stderr.strip()[-500:]}")
-    made = _deviation if role == "epp" else _of_gateway
-    return tuple(made(entry) for entry in json.loads(listed.stdout))
+    return tuple(_READ.get(role, _told)(role, entry) for entry in json.loads(listed.stdout))
 
 
 def select(known: Sequence[Deviation], names: Iterable[str]) -> tuple[Deviation, ...]:
@@ -97,12 +100,12 @@ def places(known: Sequence[Deviation]) -> Mapping[str, str]:
 _QUOTED = re.compile(r'"[^"]+"')
 
 
-def _of_gateway(entry: Mapping[str, Any]) -> Deviation:
+def _told(role: Role, entry: Mapping[str, Any]) -> Deviation:
     rest = {name: value for name, value in entry.items() if name != "version"}
-    return Deviation(**rest, versions=(entry["version"],), role="data-plane")
+    return Deviation(**rest, versions=(entry["version"],), role=role)
 
 
-def _deviation(entry: Mapping[str, Any]) -> Deviation:
+def _of_an_epp(_: Role, entry: Mapping[str, Any]) -> Deviation:
     def texts(name: str) -> tuple[str, ...]:
         value = entry[name]
         assert isinstance(value, list)
@@ -126,3 +129,7 @@ def _deviation(entry: Mapping[str, Any]) -> Deviation:
         claims=entry["claims"],
         noted=pairs("noted"),
     )
+
+
+_READ: Mapping[Role, Callable[[Role, Mapping[str, Any]], Deviation]] = {"epp": _of_an_epp}
+"""How an entry of a list is read, where it is not in the words of `Deviation`."""

@@ -20,6 +20,8 @@ def gateway_profile(deviation: Deviation) -> GatewayProfile:
     command = ["{python}", "-m", PROGRAM["data-plane"], flag, "--listen=127.0.0.1:{port}"]
     for epp, endpoints in _ADDRESSES[: deviation.pools]:
         command += [f"--epp={epp}", f"--endpoints={endpoints}"]
+    if split := deviation.claims.get("splitHeader"):
+        command.append(f"--split-header={split}")
     ours = deviation.envoy is None  # a real Envoy makes a hint only as it is told to
     claims: dict[str, Any] = {
         "follows": "either",

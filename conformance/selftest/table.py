@@ -34,6 +34,16 @@ _HEADS: Mapping[Role, tuple[str, ...]] = {
         "breaks; exactly that must be accused. `epp-conformance selftest --role data-plane` tries them, and conforming",
         "variants of both, which must not be accused.",
     ),
+    "model-server": (
+        "# Faults of model servers",
+        "",
+        "<!-- `make docs` writes this page down to “Observed”, `make selftest` the rest. -->",
+        "",
+        "The suite is mutation-tested in role model-server, too. Each fault is one deviation of a fake model server",
+        "(`python -m fake_modelserver serve --fault NAME`) that declares what it breaks; exactly that must be accused.",
+        "`epp-conformance selftest --role model-server` tries them, and conforming variants, which must not be",
+        "accused.",
+    ),
 }
 
 

@@ -23,6 +23,7 @@ from conformance.run.session import RunSettings, Session
 from conformance.scenario.loader import load
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.gateway import gateway_profile
+from conformance.selftest.model_server import server_profile
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
@@ -206,4 +207,8 @@ def _claims(claims: Claims, deviation: Deviation) -> Claims:
     return replace(claims, **changes)
 
 
-_PROFILES: Mapping[str, Callable[[Deviation], AnyProfile]] = {"epp": _profile, "data-plane": gateway_profile}
+_PROFILES: Mapping[str, Callable[[Deviation], AnyProfile]] = {
+    "epp": _profile,
+    "data-plane": gateway_profile,
+    "model-server": server_profile,
+}

@@ -10,15 +10,17 @@ import dataclasses
 import shlex
 import types
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 if TYPE_CHECKING:
-    from conformance.targets.resolve import Resolved
+    from conformance.targets.gateway import AnyProfile
+    from conformance.targets.resolve import Overrides, Resolved
     from conformance.targets.resolve_gateway import ResolvedGateway
+    from conformance.targets.resolve_model_server import ResolvedModelServer
 
 
 class RoleName(StrEnum):
@@ -26,13 +28,15 @@ class RoleName(StrEnum):
 
     EPP = "epp"
     DATA_PLANE = "data-plane"
+    MODEL_SERVER = "model-server"
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag: the field `name` of its group, a value of `type` (`bool` takes none), or several of them if `repeated`.
 
-    `minimum` and `maximum` bound a number. `short` is its one letter, if it has one.
+    `minimum` and `maximum` bound a number. `short` is its one letter, if it has one. `roles` are those that it has a
+    meaning for; none: all.
     """
 
     help: str
@@ -45,6 +49,7 @@ class Flag:
     short: str | None = None
     minimum: int | None = None
     maximum: int | None = None
+    roles: tuple[RoleName, ...] = ()
 
     @property
     def option(self) -> str:
@@ -71,68 +76,106 @@ def flags(group: type[Any]) -> Iterator[Flag]:
         yield dataclasses.replace(flag, name=field.name, type=kind, repeated=repeated, default=field.default)
 
 
+EPP, DATA_PLANE, MODEL_SERVER = ((role,) for role in RoleName)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetFlags:
     """The flags that name a target, as given."""
 
-    epp: Annotated[str | None, Flag("reference (default), HOST:PORT, 'cmd:COMMAND' or image:IMAGE.", "TARGET")] = None
+    epp: Annotated[
+        str | None, Flag("reference (default), HOST:PORT, 'cmd:COMMAND' or image:IMAGE.", "TARGET", roles=EPP)
+    ] = None
     profile: Annotated[str | None, Flag("What the target is: a YAML file, or a profile shipped here.", "FILE|NAME")] = (
         None
     )
     binary: Annotated[str | None, Flag("The program that fills {binary} in the profile.", "PATH")] = None
-    role: Annotated[RoleName | None, Flag("Which side is tested: an endpoint picker (default), or a gateway.")] = None
-    gateway: Annotated[str | None, Flag("A gateway that runs already: role data-plane.", "URL")] = None
+    role: Annotated[
+        RoleName | None, Flag("Which side is tested: an endpoint picker (default), a gateway, or a model server.")
+    ] = None
+    gateway: Annotated[str | None, Flag("A gateway that runs already: role data-plane.", "URL", roles=DATA_PLANE)] = (
+        None
+    )
     epp_listen: Annotated[
         list[str] | None,
-        Flag("Where the gateway expects its EPP. Repeatable, for a second pool.", "IP:PORT"),
+        Flag("Where the gateway expects its EPP. Repeatable, for a second pool.", "IP:PORT", roles=DATA_PLANE),
+    ] = None
+    server: Annotated[
+        str | None,
+        Flag("A model server, role model-server: its URL, 'cmd:COMMAND' or image:IMAGE.", "TARGET", roles=MODEL_SERVER),
+    ] = None
+    engine: Annotated[
+        str | None,
+        Flag(
+            "Whose names its metrics have: vllm (default), sglang, trtllm-serve or triton-tensorrt-llm.",
+            "NAME",
+            roles=MODEL_SERVER,
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Flag("The model that is asked for; default: the first that it lists.", "NAME", roles=MODEL_SERVER),
+    ] = None
+    metrics_url: Annotated[
+        str | None,
+        Flag("Where its metrics are, if not where the engine has them.", "URL|PATH", roles=MODEL_SERVER),
     ] = None
     endpoints: Annotated[
         list[str] | None,
-        Flag("Endpoints that the target knows; model servers are bound there.", "IP:PORT,…"),
+        Flag("Endpoints that the target knows; model servers are bound there.", "IP:PORT,…", roles=(*EPP, *DATA_PLANE)),
     ] = None
     endpoints_file: Annotated[
         Path | None,
         Flag(
             "File that the target watches: one endpoint a line. Rewritten during the run, restored at its end.",
             "PATH",
+            roles=EPP,
         ),
     ] = None
-    body_mode: Annotated[list[str] | None, Flag("full-duplex, buffered, streamed or none. Repeatable.", "MODE")] = None
+    body_mode: Annotated[
+        list[str] | None, Flag("full-duplex, buffered, streamed or none. Repeatable.", "MODE", roles=EPP)
+    ] = None
     tls: Annotated[
         str | None,
         Flag(
             "plaintext, unverified (any certificate), verified; of a gateway to its EPP: plaintext or self-signed.",
             "MODE",
+            roles=(*EPP, *DATA_PLANE),
         ),
     ] = None
-    ca: Annotated[Path | None, Flag("What must have signed the target's certificate.", "PEM")] = None
+    ca: Annotated[
+        Path | None, Flag("What must have signed the target's certificate.", "PEM", roles=(*EPP, *MODEL_SERVER))
+    ] = None
     data_plane: Annotated[
         str,
         Flag(
             "What carries requests to the target: the suite's own proxy, or a real Envoy (extra `envoy`).",
             "fake|envoy[:VARIANT]",
+            roles=EPP,
         ),
     ] = "fake"
 
     @property
     def title(self) -> str:
         """The target as the user calls it."""
-        return self.epp or self.gateway or self.profile or "reference"
+        return self.epp or self.gateway or self.server or self.profile or "reference"
 
-    def resolve(self) -> Resolved | ResolvedGateway:
+    def resolve(self) -> Resolved | ResolvedGateway | ResolvedModelServer:
         """The target, with its profile. Without `--role`, the other flags tell whose it is. Raises `UsageError`."""
         from conformance.errors import UsageError
-        from conformance.targets.gateway import GatewayProfile
-        from conformance.targets.resolve import Overrides, load_any, resolve
-        from conformance.targets.resolve_gateway import resolve_gateway
+        from conformance.targets.resolve import WHOSE, Overrides, load_any
 
-        for flag in ("epp", "gateway", "profile", "binary"):
+        for flag in ("epp", "gateway", "server", "profile", "binary"):
             if getattr(self, flag) == "":  # as "$EPP" is where the variable is not set; the default would be tested
                 raise UsageError(f"what is given for --{flag} is empty", hint="is a variable of the shell not set?")
         base = load_any(self.profile) if self.profile is not None else None
-        is_gateway = isinstance(base, GatewayProfile)
-        meant = self.role is RoleName.DATA_PLANE or (self.role is None and (is_gateway or bool(self.gateway)))
-        self._refuse_strangers(gateway=meant)
+        role = self._role(base)
+        self._refuse_strangers(role)
+        if base is not None and base.role != role:
+            raise UsageError(
+                f"{self.profile} is the profile of {WHOSE[base.role]}, not of {WHOSE[role]}",
+                hint=f"leave out --role, or name a profile with `role: {role}`",
+            )
         overrides = Overrides(
             binary=self.binary,
             endpoints=tuple(self.endpoints or ()),
@@ -141,12 +184,7 @@ class TargetFlags:
             tls=self.tls,
             ca=self.ca,
         )
-        if not meant:
-            return resolve(self.epp, self.profile, overrides)
-        if base is not None and not isinstance(base, GatewayProfile):
-            hint = "leave out --role, or name a profile with `role: data-plane`"
-            raise UsageError(f"{self.profile} is the profile of an endpoint picker, not of a gateway", hint=hint)
-        return resolve_gateway(self.gateway, base, overrides, self.epp_listen or ())
+        return _RESOLVE[role](self, base, overrides)
 
     def command_line(self, scenarios: Iterable[Path] = ()) -> str:
         """The command that runs the same target again, with scenario files of the user's own, as a shell takes it."""
@@ -154,18 +192,60 @@ class TargetFlags:
         words += [word for path in scenarios for word in ("--scenarios", str(path))]
         return shlex.join(["epp-conformance", "run", *words])
 
-    def _refuse_strangers(self, *, gateway: bool) -> None:
+    def _role(self, base: AnyProfile | None) -> RoleName:
+        """The role that is meant: the one that is said, that of the profile, or of the flag that names the target."""
+        if self.role is not None:
+            return self.role
+        named = {"gateway": RoleName.DATA_PLANE, "server": RoleName.MODEL_SERVER}
+        meant = next((role for flag, role in named.items() if getattr(self, flag)), RoleName.EPP)
+        return RoleName(base.role) if base is not None and meant is RoleName.EPP else meant
+
+    def _refuse_strangers(self, role: RoleName) -> None:
         """Raise `UsageError` for a flag that has no meaning for the role."""
         from conformance.errors import UsageError
+        from conformance.targets.resolve import WHOSE
 
-        of_epps, of_gateways = ("epp", "endpoints_file", "body_mode", "ca", "data_plane"), ("gateway", "epp_listen")
-        strange = [flag for flag in flags(TargetFlags) if flag.name in (of_epps if gateway else of_gateways)]
-        given = [flag.option for flag in strange if flag.words(getattr(self, flag.name))]
+        strange = [one for one in flags(TargetFlags) if one.roles and role not in one.roles]
+        given = [one for one in strange if one.words(getattr(self, one.name))]
         if given:
-            whose = "an endpoint picker, and a gateway is tested" if gateway else "a gateway (--role data-plane)"
+            known = [one for one in RoleName if one in given[0].roles]
+            whose = " or ".join(WHOSE[one] + (f" (--role {one})" if one is not RoleName.EPP else "") for one in known)
             raise UsageError(
-                f"{', '.join(given)}: only for {whose}", hint="leave it out, or check --role and --profile"
+                f"{', '.join(one.option for one in given)}: only for {whose}, and {WHOSE[role]} is tested",
+                hint="leave it out, or check --role and --profile",
             )
+
+
+def _epp(given: TargetFlags, _: AnyProfile | None, overrides: Overrides) -> Resolved:
+    from conformance.targets.resolve import resolve
+
+    return resolve(given.epp, given.profile, overrides)
+
+
+def _gateway(given: TargetFlags, base: Any, overrides: Overrides) -> ResolvedGateway:
+    from conformance.targets.resolve_gateway import resolve_gateway
+
+    return resolve_gateway(given.gateway, base, overrides, given.epp_listen or ())
+
+
+def _model_server(given: TargetFlags, base: Any, overrides: Overrides) -> ResolvedModelServer:
+    from conformance.targets.resolve_model_server import resolve_model_server
+
+    return resolve_model_server(
+        given.server,
+        base,
+        overrides,
+        engine=given.engine,
+        model=given.model,
+        metrics_url=given.metrics_url,
+    )
+
+
+_RESOLVE: Mapping[RoleName, Callable[..., Resolved | ResolvedGateway | ResolvedModelServer]] = {
+    RoleName.EPP: _epp,
+    RoleName.DATA_PLANE: _gateway,
+    RoleName.MODEL_SERVER: _model_server,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import fill, free_ports
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")
@@ -100,7 +101,8 @@ class GatewayProfile(FileModel):
         default_factory=lambda: (Backend(),),
         min_length=1,
         max_length=2,
-        description="its pools, by default one; of two, it takes the second when the first fails",
+        description="its pools, by default one; of two, it takes the second when the first fails, unless it splits "
+        "requests over both (`claims.splitHeader`)",
     )
     subset_header: str | None = Field(
         None, description="a request header of which it makes the subset hint: endpoints separated by commas"
@@ -118,6 +120,12 @@ class GatewayProfile(FileModel):
         if claims.backends:
             raise ValueError("the pools are described under `backends` of the profile, not as claims")
         return claims
+
+    @model_validator(mode="after")
+    def _two_to_split(self) -> GatewayProfile:
+        if self.claims.split_header and len(self.backends) < 2:
+            raise ValueError("a route that splits (`claims.splitHeader`) needs two pools: name two under `backends`")
+        return self
 
     @field_validator("url")
     @classmethod
@@ -161,7 +169,7 @@ class GatewayProfile(FileModel):
         return iter(())
 
 
-AnyProfile: TypeAlias = Profile | GatewayProfile
+AnyProfile: TypeAlias = Profile | GatewayProfile | ModelServerProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,16 +161,21 @@ class Sheddable(FileModel):
     model: str | None = Field(None, description="the model that marks it")
 
 
-class Requests(FileModel):
+class ApiRequests(FileModel):
     """What the suite's requests look like."""
 
     model: str = Field("llama-3", description="a model that the target serves")
     unknown_model: str = Field("no-such-model", description="a model that it does not serve")
-    path: str = Field("/v1/completions", description="where requests go")
-    chat_path: str = Field("/v1/chat/completions", description="where chat requests go")
     headers: HeaderMap = Field({}, description="sent with every request")
     secret_headers: HeaderMap = Field({}, description="likewise, and redacted in all that is written")
     body: dict[str, Any] = Field({}, description="further fields of every JSON body")
+
+
+class Requests(ApiRequests):
+    """What the suite's requests to an EPP or a gateway look like."""
+
+    path: str = Field("/v1/completions", description="where requests go")
+    chat_path: str = Field("/v1/chat/completions", description="where chat requests go")
     sheddable: Sheddable = Field(
         Sheddable.model_construct(), description="how a request is marked as one that may be dropped under load"
     )

@@ -19,12 +19,23 @@ from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls, is_address
 
 REFERENCE = "reference"
 KINDS = ("reference", "HOST:PORT", "cmd:COMMAND", "image:IMAGE")
-PROFILES: Mapping[str, type[AnyProfile]] = {"epp": Profile, "data-plane": GatewayProfile}
+PROFILES: Mapping[str, type[AnyProfile]] = {
+    "epp": Profile,
+    "data-plane": GatewayProfile,
+    "model-server": ModelServerProfile,
+}
 """The kinds of profiles, by their key `role`."""
+WHOSE: Mapping[str, str] = {
+    "epp": "an endpoint picker",
+    "data-plane": "a gateway",
+    "model-server": "a model server",
+}
+"""What a profile of a role describes."""
 BODY_MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered", "streamed", "none")
 
 
@@ -98,12 +109,12 @@ def shipped() -> Mapping[str, Traversable]:
 
 
 def load_profile(name: str) -> Profile:
-    """The profile of an endpoint picker, as `load_any` finds it. Raises `UsageError` if it is a gateway's."""
+    """The profile of an endpoint picker, as `load_any` finds it. Raises `UsageError` if it is of another role."""
     profile = load_any(name)
-    if isinstance(profile, GatewayProfile):
+    if not isinstance(profile, Profile):
         raise UsageError(
-            f"{name} is the profile of a gateway, not of an endpoint picker",
-            hint="`run --role data-plane`, `certify --role data-plane` and `profile check` take it",
+            f"{name} is the profile of {WHOSE[profile.role]}, not of an endpoint picker",
+            hint=f"`run --role {profile.role}`, `certify --role {profile.role}` and `profile check` take it",
         )
     return profile
 

@@ -203,6 +203,7 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
             "page",
             "Old series of the LoRA metric were never removed.",
             series=Attribute(about="how many", default=2000, most=100_000),
+            ahead=Attribute(about="seconds by which their values are ahead of the clock; 0: they are old", default=0),
         ),
         FaultType.FROZEN: _kind(
             "page",

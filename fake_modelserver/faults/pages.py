@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from fake_modelserver.engines.families import line
@@ -99,12 +100,13 @@ def _second_header(lines: Iterable[str], _: Fault, names: Names) -> Iterator[str
 
 
 def _stale_series(lines: Iterable[str], fault: Fault, names: Names) -> Iterator[str]:
+    first = time.time() + fault["ahead"] if fault["ahead"] else 1_700_000_000.0
     for text in lines:
         yield text
         if text.startswith("# TYPE ") and _family(text) in names:
             for number in range(fault["series"]):
                 labels = {"max_lora": "4", "running_lora_adapters": f"gone-{number}", "waiting_lora_adapters": ""}
-                yield line(_family(text), labels, 1_700_000_000.0 + number / 1000)
+                yield line(_family(text), labels, first + number / 1000)
 
 
 _LINES: dict[FaultType, Callable[[Iterable[str], Fault, Names], Iterator[str]]] = {

@@ -210,6 +210,22 @@ class ReadsTheLastEventOnly(ReadsOtherwise):
     pass
 
 
+class FirstUsage(UsageReader):
+    def read_json(self, text: bytes) -> None:
+        if self._found is None:
+            super().read_json(text)
+
+
+@reporter_fault(
+    "reporter-takes-the-first-usage",
+    breaks="RAR-EVAL-05",
+    why="Of several events with usage the first counts, although each counts the tokens so far.",
+)
+@read_by(FirstUsage)
+class TakesTheFirstUsage(ReadsOtherwise):
+    pass
+
+
 class EachPieceAlone(UsageReader):
     def feed(self, piece: bytes) -> None:
         self._data.clear()

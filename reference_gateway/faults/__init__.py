@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reference_gateway.fault import Fault
-from reference_gateway.faults import envoy, epp_client, pools, relay, variants
+from reference_gateway.faults import envoy, epp_client, pools, relay, splits, variants
 
 __all__ = ["FAULTS", "VARIANTS"]
 
-FAULTS: tuple[Fault, ...] = (*epp_client.FAULTS, *relay.FAULTS, *pools.FAULTS, *envoy.FAULTS)
-VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *envoy.VARIANTS)
+FAULTS: tuple[Fault, ...] = (*epp_client.FAULTS, *relay.FAULTS, *pools.FAULTS, *splits.FAULTS, *envoy.FAULTS)
+VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *splits.VARIANTS, *envoy.VARIANTS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -79,6 +80,16 @@ class Epp:
         """Picks an address that it was told by its environment, and that is in no pool."""
         self.endpoints = Path(os.environ["ELSEWHERE"])
         await self.behave(stream)
+
+    async def removes_folder(self, stream: ServedStream) -> None:
+        shutil.rmtree(self.endpoints.parent, ignore_errors=True)
+        stream.end(0)
+
+    async def makes_folder(self, stream: ServedStream) -> None:
+        if self.endpoints.is_file():
+            self.endpoints.unlink()
+            self.endpoints.mkdir()
+        stream.end(0)
 
     async def silent(self, stream: ServedStream) -> None:
         async for _ in stream:

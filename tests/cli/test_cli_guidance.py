@@ -137,7 +137,7 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
 # -- scenario files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("requirement", ["EPP-SUB-01", "DP-DEST-01"])
+@pytest.mark.parametrize("requirement", ["EPP-SUB-01", "DP-DEST-01", "MS-API-01"])
 def test_a_new_scenario_is_well_formed(cli, tmp_path: Path, requirement: str) -> None:
     path = tmp_path / "mine.yaml"
     arguments = ("scenario", "new", "acme.one", "--requirement", requirement, "-o", path)
@@ -147,10 +147,10 @@ def test_a_new_scenario_is_well_formed(cli, tmp_path: Path, requirement: str) ->
     assert cli(*arguments).code == 2  # it is kept
     ran = cli("scenario", "lint", tmp_path)
     assert ran.out.splitlines() == [
-        f"acme.one  {path}:{4 + (requirement[0] == 'D')}",
+        f"acme.one  {path}:{4 + (requirement[0] != 'E')}",
         "1 scenarios, 1 instances: well-formed",
     ]
-    path.write_text(path.read_text().replace("prompt", "promt").replace("pick", "pik"))
+    path.write_text(path.read_text().replace("prompt", "promt").replace("pick", "pik").replace("ask", "aks"))
     ran = cli("scenario", "lint", tmp_path)
     assert ran.code == 2
     assert "did you mean" in ran.err

@@ -332,6 +332,15 @@ def test_hostile_in_the_middle(cli, tmp_path: Path, patient: Path, mode: str) ->
     assert all(name in ran.out for name in failed[:3])
 
 
+@pytest.mark.parametrize("mode", ["removes_folder", "makes_folder"])
+def test_an_endpoints_file_that_the_target_spoils_is_made_again(cli, tmp_path: Path, patient: Path, mode: str) -> None:
+    ran = cli("run", "--epp", hostile(mode, 8), "--profile", patient, *FEW, "-o", tmp_path / "r", "--jobs", "1")
+    assert ran.code == 1, ran.out + ran.err
+    assert "Traceback" not in ran.err
+    complete(tmp_path / "r")
+    assert any("endpoints was made again" in one["text"] for one in report(tmp_path / "r")["anomalies"])
+
+
 @pytest.mark.parametrize("mode", ["goaway", "one_at_a_time"])
 def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mode: str) -> None:
     ran = cli(

@@ -11,7 +11,10 @@ from conformance.selftest import deviations
 from conformance.selftest.table import OBSERVED, without
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
-ROLES = pytest.mark.parametrize(("role", "page"), [("epp", "faults.md"), ("data-plane", "gateway-faults.md")])
+ROLES = pytest.mark.parametrize(
+    ("role", "page"),
+    [("epp", "faults.md"), ("data-plane", "gateway-faults.md"), ("model-server", "model-server-faults.md")],
+)
 
 
 def rows(page: str, part: int) -> dict[str, list[str]]:

@@ -277,3 +277,14 @@ def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> N
     found = outcomes(result)
     assert (found["passed"], found["failed"]) == (6, 1)
     result.stdout.fnmatch_lines(["*small is a gateway: there is no endpoint picker to give*", "*data plane:*"])
+
+
+def test_a_model_server_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("server.yaml").write_text(
+        "role: model-server\nname: small\nstart:\n  command: "
+        "['{python}', -m, fake_modelserver, serve, --fault=chat-status, '--listen=127.0.0.1:{port}']\n"
+    )
+    result = run("--epp-profile", "server.yaml", "--epp-scenario", "server.*-with-an-object")
+    found = outcomes(result)
+    assert (found["passed"], found["failed"]) == (4, 4)
+    result.stdout.fnmatch_lines(["*MS-API-02*", "*model server:*"])

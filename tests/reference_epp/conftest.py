@@ -186,10 +186,11 @@ def destination() -> Callable[[ProcessingResponse], tuple[str | None, str | None
 
 
 class Process(SimpleNamespace):
-    """A running `reference-epp`: `address`, further addresses by name, `file`, `signal()`, which sends SIGTERM, and
-    `stop()`, which sends it unless that was done, and gives the log."""
+    """A running `reference-epp`: `address`, further addresses by name, `pid`, `file`, `signal()`, which sends SIGTERM,
+    and `stop()`, which sends it unless that was done, and gives the log."""
 
     address: str
+    pid: int
     file: Path
     stop: Callable[[], list[dict[str, Any]]]
 
@@ -232,7 +233,7 @@ def _process(directory: Path, content: str | None, *arguments: str) -> Iterator[
     try:
         line = process.stdout.readline()
         assert line, "".join(log)
-        yield Process(file=file, stop=stop, signal=signal, **json.loads(line))
+        yield Process(file=file, pid=process.pid, stop=stop, signal=signal, **json.loads(line))
     finally:
         if process.poll() is None:
             process.terminate()

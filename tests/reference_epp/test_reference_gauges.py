@@ -185,6 +185,39 @@ def test_the_scraper_follows_the_pool_and_recovers_from_errors(monkeypatch: pyte
     asyncio.run(with_server(serve, act))
 
 
+def test_a_server_that_restarts_is_not_as_idle_as_it_said_before() -> None:
+    async def act() -> None:
+        serve, _ = served(sized(PAGE.encode()))
+        open_now: list[asyncio.StreamWriter] = []
+
+        async def remember(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            open_now.append(writer)
+            await serve(reader, writer)
+
+        async def until(known: bool) -> None:
+            while True:
+                if (readings.get(endpoint) is not None) is known:
+                    return
+                await asyncio.sleep(0.001)
+
+        server = await asyncio.start_server(remember, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        endpoint, pool, readings = parse_endpoint(f"{host}:{port}"), Pool(), Readings(60)
+        scraper = Scraper(pool, readings, 0.001)
+        pool.update((endpoint,), synced=True)
+        await until(known=True)
+        server.close()
+        for writer in open_now:
+            writer.transport.abort()
+        await until(known=False)
+        server = await asyncio.start_server(serve, host, port)
+        await until(known=True)
+        await scraper.stop()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(act(), 20))
+
+
 def test_an_old_reading_says_nothing() -> None:
     readings, endpoint = Readings(0), parse_endpoint("10.0.0.1:80")
     readings.put(endpoint, Gauges(queued=1, running=0, kv_cache=0))

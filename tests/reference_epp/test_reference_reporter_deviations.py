@@ -52,6 +52,7 @@ def responses(data_plane: Any) -> Iterator[list[Any]]:
     stream = headers(content_type=b"text/event-stream")
     yield [stream, piece(events, end=False), piece(b"data: [DONE]\n\n", end=False), last]
     yield [stream, piece(events, end=False), data_plane.response_trailers()]
+    yield [stream, piece(events.replace(b"42", b"41") + events, end=False), last]
 
 
 def observe(world: Any, data_plane: Any, parts: Parts) -> list[Any]:

@@ -241,7 +241,7 @@ class TestEnvoys:
         config = dataclasses.replace(ProxyConfig(), pool=("127.0.0.1:8000",), **broken.config)
         settings = EnvoySettings(epp="127.0.0.1:9002", config=config, routing=broken.routing)
         file = tmp_path / "bootstrap.json"
-        file.write_text(json.dumps(bootstrap("127.0.0.1:10000", settings, broken)))
+        file.write_text(json.dumps(bootstrap("127.0.0.1:10000", [settings], broken)))
         options = ("--mode", "validate", "-c", str(file), "-l", "error", "--disable-hot-restart")
         ran = subprocess.run([find_envoy().path, *options], capture_output=True, text=True, check=False, timeout=60)
         assert ran.returncode == 0, ran.stdout + ran.stderr

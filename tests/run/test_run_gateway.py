@@ -157,6 +157,35 @@ def test_two_pools_have_an_epp_each() -> None:
     assert {one.id: one.reason for one in outcome.versions[0].results if one.verdict is not Verdict.PASS} == {}
 
 
+def split(**changes) -> GatewayProfile:
+    claims = GatewayFacts(retries=3, retry_statuses=(503,), split_header="x-split")
+    return small("--split-header=x-split", claims=claims, **changes)
+
+
+def test_a_split_is_judged_by_both_of_its_pools() -> None:
+    outcome = conduct(split(), "gateway.splits*", "gateway.does-not-split", "gateway.asks-the-epp-of-*", version="next")
+    found = verdicts(outcome.versions[0])
+    assert (found["DP-SPLIT-01"], found["DP-SPLIT-02"]) == (Verdict.PASS, Verdict.PASS)
+    reasons = {one.reason for one in outcome.versions[0].results if one.verdict is not Verdict.PASS}
+    assert reasons == {"the gateway has no second pool that takes over for the first"}
+
+
+def test_a_route_that_does_not_split_is_inconclusive() -> None:
+    """The gateway says that a header selects a route that splits, and knows nothing of it."""
+    claims = GatewayFacts(retries=3, retry_statuses=(503,), split_header="x-split")
+    outcome = conduct(small(claims=claims), "gateway.splits")
+    found = {one.verdict: one.reason for one in outcome.versions[0].results}
+    assert found == {Verdict.INCONCLUSIVE: "all 24 requests went to the pool of the EPP first"}
+
+
+def test_a_split_needs_a_second_pool() -> None:
+    with pytest.raises(ValueError, match="needs two pools"):
+        split(backends=(Backend(),))
+    outcome = conduct(small(), "gateway.splits*")
+    reasons = {one.reason for one in outcome.versions[0].results}
+    assert reasons == {"the profile names no route that splits requests (claims.splitHeader)"}
+
+
 def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
     bare = small(claims=GatewayFacts(), subset_header=None, backends=(Backend(endpoints=("127.0.0.1:18765",)),))
     with pytest.raises(UsageError, match="the profile has one pool"):

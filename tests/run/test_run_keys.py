@@ -24,7 +24,7 @@ from conformance.scenario import schema
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.references import NOBODY
 from conformance.strict_yaml import FileModel
-from conformance.targets import gateway, profile
+from conformance.targets import gateway, model_server, profile
 from conformance.targets.launch import in_bridge, launch
 from conformance.targets.resolve import load_any, shipped
 from fake_kubernetes import Emulator
@@ -36,6 +36,8 @@ GATEWAY = (
     *("--epp", "{epp}", "--endpoints", "{endpoints}", "--epp", "{epp2}", "--endpoints", "{endpoints2}"),
 )
 GATEWAYS = ("gateway.*",)
+SERVER = ("-m", "fake_modelserver", "serve", "--listen", "127.0.0.1:{port}")
+SERVERS = ("server.*", "metrics.*", "lora.*")
 BY_NAME = {
     ("Scenario", "matrix"): ("conformance/scenario/loader.py", '"matrix"'),
     ("Scenario", "combine"): ("conformance/scenario/loader.py", '"combine"'),
@@ -45,6 +47,7 @@ BY_NAME = {
     ("ScenarioFile", "scenarios"): ("conformance/scenario/loader.py", '"scenarios"'),
     ("Profile", "name"): ("conformance/cli/profile.py", "profile.name"),
     ("GatewayProfile", "name"): ("conformance/cli/profile.py", "profile.name"),
+    ("ModelServerProfile", "name"): ("conformance/cli/profile.py", "profile.name"),
     ("KubernetesStep", "fault"): ("conformance/run/epp/execute.py", "step.fault"),
     ("StartWith", "attributes"): ("conformance/run/epp/execute.py", "step.attributes"),
 }
@@ -123,7 +126,13 @@ def test_every_key_is_read(read: set[tuple[str, str]]) -> None:
         "backends": [{}, {}],
         "start": {"command": ["{python}", *GATEWAY]},
     })  # fmt: skip
-    wanted = keys(profile.Profile, gateway.GatewayProfile, schema.ScenarioFile)
+    server = model_server.ModelServerProfile.model_validate({
+        "role": "model-server",
+        "start": {"command": ["{python}", *SERVER]},
+        "adapters": ["tuned-a", "tuned-b"],
+        "limits": {"concurrency": 16},
+    })  # fmt: skip
+    wanted = keys(profile.Profile, gateway.GatewayProfile, model_server.ModelServerProfile, schema.ScenarioFile)
     read.clear()  # what checks read when a file is loaded does nothing
     for one in profiles:
         for version in ("0.2.0", "1.0.0", "next"):
@@ -133,8 +142,8 @@ def test_every_key_is_read(read: set[tuple[str, str]]) -> None:
     _started(profiles)
     with EngineThread() as engine:
         engine.call(_published(profiles))
-        for target, some in ((reference, EPP), (two_pools, GATEWAYS)):
-            version = "next" if target is reference else "1.0.0"
+        for target, some in ((reference, EPP), (two_pools, GATEWAYS), (server, SERVERS)):
+            version = "1.0.0" if target is two_pools else "next"
             settings = RunSettings(
                 profile=target, versions=(version,), selection=Selection(scenarios=some, slow=True), seed=1, jobs=1
             )

@@ -2,7 +2,8 @@
 
 Scenarios state the numbers that must come, by the names of the suite's attributes (`conformance.evidence.reported`).
 The value counts that is on the answer which ends the response: the last one to its body, or, where trailers end it,
-that or the answer to them (RAR-OUT-06). Values on earlier answers are recorded (RAR-OUT-04).
+that or the answer to them (RAR-OUT-06). Values on earlier answers are recorded (RAR-OUT-04), but where the end has none
+the last of them is what the data plane is left with: metadata stays until it is overwritten.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from conformance.evidence.episode import StartAttempt
 from conformance.evidence.reported import Attribute, configured
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.epp import expectation
-from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Ruling, passed, recorded, violation
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage
 from conformance.reading.stream_direction import StreamDirection
+from conformance.reading.stream_state import StopKind
 from conformance.verdict import Verdict
 from ext_proc.headers import plain
 from ext_proc.messages import Value
@@ -45,15 +47,31 @@ class ReportedValue(NamedTuple):
 def values(view: ExchangeView) -> Iterator[Ruling]:
     """Each attribute of which the scenario says so is reported with its number, or not at all."""
     expected, response = view.expectation, view.stream.response
-    if expected is None or not expected.report or not view.context.claims.reporter or not response.complete:
+    if expected is None or not expected.report or not view.context.claims.reporter:
         return
     requirement = expectation.about(expected, view.context)
     if requirement is None or any(one.partial for one in view.stream.answers):
         return
     attributes = configured(view.context.claims.attributes)
     for name, accepted in expected.report.items():
-        if name in attributes:
+        if name not in attributes:
+            continue
+        if response.complete:
             yield from _value(view, requirement, attributes[name], accepted)
+        elif response.headers is None and None not in accepted:
+            yield from _left(view, requirement, attributes[name], accepted)
+
+
+def _left(
+    view: ExchangeView, requirement: str, attribute: Attribute, accepted: Sequence[float | None]
+) -> Iterator[Ruling]:
+    """The finding about an EPP that closed the stream once the request was on its way, and so reports nothing."""
+    stop = view.stream.stop
+    if view.answer is AnswerKind.ENDPOINT and stop is not None and stop.kind is StopKind.CLOSED:
+        shown = " / ".join(attribute.place)
+        wanted = [f"{shown}: {_say(one)}" for one in accepted]
+        at = stop.entry.seq if stop.entry is not None else None
+        yield view.fail(requirement, wanted, f"{shown} is not reported: {stop.what} before the response", at=at)
 
 
 def _value(
@@ -62,7 +80,7 @@ def _value(
     response = view.stream.response
     ends = _ends(response)
     found = [
-        ReportedValue(one, value) for one in _answers(response) if (value := _at(one, *attribute.place)) is not None
+        ReportedValue(one, value) for one in view.stream.answers if (value := _at(one, *attribute.place)) is not None
     ]
     last = next((one for one in reversed(found) if one.message in ends), None)
     shown = " / ".join(attribute.place)
@@ -70,13 +88,14 @@ def _value(
     if last is None and None not in accepted:
         yield _missing(view, requirement, attribute, wanted, found)
         return
-    if last is not None and last.number is None:
-        actual = f"{shown}: {plain(last.value)!r}, a {last.value.WhichOneof('kind')}"
-        yield view.fail("RAR-OUT-02", f"{shown} is a number_value", actual, at=last.message)
+    stays = last or next(reversed(found), None)
+    if stays is not None and stays.number is None:
+        actual = f"{shown}: {plain(stays.value)!r}, a {stays.value.WhichOneof('kind')}"
+        yield view.fail("RAR-OUT-02", f"{shown} is a number_value", actual, at=stays.message)
         return
-    number = last.number if last is not None else None
+    number = stays.number if stays is not None else None
     if number not in accepted:
-        at = last.message if last is not None else response.end
+        at = stays.message if stays is not None else response.end
         yield view.fail(requirement, wanted, f"{shown}: {_say(number)}", at=at)
         return
     if view.facts.effect(requirement) == "info":
@@ -162,15 +181,10 @@ def _started(attempt: StartAttempt) -> str:
     return "it starts" if attempt.started else f"it does not start: {attempt.output[-200:]}"
 
 
-def _answers(response: StreamDirection) -> list[DecodedMessage]:
-    """The answers to body and trailers, in order."""
-    trailers = response.trailers_answer
-    return [*response.body_answers, *((trailers,) if trailers is not None else ())]
-
-
 def _ends(response: StreamDirection) -> list[DecodedMessage]:
     """The answers that may carry the values."""
-    return [*response.body_answers[-1:], *_answers(response)[len(response.body_answers) :]]
+    trailers = response.trailers_answer
+    return [*response.body_answers[-1:], *((trailers,) if trailers is not None else ())]
 
 
 def _namespaces(message: DecodedMessage) -> list[str]:

@@ -1,4 +1,4 @@
-"""Destination Endpoint (DP-DEST-*, and DP-SCOPE-01, -02 with two pools): the request goes where the EPP sent it.
+"""Destination Endpoint (DP-DEST-*; with two pools DP-SCOPE-01, -02, DP-SPLIT-01): requests go where the EPP sent them.
 
 A pick is judged where its meaning is clear: given in time, and in a place that the gateway reads. Header and metadata
 that differ, or an answer that breaks ext_proc, leave the data plane to do what it likes.
@@ -19,6 +19,7 @@ from conformance.reading.endpoints import parse_list
 
 FOLLOWED, WALKED, FALLBACK, STEERED = "DP-DEST-01", "DP-DEST-02", "DP-DEST-03", "DP-DEST-04"
 SAME_POOL, OTHER_POOL = "DP-SCOPE-01", "DP-SCOPE-02"
+SPLIT = "DP-SPLIT-01"
 
 LEAST = 6
 """Requests that must have followed the client before that is no chance: of three pods once in 729."""
@@ -50,7 +51,7 @@ def given(exchange: GatewayExchange, one: PickerStream) -> str | None:
             return header or metadata
 
 
-@judge_of_gateway_exchange(FOLLOWED, WALKED, FALLBACK, SAME_POOL, OTHER_POOL)
+@judge_of_gateway_exchange(FOLLOWED, WALKED, FALLBACK, SAME_POOL, OTHER_POOL, SPLIT)
 def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
     """The attempts of the request, EPP by EPP."""
     if exchange.opened is None:
@@ -71,6 +72,8 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
             yield found
             return
         under[own[-1].since].append(attempt)
+    if exchange.splits and exchange.attempts:
+        yield passed(SPLIT)
     for number, plan in enumerate(plans):
         yield from _Walk(exchange, plan, under[plan.since], last=number == len(plans) - 1).judge()
     if len({plan.asked.epp for plan in plans if under[plan.since]}) > 1:
@@ -91,9 +94,11 @@ def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
 def _unasked(
     exchange: GatewayExchange, attempt: UpstreamAttempt, backend: str | None, before: Sequence[GivenDestination]
 ) -> Ruling:
-    if backend is not None and before and exchange.facts.applies(OTHER_POOL):
+    rule = SPLIT if exchange.splits else OTHER_POOL
+    if backend is not None and before and exchange.facts.applies(rule):
         expected = f"the EPP of the pool that {attempt.endpoint} is in ({backend}) is asked first"
-        return exchange.fail(OTHER_POOL, expected, f"it was not; {exchange.describe()}", at=attempt)
+        asked = ", ".join(dict.fromkeys(plan.asked.epp for plan in before))
+        return exchange.fail(rule, expected, f"{asked} was; {exchange.describe()}", at=attempt)
     expected = "the request goes on when the EPP has answered"
     return exchange.fail(FOLLOWED, expected, f"it went to {attempt.endpoint} before", at=attempt)
 

@@ -18,8 +18,10 @@ FAIL = "DP-FAIL-01"
 @judge_of_gateway_exchange(FAIL)
 def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
     """The request fails (closed), or is sent on all the same (open)."""
-    if exchange.opened is None or exchange.backends or exchange.aborted:
+    if exchange.opened is None or exchange.aborted or (exchange.backends and not exchange.gateway.split_header):
         return
+    if exchange.splits:
+        return  # which EPP could not be asked is not known
     why, silent = _why(exchange)
     if not why:
         return

@@ -13,11 +13,13 @@ from typing import Any
 from pydantic import Field
 
 from conformance.evidence.episode import Claims, GatewayFacts
+from conformance.evidence.model_server import ModelServerFacts
 from conformance.planning.data_plane import FAKE, DataPlaneChoice
 from conformance.planning.epp import EppTraits
 from conformance.planning.gateway import GatewayTraits
+from conformance.planning.model_server import ModelServerTraits
 from conformance.planning.plan import Selection, Traits
-from conformance.report.document.blocks import Block, GatewayTopology, Topology
+from conformance.report.document.blocks import Block, GatewayTopology, ModelServerTopology, Topology
 from conformance.roles import traits_of
 from conformance.targets.gateway import AnyProfile
 
@@ -80,7 +82,11 @@ class PlanBasis(Block):
         """The selection."""
         return Selection(**self.selection.model_dump())
 
-    def traits(self, topology: Topology | GatewayTopology, claims: Claims | GatewayFacts) -> Traits:
+    def traits(
+        self,
+        topology: Topology | GatewayTopology | ModelServerTopology,
+        claims: Claims | GatewayFacts | ModelServerFacts,
+    ) -> Traits:
         """The traits of the target. Raises `ValueError` for blocks that do not belong together."""
         if self.epp is not None and isinstance(topology, Topology) and isinstance(claims, Claims):
             return EppTraits(
@@ -92,6 +98,9 @@ class PlanBasis(Block):
             )
         if self.gateway is not None and isinstance(topology, GatewayTopology) and isinstance(claims, GatewayFacts):
             return GatewayTraits(claims=claims, **self.gateway.model_dump())
+        alone = self.epp is None and self.gateway is None
+        if alone and isinstance(topology, ModelServerTopology) and isinstance(claims, ModelServerFacts):
+            return ModelServerTraits(claims=claims)
         raise ValueError("plan, topology and claims are of different roles")
 
 

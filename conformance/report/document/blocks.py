@@ -113,6 +113,10 @@ class Topology(Block):
     body_modes: tuple[str, ...] = Field(description="the request body modes driven; the first is the main one")
     data_plane: str = Field("fake", description="what carried the scenarios: fake, or envoy with its variant")
 
+    def __str__(self) -> str:
+        modes = ", ".join(self.body_modes)
+        return f"endpoints by {self.discovery}, {self.tls} connection, body modes {modes}, data plane {self.data_plane}"
+
 
 class GatewayTopology(Block):
     """What stood around a gateway."""
@@ -120,13 +124,31 @@ class GatewayTopology(Block):
     pools: int = Field(description="how many pools it had, each with its own EPP")
     tls: tuple[Literal["plaintext", "self-signed"], ...] = Field(description="how it spoke to the EPP of each")
 
+    def __str__(self) -> str:
+        pools = f"{self.pools} pool{'' if self.pools == 1 else 's'}"
+        return f"{pools}, connection to the EPP: {', '.join(self.tls)}"
+
+
+class ModelServerTopology(Block):
+    """What is known of the surroundings of a model server: nothing stands between it and the suite."""
+
+    concurrency: int = Field(ge=1, le=1024, description="requests at a time that the suite sent, at most")
+    tokens: int = Field(ge=1, le=8192, description="tokens that a request of the suite's load asked for, at most")
+    prompt_words: int = Field(ge=1, le=100_000, description="words of a long prompt")
+
+    def __str__(self) -> str:
+        return (
+            f"load of at most {self.concurrency} requests at a time, of {self.tokens} tokens, "
+            f"with prompts of up to {self.prompt_words} words"
+        )
+
 
 class Environment(Block):
     """What a second run needs to be the same."""
 
     seed: int = Field(description="what prompts, and whatever else is drawn, come from: `--seed`")
     platform: Platform = Field(description="the machine that ran the suite")
-    topology: Topology | GatewayTopology = Field(description="what stood around the target")
+    topology: Topology | GatewayTopology | ModelServerTopology = Field(description="what stood around the target")
 
 
 class EvidenceFile(Block):

@@ -25,6 +25,7 @@ from conformance.report.document.blocks import (
     Environment,
     GatewayTopology,
     ImplementationBlock,
+    ModelServerTopology,
     Platform,
     Specification,
     Subject,
@@ -38,6 +39,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.digest import scenarios_digest
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile, GatewayStart
+from conformance.targets.model_server import ModelServerProfile
 from conformance.verdict import Result, Verdict
 
 
@@ -196,7 +198,12 @@ def _kernel() -> str:
     return found[0] if found else ""
 
 
-def _topology(profile: AnyProfile, data_plane: str) -> Topology | GatewayTopology:
+def _topology(profile: AnyProfile, data_plane: str) -> Topology | GatewayTopology | ModelServerTopology:
+    if isinstance(profile, ModelServerProfile):
+        limits = profile.limits
+        return ModelServerTopology(
+            concurrency=limits.concurrency, tokens=limits.tokens, prompt_words=limits.prompt_words
+        )
     if isinstance(profile, GatewayProfile):
         return GatewayTopology(pools=len(profile.backends), tls=tuple(one.tls for one in profile.backends))
     discovery = next(name for name in ("kubernetes", "file", "fixed") if getattr(profile.discovery, name) is not None)

@@ -14,6 +14,7 @@ import pydantic
 from pydantic import Field
 
 from conformance.evidence.episode import Claims, GatewayFacts
+from conformance.evidence.model_server import ModelServerFacts
 from conformance.report.document.basis import PlanBasis
 from conformance.report.document.blocks import (
     AnomalyRow,
@@ -59,7 +60,7 @@ class Report(Block):
     subject: Subject = Field(description="how the target was run")
     environment: Environment = Field(description="what a second run needs to be the same")
     plan: PlanBasis | None = Field(None, description="what decided which scenarios were run")
-    claims: Claims | GatewayFacts = Field(
+    claims: Claims | GatewayFacts | ModelServerFacts = Field(
         description="what the vendor says of the target, as far as a rule depends on it"
     )
     started_at: str = Field(description="when the run began, UTC")

@@ -11,6 +11,7 @@ from conformance.report.render.markup import cell, code, link, text
 from conformance.report.render.safe import safe
 from conformance.report.verify.steps import PROVES
 from conformance.requirements.schema import VERSIONS
+from conformance.roles import ROLES
 
 MOST = 20
 """Failures listed for each report."""
@@ -21,7 +22,7 @@ def readme(files: Sequence[tuple[str, Report]]) -> str:
     reports = [(name, safe(report)) for name, report in files]
     first = reports[0][1]
     who = first.implementation
-    side = "EPP" if who.role == "epp" else "Gateway"
+    side = ROLES[who.role].profile
     lines = [
         f"# {text(who.project)}",
         "",

@@ -21,8 +21,10 @@ from conformance.evidence.episode import (
     StartAttempt,
     Unmet,
 )
+from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.printable import printable
 from conformance.reading.decoded_message import decode
+from conformance.report.render import server_events
 from conformance.report.render.messages import (
     Described,
     body_lines,
@@ -101,7 +103,9 @@ def transcript(
         elif isinstance(event, ProcessStarted | ProcessExited):
             if first <= entry.seq:
                 shown[entry.seq] = entry
-        elif isinstance(event, PodConduct | EppConduct) and entry.seq < last:
+        elif isinstance(event, MetricsPage | LoadPhase) or (
+            isinstance(event, PodConduct | EppConduct) and entry.seq < last
+        ):
             shown[entry.seq] = entry
     if pool_before is not None:
         shown[pool_before.seq] = pool_before
@@ -253,7 +257,7 @@ def _other(event: Event) -> Described | None:
         case Unmet(what=what):
             return SUITE, "not met", what, ()
         case _:
-            return None
+            return server_events.described(event)
 
 
 def _pod_state(pod: Any) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from random import Random
 
 from conformance.evidence.episode import (
     Context,
@@ -21,12 +20,15 @@ from conformance.evidence.episode import (
     StartAttempt,
     Unmet,
 )
+from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.model import Report
+from conformance.report.verify import server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
 from conformance.scenario.pool import Pod
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Expect, Step
+from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, UpstreamRequest, Wait
 
 ANY = "\0"
@@ -57,6 +59,7 @@ def problems(planned: Planned, episode: Episode, context: Context, report: Repor
     if not planned.generated:
         yield from _pool(planned, episode)
     yield from _exchanges(planned, episode, context, report)
+    yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)
 
 
@@ -80,8 +83,7 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
     for name, value in wanted.items():
         if getattr(context, name) != value:
             yield f"its evidence has the {name} {short(getattr(context, name))}, its scenario {short(value)}"
-    claims = context.claims if context.gateway is None else dataclasses.replace(context.gateway, backends=())
-    if claims != report.claims:
+    if context.stated != report.claims:
         yield "was judged with other claims than the report has"
 
 
@@ -142,7 +144,9 @@ def _numbered(episode: Episode) -> list[tuple[str, tuple[Entry, ...]]] | None:
     """The exchanges in the order of their numbers; None if one is missing or strange. Polls of the suite have none."""
     found: dict[int, tuple[str, tuple[Entry, ...]]] = {}
     for name, entries in episode.exchanges.items():
-        if not any(isinstance(entry.event, ExchangeOpened | HealthProbe | StartAttempt) for entry in entries):
+        if not any(
+            isinstance(entry.event, ExchangeOpened | HealthProbe | StartAttempt | ServerAsked) for entry in entries
+        ):
             continue
         prefix, _, number = name.rpartition(".")
         if prefix != episode.id:
@@ -155,7 +159,7 @@ def _numbered(episode: Episode) -> list[tuple[str, tuple[Entry, ...]]] | None:
 
 def _due(steps: Sequence[Step]) -> Iterator[_Due]:
     for number, step in enumerate(steps):
-        request = step.exchange or step.request
+        request = step.exchange or step.request or step.ask
         if request is not None:
             yield from (_Due(number, step, repeat) for repeat in range(request.repeat))
         elif step.health is not None or step.start_with is not None:
@@ -213,6 +217,13 @@ def _same(found: object, wanted: object) -> bool:
 
 def _stimulus(planned: Planned, one: _Due, entries: Sequence[Entry], report: Report) -> Iterator[str]:
     """What the client sent, as far as it follows from scenario and seed."""
+    asked = next((entry.event for entry in entries if isinstance(entry.event, ServerAsked)), None)
+    if asked is not None and one.step.ask is not None:
+        yield from server_episode.stimulus(one.step.ask, asked, planned.work, one.number, one.repeat, report)
+        return
+    if asked is not None or one.step.ask is not None:
+        yield "a request to another kind of target than its scenario's"
+        return
     request: ClientRequest | None = one.step.exchange or one.step.request
     opened = next((entry.event for entry in entries if isinstance(entry.event, ExchangeOpened)), None)
     if request is None:
@@ -244,8 +255,8 @@ def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> b
     if own or not whole or spec in ("none", "empty"):
         return None
     work = planned.work
-    random = Random(f"{seed} {work.instance.id} {work.mode} {one.number} {one.repeat}")
-    return f"{random.getrandbits(64):016x}".encode()
+    source = source_of(seed, work.instance.id, work.mode, one.number, one.repeat)
+    return f"{source.getrandbits(64):016x}".encode()
 
 
 def _says(entries: Sequence[Entry], prompt: bytes) -> bool:

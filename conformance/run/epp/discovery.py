@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from conformance.errors import UsageError
+from conformance.errors import IncompleteError, UsageError
 from conformance.run.epp.members import Member
 from conformance.targets.profile import File
 from conformance.targets.template import FileTemplate
@@ -45,10 +46,12 @@ class WatchedFile:
     """A file with the eligible endpoints, replaced atomically; delivered once it stood for a re-read window.
 
     A file that was there before the run has its owner and mode during the run too, and its content again afterwards.
+    `tell` gets it in words if something else took the file's place or its folder: then the file is made again.
     """
 
-    def __init__(self, path: Path, settings: File) -> None:
+    def __init__(self, path: Path, settings: File, tell: Callable[[str], None]) -> None:
         self._path = path
+        self._tell = tell
         self._settings = settings
         self._original = _Original.of(path)
         self._template = FileTemplate(settings.template)
@@ -56,11 +59,12 @@ class WatchedFile:
     async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:  # noqa: ARG002
         """Write the endpoints of the eligible pods, or remove the file if the pool is gone."""
         if not exists:
-            self._path.unlink(missing_ok=True)
+            self._again(lambda: self._path.unlink(missing_ok=True))
             return
         facts = [member.fact for member in members]
         endpoints = [endpoint for fact in facts if fact.eligible for endpoint in fact.endpoints]
-        self._write(self._template.render(endpoints=endpoints, pods=facts).encode())
+        content = self._template.render(endpoints=endpoints, pods=facts).encode()
+        self._again(lambda: self._write(content))
 
     async def delivered(self, timeout: float) -> bool:  # noqa: ARG002
         """After the re-read window."""
@@ -78,6 +82,23 @@ class WatchedFile:
             self._beside.unlink(missing_ok=True)
             self._beside.symlink_to(original.link)
             self._beside.replace(self._path)
+
+    def _again(self, change: Callable[[], None]) -> None:
+        """Change the file; where its place is taken, or gone, make room for it, which loses nothing."""
+        try:
+            change()
+        except OSError as problem:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                if self._path.is_dir():
+                    self._path.rename(tempfile.mkdtemp(prefix=f"{self._path.name}.", dir=self._path.parent))
+                change()
+            except OSError as still:
+                raise IncompleteError(
+                    f"the endpoints file {self._path} can't be written: {still.strerror or still}",
+                    hint="is its place taken by something else, or is there no room?",
+                ) from still
+            self._tell(f"the file of its endpoints was made again, as something had happened to it: {problem.strerror}")
 
     @property
     def _beside(self) -> Path:

@@ -89,7 +89,8 @@ class EppExecution(Execution):
 
         async def send(index: int, name: str, rng: Random) -> bool:
             mode = self._work.mode
-            assert mode != "gateway", "scenarios of that role are executed elsewhere"
+            assert mode != "gateway", "those roles are executed elsewhere"
+            assert mode != "direct", "those roles are executed elsewhere"
             prepared = self._epp.prepared(exchange, index, mode, rng)
             with barrier.place() if barrier else contextlib.nullcontext() as hold:
                 outcome = await self._epp.carry_out(

@@ -173,6 +173,10 @@ class PoolController:
         finally:
             await self.load({name: load for name, load in busy.items() if name in self._members})
 
+    async def publish(self) -> None:
+        """Hand the pool as it stands to the target, by its way of discovery."""
+        await self._channel.publish(tuple(self._members.values()), self._ports, exists=self._exists)
+
     async def settle(self) -> None:
         """Poll the target until it follows, as after a change."""
         if self._doubtful:
@@ -214,7 +218,7 @@ class PoolController:
         self._members, self._exists, self._ports = members, exists, ports
         self._doubtful |= old ^ set(self.eligible)
         self._emit(PoolState(phase="asked", pods=self.facts))
-        await self._channel.publish(tuple(members.values()), ports, exists=exists)
+        await self.publish()
         patience = convergence or self._profile.timeouts.convergence
         if await self._channel.delivered(
             patience if self.probe is not None else 0.0

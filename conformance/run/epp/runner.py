@@ -67,10 +67,7 @@ class EppRunner(TargetRunner):
     def __init__(self, profile: Profile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
         self._patience = Patience(
-            profile.timeouts.answer,
-            self.recorder,
-            lambda text: self.anomaly(Anomaly(code="silent", text=text)),
-            queues=profile.claims.queues,
+            profile.timeouts.answer, self.recorder, self.noting("silent"), queues=profile.claims.queues
         )
         self._settling = itertools.count(1)
         self._polls = Polls(self.recorder)
@@ -145,6 +142,7 @@ class EppRunner(TargetRunner):
         """See `TargetRunner`."""
         self.pool.probe = None
         await self.target.stop()
+        await self.pool.publish()  # it may have spoilt its file
         async with self.pool.unloaded():
             await self.start_target()
 
@@ -180,7 +178,7 @@ class EppRunner(TargetRunner):
             if self._number and self._folder.path not in path.parents:
                 raise UsageError(f"the endpoints file {path} is one for all", hint="run one target at a time: --jobs 1")
             values["endpointsFile"] = str(path)
-            self._watched = WatchedFile(path, discovery.file)
+            self._watched = WatchedFile(path, discovery.file, self.noting("endpoints-file"))
             return self._watched
         if discovery.kubernetes is not None:
             host = self._bridge.gateway if self._bridge is not None else "127.0.0.1"

@@ -201,6 +201,8 @@ class GatewayRunner(TargetRunner):
         headers = references.resolve(request.headers, endpoints)
         http = http_request(request.model_copy(update={"headers": headers}), self.profile.requests, rng)
         added: Headers = ((EXCHANGE.encode(), name.encode()),)
+        if request.split:
+            added += ((self.profile.claims.split_header.lower().encode(), b"1"),)
         if request.subset is not None:
             added += self.target.subset(references.resolve(request.subset, endpoints))
         return dataclasses.replace(http, headers=(*http.headers, *added), authority=self.target.address)

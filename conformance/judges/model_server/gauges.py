@@ -1,0 +1,246 @@
+"""Metrics Reporting (MS-MET-02 to -05): the gauges of load, their type, range, and that they move with the load.
+
+Nothing here is judged by a time limit of a moment: a gauge must show at one of many scrapes what was so all the while
+that the scrape took. Servers refresh gauges once a second or once in 30 s; a server that is fast is no finding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.registry import judge_of_episode
+from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.judges.server_view import Scraped, ServerView, held_for
+from conformance.reading.metrics_page import MetricReading
+from conformance.verdict import Verdict
+
+QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
+
+SHOWN = 3.0
+"""Seconds for which something must have been so, at every scrape, before a gauge that does not show it is at fault."""
+
+WAITING = 2
+"""Requests more than those that run, at least, before some of them must wait: one may be between two states."""
+
+VISIBLE = 0.02
+"""Share of the KV cache that prompts must fill before a gauge that stays the same is at fault: some round to 0.01."""
+
+
+@judge_of_episode(QUEUED, role="model-server")
+def queued(episode: EpisodeView) -> Iterator[Ruling]:
+    """The queue: more is sent than runs, so that requests wait; when all have ended, none does."""
+    view = episode.server
+    if not _asked(episode, QUEUED):
+        return
+    yield from _moves(view, QUEUED, "queued", _queue_shown)
+
+
+@judge_of_episode(RUNNING, role="model-server")
+def running(episode: EpisodeView) -> Iterator[Ruling]:
+    """The running requests: some run, and when all have ended, none does."""
+    view = episode.server
+    if not _asked(episode, RUNNING):
+        return
+    yield from _moves(view, RUNNING, "running", _running_shown)
+
+
+@judge_of_episode(KV, role="model-server")
+def kv_cache(episode: EpisodeView) -> Iterator[Ruling]:
+    """The KV cache: it fills under long prompts."""
+    view = episode.server
+    if not _asked(episode, KV):
+        return
+    problem = _wrong(view, KV, "kv_cache", _share)
+    yield problem or _kv_shown(view)
+    if problem is None:
+        yield from _old_name(view)
+
+
+@judge_of_episode(BLOCKS, role="model-server")
+def blocks(episode: EpisodeView) -> Iterator[Ruling]:
+    """Block size and number of blocks: whole numbers above 0 that stay the same, where they are shown."""
+    view = episode.server
+    for meaning in ("block_size", "blocks"):
+        seen: set[float] = set()
+        for one, found in view.readings(meaning):
+            texts = [text for text in found.texts if text not in ("", "None")]
+            if "@" in found.selector and not texts:
+                continue
+            values = [_number(text) for text in texts] or [sample.value for sample in found.samples]
+            for value in values:
+                if not _whole(value) or value <= 0:
+                    yield view.fail(BLOCKS, f"{found.selector} is a whole number above 0", f"{value:g}", at=one)
+                    return
+            seen |= {value for value in (found.value,) if value is not None}
+        if len(seen) > 1:
+            actual = " and ".join(f"{value:g}" for value in sorted(seen))
+            yield view.fail(BLOCKS, f"{meaning.replace('_', ' ')} stays as it is", actual)
+            return
+        if seen:
+            yield passed(BLOCKS)
+    if view.pages:
+        yield not_applicable(BLOCKS, "the page does not show them")
+
+
+def _asked(episode: EpisodeView, requirement: str) -> bool:
+    """Whether the scenario has load, and asks for this; a server that died says no more."""
+    named = requirement in episode.context.requirements
+    return named and any(one.loaded for one in episode.server.pages) and episode.exit is None
+
+
+# -- what is on the page -----------------------------------------------------------------------------------------------
+
+
+def _moves(
+    view: ServerView, requirement: str, meaning: str, shown: Callable[[ServerView], Ruling | None]
+) -> Iterator[Ruling]:
+    problem = _wrong(view, requirement, meaning, _count) or shown(view) or _returned(view, requirement, meaning)
+    yield problem or passed(requirement)
+
+
+def _wrong(
+    view: ServerView, requirement: str, meaning: str, check: Callable[[MetricReading, float], tuple[str, str] | None]
+) -> Ruling | None:
+    """What is wrong with the metric on any page: it is missing, of another type, or out of its range."""
+    names = " or ".join(getattr(view.claims.names, meaning)) or f"a name for {meaning}"
+    found = list(view.readings(meaning))
+    with_samples = [(one, metric) for one, metric in found if metric.samples]
+    if not with_samples:
+        if not view.readable:
+            return not_applicable(requirement, "no page could be read, which is a matter of MS-MET-01")
+        actual = "it has HELP and TYPE only" if found else "it has none"
+        hint = "If it has another name, map it in the profile (metrics: {names: …}); --engine says whose names it has."
+        return view.fail(requirement, f"the page has {names}, at the latest under load", actual, hint=hint)
+    for one, metric in with_samples:
+        if metric.type != "gauge":
+            expected = f"{metric.selector} is of TYPE gauge"
+            return view.fail(requirement, expected, metric.type or "it has no TYPE: untyped", at=one)
+        for sample in metric.samples:
+            if wrong := check(metric, sample.value):
+                return view.fail(requirement, wrong[0], f"{sample.value:g}", at=one, hint=wrong[1])
+    return None
+
+
+def _count(metric: MetricReading, value: float) -> tuple[str, str] | None:
+    right = _whole(value) and value >= 0
+    hint = "EPPs take NaN for a negative number, which is the shortest queue of all." if math.isnan(value) else ""
+    return None if right else (f"{metric.selector} is a whole number from 0", hint)
+
+
+def _share(metric: MetricReading, value: float) -> tuple[str, str] | None:
+    if 0 <= value <= 1:
+        return None
+    hint = "Is it a number of per cent? EPPs read a fraction." if 1 < value <= 100 else ""
+    return f"{metric.selector} is a fraction from 0 to 1", hint
+
+
+def _old_name(view: ServerView) -> Iterator[Ruling]:
+    """A name that was given up, alone: current EPPs don't read it."""
+    names = view.claims.names.kv_cache
+    for one, metric in view.readings("kv_cache"):
+        if metric.selector != names[0] and metric.samples:
+            actual = f"it has {metric.selector} alone"
+            hint = "EPPs that read the recommended name take the cache for empty."
+            yield view.fail(KV, f"{names[0]}, the recommended name", actual, at=one, hint=hint, verdict=Verdict.WARN)
+            return
+
+
+# -- whether it moves --------------------------------------------------------------------------------------------------
+
+
+def _queue_shown(view: ServerView) -> Ruling | None:
+    loaded = tuple(one for one in view.readable if one.loaded)
+    if any((view.value(one, "queued") or 0) > 0 for one in loaded):
+        return None
+    held = frozenset(one.at for one in loaded if _must_wait(view, one))
+    if held_for(loaded, held) >= SHOWN:
+        worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.sent)
+        runs = view.value(worst, "running") or 0
+        actual = f"0 at every scrape, while {worst.event.sent} were in flight and {runs:g} ran"
+        return view.fail(QUEUED, "the gauge shows the requests that wait", actual, at=worst)
+    most = max((one.event.sent for one in loaded), default=0)
+    return not_applicable(
+        QUEUED, f"the server never had to queue: at most {most} requests were in flight, and none waited"
+    )
+
+
+def _must_wait(view: ServerView, one: Scraped) -> bool:
+    """Whether requests waited all through a scrape: more were in flight than had begun, and than the server runs."""
+    runs = view.value(one, "running")
+    begun = one.event.begun if runs is None else max(one.event.begun, runs)
+    return one.event.begun > 0 and one.event.sent - begun >= WAITING
+
+
+def _running_shown(view: ServerView) -> Ruling | None:
+    loaded = tuple(one for one in view.readable if one.loaded)
+    if any((view.value(one, "running") or 0) > 0 for one in loaded):
+        return None
+    held = frozenset(one.at for one in loaded if one.event.begun > 0)
+    if held_for(loaded, held) >= SHOWN:
+        worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.begun)
+        actual = f"0 at every scrape, while answers to {worst.event.begun} requests were under way"
+        return view.fail(RUNNING, "the gauge shows the requests that run", actual, at=worst)
+    return not_applicable(RUNNING, "answers were over before a scrape could show them")
+
+
+def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+    """When nothing is in flight any more, the gauge falls to 0."""
+    rest = view.phase("rest")
+    if rest is None or rest.met or view.phase("over") is None:
+        return None
+    last = view.pages[-1]
+    value = view.value(last, meaning)
+    if not value:
+        return None
+    aborted = view.phase("aborted") is not None
+    actual = f"{value:g}, {rest.seconds:g} s after the last request {'was broken off' if aborted else 'had ended'}"
+    verdict = Verdict.WARN if aborted else Verdict.FAIL
+    return view.fail(requirement, "the gauge returns to 0", actual, at=last, verdict=verdict)
+
+
+def _kv_shown(view: ServerView) -> Ruling:
+    loaded = tuple(one for one in view.readable if one.loaded)
+    first = next((one for one in view.readable if not one.loaded), loaded[0] if loaded else None)
+    idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
+    if any((view.value(one, "kv_cache") or 0.0) > idle for one in loaded):
+        return passed(KV)
+    if held_for(loaded, frozenset(one.at for one in loaded if one.event.begun > 0)) < SHOWN:
+        return not_applicable(KV, "answers were over before a scrape could show them")
+    filled, what = _filled(view, loaded)
+    if filled >= VISIBLE:
+        actual = f"{idle:g} at every scrape, while {what}"
+        return view.fail(KV, "the gauge rises with long prompts", actual, at=loaded[-1])
+    actual = f"{idle:g} at every scrape; it is not known that the prompts filled {VISIBLE:.0%} of the cache"
+    hint = "Raise limits.promptWords or limits.concurrency in the profile."
+    return view.fail(KV, "the gauge rises with long prompts", actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
+
+
+def _filled(view: ServerView, loaded: tuple[Scraped, ...]) -> tuple[float, str]:
+    """The share of the cache that prompts filled for long enough, at least, and in words; 0 if it is not known.
+
+    A word is a token or more. What is not there all through a scrape, or has no token yet, is not counted.
+    """
+    size = next((found.value for _, found in view.readings("block_size") if found.value), None)
+    count = next((found.value for _, found in view.readings("blocks") if found.value), None)
+    level = next((one for one in reversed(view.phases) if one.phase == "raised"), None)
+    if size is None or count is None or level is None:
+        return 0.0, ""
+    words = level.words
+    for begun in sorted({one.event.begun for one in loaded}, reverse=True):
+        if begun and held_for(loaded, frozenset(one.at for one in loaded if one.event.begun >= begun)) >= SHOWN:
+            text = f"{begun} prompts of {words} words were in a cache of {size * count:g} tokens"
+            return begun * words / (size * count), text
+    return 0.0, ""
+
+
+def _whole(value: float) -> bool:
+    return math.isfinite(value) and value == int(value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,218 @@
+"""LoRA Adapter Serving (MS-LORA-01 to -05): adapters by name, and the gauge that tells which are in use.
+
+The text speaks of adapters in GPU memory. Every engine that has the gauge lists those with requests in flight: that
+passes. An engine lists nothing when idle, or keeps old series beside the newest one: both are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.registry import judge_of_episode
+from conformance.judges.ruling import Ruling, passed
+from conformance.judges.server_view import Scraped, ServerExchange, ServerView
+from conformance.reading.metrics_page import MetricReading, MetricSample
+from conformance.reading.server_answer import ServerAnswer
+from conformance.reading.server_metrics import MAX, RUNS, WAITS, adapters_of
+from conformance.verdict import Verdict
+
+SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"
+
+DAY = 86_400.0
+"""Seconds by which clocks may differ."""
+
+
+@judge_of_episode(SERVED, role="model-server")
+def served(episode: EpisodeView) -> Iterator[Ruling]:
+    """A request for an adapter is served, and by the adapter: some servers serve any name from the base model."""
+    view = episode.server
+    asked = [one for one in view.exchanges if one.asked.adapter and one.answer is not None]
+    for one in asked:
+        if one.answer is None or not _has_choices(one.answer):
+            expected = f"the adapter {one.asked.model} is served"
+            yield one.fail(SERVED, expected, one.answer.describe() if one.answer is not None else "no answer")
+            return
+    if asked and not (_names_are_checked(view) or _answers_differ(view) or _gauge_names(view)):
+        hint = "Unknown names are served, too, and the adapter answers as the base model does."
+        expected = f"a sign that the adapter {asked[-1].asked.model} served the request"
+        yield asked[-1].fail(SERVED, expected, "there is none", hint=hint, verdict=Verdict.INCONCLUSIVE)
+    elif asked:
+        yield passed(SERVED)
+
+
+def _has_choices(answer: ServerAnswer) -> bool:
+    body: Any = answer.json
+    return answer.event.status == 200 and isinstance(body, dict) and isinstance(body.get("choices"), list)
+
+
+def _names_are_checked(view: ServerView) -> bool:
+    wrong = [one for one in view.exchanges if one.asked.wrong == "unknown-model" and one.answer is not None]
+    return any(one.answer is not None and 400 <= (one.answer.event.status or 0) < 500 for one in wrong)
+
+
+def _answers_differ(view: ServerView) -> bool:
+    """Whether the adapter answers a prompt in other words than the base model, both at temperature 0."""
+    by_prompt: dict[str, dict[bool, str | None]] = {}
+    for one in view.exchanges:
+        if not one.asked.wrong and one.asked.prompt:
+            by_prompt.setdefault(str(one.asked.prompt["sha256"]), {})[one.asked.adapter] = _text(one)
+    return any(len(texts) == 2 and texts[True] != texts[False] for texts in by_prompt.values())
+
+
+def _text(one: ServerExchange) -> str | None:
+    body: Any = one.answer.json if one.answer is not None else None
+    choices = body.get("choices") if isinstance(body, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return str(first.get("text")) if isinstance(first, dict) else None
+
+
+def _gauge_names(view: ServerView) -> bool:
+    known = set(view.claims.adapters)
+    return any(known & adapters_of(sample, RUNS) for _, found in view.readings("lora") for sample in found.samples)
+
+
+# -- the gauge ---------------------------------------------------------------------------------------------------------
+
+
+@judge_of_episode(GAUGE, role="model-server")
+def gauge(episode: EpisodeView) -> Iterator[Ruling]:
+    """The LoRA gauge under load of adapters: its type, its value, and that it changes."""
+    view = episode.server
+    if not _concerned(episode, GAUGE):
+        return
+    found = [(one, metric) for one, metric in view.readings("lora") if metric.samples]
+    if not found:
+        wanted = " or ".join(view.claims.names.lora) or "a gauge that tells which adapters are in use"
+        hint = "Map its name in the profile (metrics: {names: {lora: […]}}) if it has another."
+        yield view.fail(
+            GAUGE, f"the page has {wanted}, at the latest with adapters in flight", "it has none", hint=hint
+        )
+        return
+    for one, metric in found:
+        if metric.type != "gauge":
+            yield view.fail(GAUGE, f"{metric.selector} is of TYPE gauge", metric.type or "it has no TYPE", at=one)
+            return
+        for sample in metric.samples:
+            if problem := _no_time(one, sample):
+                yield view.fail(GAUGE, "the value is a Unix time in seconds", problem[0], at=one, hint=problem[1])
+                return
+    loaded = [(one, metric) for one, metric in found if one.loaded]
+    first = loaded[0][0].at if loaded else 0
+    before = max((_newest(metric).value for one, metric in found if one.at < first), default=0.0)
+    if loaded and max(_newest(metric).value for _, metric in loaded) < before:
+        yield view.fail(GAUGE, "the value is newer after a change", "it is older", at=loaded[-1][0])
+    elif loaded:
+        yield passed(GAUGE)
+
+
+def _no_time(one: Scraped, sample: MetricSample) -> tuple[str, str] | None:
+    now = one.event.at
+    newest = sample.value
+    if newest > now + DAY and abs(newest / now - round(newest / now)) < 0.01 and newest < 100 * now:
+        return f"{newest:g}, {round(newest / now)} times the time", "Several API servers, whose times are added up?"
+    if not 0 <= newest <= now + DAY:
+        return f"{newest:g}", "Is it in milliseconds?" if abs(newest / 1000 - now) < DAY else ""
+    if newest < now - 10 * 365 * DAY:
+        return f"{newest:g}, long ago", "The value tells readers which series is the newest."
+    return None
+
+
+@judge_of_episode(LABELS, role="model-server")
+def labels(episode: EpisodeView) -> Iterator[Ruling]:
+    """`max_lora` and `running_lora_adapters`, with the adapter that runs."""
+    view = episode.server
+    if not _concerned(episode, LABELS):
+        return
+    for one, metric in view.readings("lora"):
+        for sample in metric.samples:
+            most = sample.labels.get(MAX)
+            if RUNS not in sample.labels or most is None:
+                missing = RUNS if RUNS not in sample.labels else MAX
+                yield view.fail(LABELS, f"the series have the labels {MAX} and {RUNS}", f"no {missing}", at=one)
+                return
+            if not most.isdecimal() or (int(most) == 0 and sample.labels[RUNS]):
+                yield view.fail(LABELS, f"{MAX} is a whole number above 0", repr(most), at=one)
+                return
+    yield from _listed(view)
+
+
+def _listed(view: ServerView) -> Iterator[Ruling]:
+    pages = [(one, found) for one, found in view.readings("lora") if one.loaded and one.event.begun > 0]
+    known = set(view.claims.adapters)
+    if not any(found.samples for _, found in pages):
+        return
+    if any(known & adapters_of(sample, RUNS) for _, found in pages for sample in found.samples):
+        yield passed(LABELS)
+        return
+    last = pages[-1][0]
+    actual = f"it never did, while {last.event.begun} requests for adapters ran"
+    yield view.fail(LABELS, f"{RUNS} names the adapter that runs", actual, at=last)
+
+
+@judge_of_episode(WAITING, role="model-server")
+def waiting(episode: EpisodeView) -> Iterator[Ruling]:
+    """`waiting_lora_adapters`: it is there, and does not name what runs."""
+    view = episode.server
+    if not _concerned(episode, WAITING):
+        return
+    seen = False
+    for one, metric in view.readings("lora"):
+        for sample in metric.samples:
+            seen = True
+            if WAITS not in sample.labels:
+                yield view.fail(WAITING, f"the series have the label {WAITS}", "it is not there", at=one)
+                return
+    for one, metric in view.readings("lora"):
+        both = adapters_of(_newest(metric), RUNS) & adapters_of(_newest(metric), WAITS) if metric.samples else set()
+        if one.loaded and both:
+            actual = f"{min(both)} is in both"
+            hint = "vLLM from 0.11.1 on writes every adapter in flight into both."
+            expected = f"{WAITS} names what waits, and not what runs"
+            yield view.fail(WAITING, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
+            return
+    if seen:
+        yield passed(WAITING)
+
+
+@judge_of_episode(NEWEST, role="model-server")
+def newest(episode: EpisodeView) -> Iterator[Ruling]:
+    """The series with the largest value names an adapter in flight, as long as one is."""
+    view = episode.server
+    if not _concerned(episode, NEWEST):
+        return
+    known = set(view.claims.adapters)
+    pages = [(one, found) for one, found in view.readings("lora") if one.loaded and one.event.begun > 0]
+    shown = [(one, found) for one, found in pages if known & _listed_anywhere(found)]
+    for one, found in shown[1:]:  # at the first, the change is under way
+        top = _newest(found)
+        if not known & (adapters_of(top, RUNS) | adapters_of(top, WAITS)):
+            actual = f"the newest of {len(found.samples)} series names none of them"
+            yield view.fail(NEWEST, "the newest series names the adapters in use", actual, at=one)
+            return
+        tied = [sample for sample in found.samples if sample.value == top.value]
+        if len({(names_text(sample)) for sample in tied}) > 1:
+            actual = f"{len(tied)} series have the same, largest value"
+            hint = "Whole seconds can't tell changes within one apart."
+            yield view.fail(NEWEST, "one series is the newest", actual, at=one, hint=hint)
+            return
+    if shown[1:]:
+        yield passed(NEWEST)
+
+
+def _concerned(episode: EpisodeView, requirement: str) -> bool:
+    return requirement in episode.context.requirements and any(one.loaded for one in episode.server.readable)
+
+
+def _newest(metric: MetricReading) -> MetricSample:
+    return max(metric.samples, key=lambda sample: sample.value)
+
+
+def _listed_anywhere(metric: MetricReading) -> set[str]:
+    return {name for sample in metric.samples for name in adapters_of(sample, RUNS) | adapters_of(sample, WAITS)}
+
+
+def names_text(sample: MetricSample) -> tuple[str, str]:
+    """Both lists as they stand there."""
+    return sample.labels.get(RUNS, ""), sample.labels.get(WAITS, "")

@@ -1,0 +1,45 @@
+"""Prefix Cache Reuse (MS-PFX-01): a prompt that came before is found in the cache, as far as the server tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.episode_view import EpisodeView
+from conformance.judges.registry import judge_of_episode
+from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.judges.server_view import ServerExchange
+from conformance.verdict import Verdict
+
+PREFIX = "MS-PFX-01"
+
+
+@judge_of_episode(PREFIX, role="model-server")
+def reuse(episode: EpisodeView) -> Iterator[Ruling]:
+    """The same long prompt twice: cached tokens in the second answer's usage, or a counter of hits that rises."""
+    view = episode.server
+    answered = [one for one in view.exchanges if one.answer is not None and one.answer.event.status == 200]
+    if PREFIX not in episode.context.requirements or len(answered) < 2:
+        return
+    if view.claims.prefix_cache is False:
+        yield not_applicable(PREFIX, "the profile says that caches are not reused")
+        return
+    cached = [_cached(one) for one in answered[1:]]
+    hits = [found.value for _, found in view.readings("prefix_hits") if found.value is not None]
+    if any(cached) or (hits and hits[-1] > hits[0]):
+        yield passed(PREFIX)
+    elif all(one is None for one in cached) and not hits:
+        what = "the server reports neither cached tokens nor hits of its cache"
+        yield Ruling(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
+    else:
+        told = "cached_tokens is 0" if any(one is not None for one in cached) else "the counter of hits stayed the same"
+        hint = "If it is switched off, say `prefixCache: false` in the profile."
+        yield answered[-1].fail(PREFIX, "a prompt that came before is found in the cache", told, hint=hint)
+
+
+def _cached(one: ServerExchange) -> int | None:
+    """The cached tokens that an answer reports; None if it reports none."""
+    body = one.answer.json if one.answer is not None else None
+    usage = body.get("usage") if isinstance(body, dict) else None
+    details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return cached if isinstance(cached, int) else None

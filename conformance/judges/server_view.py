@@ -1,0 +1,157 @@
+"""What judges of role model-server look at: each request with its answer, and each page with the load behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
+from conformance.judges.episode_facts import EpisodeFacts
+from conformance.judges.ruling import Nature, Ruling, violation
+from conformance.reading.metrics_page import MetricReading, Page
+from conformance.reading.server_answer import ServerAnswer
+from conformance.reading.server_metrics import ServerMetrics, page_of
+from conformance.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerExchange:
+    """One request to the API, at entry `at`, and its answer; `answer` is None if the record ends before it."""
+
+    exchange: str
+    at: int
+    asked: ServerAsked
+    answer: ServerAnswer | None
+
+    def describe(self) -> str:
+        """What came back, in words."""
+        return self.answer.describe() if self.answer is not None else "no answer"
+
+    def fail(
+        self, requirement: str, expected: str, actual: str, *, hint: str = "", verdict: Verdict = Verdict.FAIL
+    ) -> Ruling:
+        """A violation in this exchange."""
+        return violation(requirement, expected, actual, exchange=self.exchange, seq=self.at, hint=hint, verdict=verdict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scraped:
+    """One scrape at entry `at`, `t` nanoseconds into the record, in a phase of the load (empty: before any)."""
+
+    at: int
+    t: int
+    event: MetricsPage
+    phase: str
+
+    @cached_property
+    def page(self) -> Page:
+        """What the page says; nothing if there was none."""
+        return page_of(self.event)
+
+    @property
+    def readable(self) -> bool:
+        """Whether there was a page that could be read."""
+        unread = any(one.startswith(("it can't", "it is not UTF-8")) for one in self.page.problems)
+        return self.event.outcome == "page" and self.event.status == 200 and not unread
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the suite's load was on, and not yet released."""
+        return self.phase == "raised"
+
+
+class ServerView:
+    """The episode of a model server."""
+
+    def __init__(self, facts: EpisodeFacts) -> None:
+        self._facts = facts
+        self.claims: ModelServerFacts = facts.context.model_server or ModelServerFacts()
+        self.metrics = ServerMetrics(self.claims)
+
+    @cached_property
+    def exchanges(self) -> tuple[ServerExchange, ...]:
+        """Every request to the API, in order."""
+        answers = {event.exchange: event for _, event in self._facts.episode.of(ServerAnswered)}
+        return tuple(
+            ServerExchange(
+                exchange=asked.exchange or "",
+                at=entry.seq,
+                asked=asked,
+                answer=ServerAnswer(event=answers[asked.exchange]) if asked.exchange in answers else None,
+            )
+            for entry, asked in self._facts.episode.of(ServerAsked)
+        )
+
+    @cached_property
+    def pages(self) -> tuple[Scraped, ...]:
+        """Every scrape, in order."""
+        found, phase = [], ""
+        for entry in self._facts.episode.entries:
+            match entry.event:
+                case LoadPhase(phase=now):
+                    phase = now
+                case MetricsPage() as event:
+                    found.append(Scraped(at=entry.seq, t=entry.t, event=event, phase=phase))
+        return tuple(found)
+
+    @cached_property
+    def readable(self) -> tuple[Scraped, ...]:
+        """The scrapes with a page that could be read."""
+        return tuple(one for one in self.pages if one.readable)
+
+    @cached_property
+    def phases(self) -> tuple[LoadPhase, ...]:
+        """The phases of the load, in order."""
+        return tuple(event for _, event in self._facts.episode.of(LoadPhase))
+
+    def phase(self, name: str) -> LoadPhase | None:
+        """The last phase of that name; None if there was none."""
+        return next((one for one in reversed(self.phases) if one.phase == name), None)
+
+    def readings(self, meaning: str) -> Iterator[tuple[Scraped, MetricReading]]:
+        """The metric on every page that has it."""
+        for one in self.readable:
+            found = self.metrics.look_up(one.page, meaning)
+            if found is not None:
+                yield one, found
+
+    def value(self, one: Scraped, meaning: str) -> float | None:
+        """What a metric amounts to on a page; None if it is not there."""
+        return self.metrics.value(one.page, meaning)
+
+    def fail(
+        self,
+        requirement: str,
+        expected: str,
+        actual: str,
+        *,
+        at: Scraped | None = None,
+        hint: str = "",
+        nature: Nature = Nature.CONDUCT,
+        verdict: Verdict = Verdict.FAIL,
+    ) -> Ruling:
+        """A violation that shows on the page `at`; default: the last one."""
+        place = at or (self.pages[-1] if self.pages else None)
+        return violation(
+            requirement,
+            expected,
+            actual,
+            exchange=None,
+            seq=place.at if place is not None else None,
+            hint=hint,
+            nature=nature,
+            verdict=verdict,
+        )
+
+
+def held_for(pages: tuple[Scraped, ...], holds: frozenset[int]) -> float:
+    """Seconds for which scrapes, one after the other, were all among `holds` (by entry): of runs of a second or more,
+    as servers may refresh their gauges once a second."""
+    total = 0.0
+    for kept, run in groupby(pages, key=lambda one: one.at in holds):
+        ones = list(run)
+        seconds = (ones[-1].t - ones[0].t) / 1e9
+        total += seconds if kept and seconds >= 1 else 0
+    return total

@@ -1,0 +1,103 @@
+"""An answer of the inference API: one JSON object, or server-sent events; and the shapes that errors have."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from conformance.evidence.model_server import ServerAnswered
+from ext_proc.record import header
+
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerAnswer:
+    """What came back to one request."""
+
+    event: ServerAnswered
+
+    @property
+    def content_type(self) -> str:
+        """The content type, without parameters, in lower case."""
+        return (header(self.event.headers, b"content-type") or b"").decode("latin-1").split(";")[0].strip().lower()
+
+    @cached_property
+    def json(self) -> Any:
+        """The body as JSON; None if it is none."""
+        try:
+            return json.loads(self.event.body)
+        except ValueError:
+            return None
+
+    @cached_property
+    def events(self) -> Events:
+        """The body as server-sent events."""
+        return read_events(self.event.body)
+
+    def describe(self) -> str:
+        """What came back, in words, without what was generated."""
+        event = self.event
+        if event.outcome != "response":
+            return event.details or event.outcome
+        return f"HTTP {event.status}, {self.content_type or 'no content type'}, {len(event.body)} bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """Server-sent events: the data of each, and what is wrong with their framing (empty: nothing)."""
+
+    data: tuple[str, ...]
+    problem: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether the last one says that the stream is complete."""
+        return bool(self.data) and self.data[-1] == DONE
+
+    @property
+    def chunks(self) -> list[Any]:
+        """The data as JSON, without the last one's mark; None stands for what is no JSON."""
+        return [_json(one) for one in self.data if one != DONE]
+
+
+def read_events(body: bytes) -> Events:
+    """The events in a body, as a client of server-sent events takes them: comments and other fields are left out."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as problem:
+        return Events(data=(), problem=f"byte {problem.start} is not UTF-8")
+    found: list[str] = []
+    lines: list[str] = []
+    for line in re.split(r"\r\n|\n|\r", text):
+        if not line:
+            if lines:
+                found.append("\n".join(lines))
+            lines = []
+        elif line.startswith("data:"):
+            lines.append(line.removeprefix("data:").removeprefix(" "))
+    return Events(data=tuple(found), problem="it ends inside an event" if lines else "")
+
+
+def error_message(body: Any) -> str | None:
+    """The message of an error, in any of the shapes that servers have: nested, flat, or a text; None if it is none."""
+    if not isinstance(body, dict):
+        return None
+    error = body.get("error")
+    if isinstance(error, str) and error:
+        return error
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return str(error["message"])
+    if body.get("object") == "error" and isinstance(body.get("message"), str):
+        return str(body["message"])
+    return None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,168 @@
+"""The HTTP client of a model server under test: every answer is bounded in time and size, and nothing raises.
+
+Redirects are followed for the page of metrics alone, as EPPs do; proxies of the environment are never used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+import httpx
+
+from conformance.run.model_server.requests import ServerRequest
+from conformance.targets.model_server import ModelServerProfile
+from ext_proc.record import Headers
+
+MOST = 16 * 1024 * 1024
+"""Bytes of an answer, at most: pages of large servers have a third of a megabyte."""
+
+CONNECT = 5.0
+"""Seconds that a connection may take."""
+
+Outcome = Literal["response", "failed", "expired", "endless"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Got:
+    """What came back: `outcome` is `response` for a complete one, else why there is none; `details` in words."""
+
+    outcome: Outcome = "response"
+    status: int | None = None
+    headers: Headers = ()
+    body: bytes = b""
+    details: str = ""
+    seconds: float = 0.0
+
+    @property
+    def content_type(self) -> str:
+        """Its content type; empty if it says none."""
+        return next((value.decode("latin-1") for name, value in self.headers if name.lower() == b"content-type"), "")
+
+
+class ServerClient:
+    """Asks the server at `url`, whose page of metrics is at `page_url`. Use as an async context manager."""
+
+    def __init__(self, profile: ModelServerProfile, url: str, page_url: str) -> None:
+        self.url = url
+        self.page_url = page_url
+        self._profile = profile
+        verify: ssl.SSLContext | bool = True
+        if profile.ca is not None:
+            verify = ssl.create_default_context(cafile=profile.ca)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
+        timeout = httpx.Timeout(profile.timeouts.answer, connect=CONNECT)
+        self._http = httpx.AsyncClient(
+            verify=verify, timeout=timeout, limits=limits, trust_env=False, follow_redirects=False
+        )
+        del self._http.headers["accept"]  # an EPP says none, and a page may depend on it
+        self._http.headers["accept-encoding"] = "identity"
+        self._http.headers["user-agent"] = "epp-conformance"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        await self._http.aclose()
+
+    async def page(self) -> Got:
+        """The page of metrics, as an EPP asks for it. Keys of requests go to the serving address alone."""
+        own = httpx.URL(self.page_url).host == httpx.URL(self.url).host
+        headers = [(name, value) for name, value in self._http.headers.raw if own or name.lower() != b"authorization"]
+        if own:
+            headers += self._own_headers()
+        limit = self._profile.timeouts.scrape
+        request = self._http.build_request("GET", self.page_url, headers=headers)
+        return await self._take(request, begin=limit, end=limit, follow=True)
+
+    async def ask(
+        self, request: ServerRequest, *, whole: float | None = None, seen: Callable[[bytes], object] | None = None
+    ) -> Got:
+        """The answer to a request. `whole` bounds the seconds from its first byte to its last (default: that of
+        answers); `seen` gets each piece of the body as it comes."""
+        limit = self._profile.timeouts.answer
+        made = self._http.build_request(
+            request.method, self.url + request.path, headers=request.headers, content=request.body or None
+        )
+        return await self._take(made, begin=limit, end=limit if whole is None else whole, seen=seen)
+
+    def _own_headers(self) -> list[tuple[bytes, bytes]]:
+        requests = self._profile.requests
+        own = {**requests.headers, **requests.secret_headers}
+        return [(name.encode(), value.encode()) for name, value in own.items()]
+
+    async def _take(
+        self,
+        request: httpx.Request,
+        *,
+        begin: float,
+        end: float,
+        follow: bool = False,
+        seen: Callable[[bytes], object] | None = None,
+    ) -> Got:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        got = Got()
+        size = 0
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(begin) as limit, self._sent(request, follow=follow) as response:
+                got.status = response.status_code
+                got.headers = tuple((name.lower(), value) for name, value in response.headers.raw)
+                async for chunk in response.aiter_raw():
+                    if not size:
+                        limit.reschedule(loop.time() + end)
+                    size += len(chunk)
+                    chunks.append(chunk)
+                    if seen is not None:
+                        seen(chunk)
+                    if size > MOST:
+                        got.outcome, got.details = "endless", f"more than {MOST // 1024 // 1024} MB, and no end"
+                        break
+        except TimeoutError:
+            if size:
+                got.outcome, got.details = "endless", f"{size} bytes in {end:g} s, and no end"
+            else:
+                got.outcome, got.details = "expired", f"no answer within {begin:g} s"
+        except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as problem:
+            got.outcome, got.details = "failed", _in_words(problem)
+        got.body = b"".join(chunks)[:MOST]
+        got.seconds = loop.time() - began
+        return got
+
+    @contextlib.asynccontextmanager
+    async def _sent(self, request: httpx.Request, *, follow: bool) -> AsyncIterator[httpx.Response]:
+        response = await self._http.send(request, stream=True, follow_redirects=follow)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+
+def _in_words(problem: Exception) -> str:
+    """A failure of the connection, as a sentence's end."""
+    text = str(problem) or type(problem).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "its certificate is signed by none that is trusted here"
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+        return "it does not speak TLS"
+    if isinstance(problem, httpx.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(problem, httpx.ConnectError):
+        return f"no connection ({text})"
+    if isinstance(problem, httpx.TimeoutException):
+        return "no answer in time"
+    if isinstance(problem, httpx.RemoteProtocolError):
+        return f"the connection ended, or no HTTP came ({text})"
+    return f"the connection failed ({text})"

@@ -1,0 +1,155 @@
+"""The steps of scenarios for a model server."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+
+from conformance.evidence.episode import Context, Unmet
+from conformance.evidence.model_server import LoadPhase
+from conformance.planning.plan import Work
+from conformance.reading.metrics_page import Page
+from conformance.run.capture import Capture
+from conformance.run.execution import Action, Execution
+from conformance.run.model_server.load import ServerLoad
+from conformance.run.model_server.requests import ServerRequest, load_request, request_of
+from conformance.run.model_server.runner import ModelServerRunner
+from conformance.run.model_server.scraper import INTERVAL, Scraper
+from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
+from conformance.scenario.schema import Expect
+from conformance.scenario.seeded import shared_source_of
+from conformance.scenario.server_stimulus import RUNG, TOP, rungs, words_of
+
+LATE = 2.0
+"""Seconds that our own loop may be late: nothing here is judged by the clock, but pages must belong to their load."""
+
+HELD = 4
+"""Scrapes for which load is held on once it shows."""
+
+
+class ModelServerExecution(Execution):
+    """One piece of work on a model server."""
+
+    def __init__(self, runner: ModelServerRunner, work: Work, capture: Capture) -> None:
+        super().__init__(runner, work, capture)
+        self._server = runner
+        self._scraper = Scraper(runner.client, runner.facts, capture.remark)
+        self._tokens = 0
+        """Tokens of each request of the load."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """See `Execution`."""
+        return {"ask": self._asks, "load": self._load, "scrape": self._scrape}
+
+    @property
+    def endpoints(self) -> Mapping[str, tuple[str, ...]]:
+        """There is no pool to refer to."""
+        return {}
+
+    def context(self) -> Context:
+        """See `Execution`."""
+        return dataclasses.replace(super().context(), role="model-server", model_server=self._server.facts)
+
+    def spoilt(self, late: float) -> str:
+        """Requests that were sent late belong to no page."""
+        return f"the suite's own event loop was {late:.1f} s late" if late > LATE else ""
+
+    async def end(self) -> None:
+        """See `Execution`."""
+        self._scraper.flush()
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    async def _asks(self, ask: Ask, _: Expect | None) -> None:
+        for index in range(ask.repeat):
+            same = shared_source_of(self._server.seed, self._work.instance.id)
+            request = request_of(self._server.profile, self._server.model, ask, self._random(index), same)
+            got = await self._server.exchange(request, self._capture.exchange())
+            if got.outcome == "expired":
+                return
+
+    async def _scrape(self, scrape: ScrapeStep, _: Expect | None) -> None:
+        for index in range(scrape.times):
+            await self._scraper.scrape(whole=index == 0)
+            await asyncio.sleep(INTERVAL)
+        self._scraper.flush()
+
+    async def _load(self, step: LoadStep, _: Expect | None) -> None:
+        if not await self._rest():
+            self._capture.remark(
+                Unmet(what="the server is not idle before the test: others ask it, or gauges are stuck")
+            )
+            return
+        load = ServerLoad(self._server.client, lambda number: self._request(step, number))
+        try:
+            await self._raise(step, load)
+            await self._end(step, load)
+        finally:
+            await load.abort()
+        self._phase("over", load)
+        await self._rest()
+
+    async def _raise(self, step: LoadStep, load: ServerLoad) -> None:
+        """More and more load until it shows."""
+        idle = await self._scraper.scrape(load, whole=True)
+        limits = self._server.profile.limits
+        levels = list(rungs(step, limits, len(self._server.profile.adapters)))
+        for number, (level, tokens) in enumerate(levels):
+            self._tokens = tokens
+            load.raise_to(level)
+            self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
+            held = await self._hold(step, load, idle, TOP if number == len(levels) - 1 else RUNG)
+            if held or self._server.crashed:
+                return
+
+    async def _hold(self, step: LoadStep, load: ServerLoad, idle: Page, seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while loop.time() < until and not self._server.crashed:
+            if self._scraper.metrics.shows(await self._scraper.scrape(load), step.until, idle):
+                for index in range(HELD):
+                    await asyncio.sleep(INTERVAL)
+                    await self._scraper.scrape(load, whole=index == 0)
+                return True
+            await asyncio.sleep(INTERVAL)
+        return False
+
+    async def _end(self, step: LoadStep, load: ServerLoad) -> None:
+        if step.end == "abort":
+            self._phase("aborted", load)
+            await load.abort()
+            return
+        self._phase("released", load)
+        await load.release(self._server.profile.timeouts.answer)
+
+    async def _rest(self) -> bool:
+        """Wait until nothing runs or waits, by the gauges that there are."""
+        seconds = self._server.profile.timeouts.rest
+        met = await self._scraper.rest(seconds)
+        self._scraper.flush()
+        self._capture.remark(LoadPhase(phase="rest", seconds=seconds, met=met))
+        return met
+
+    # -- load ----------------------------------------------------------------------------------------------------------
+
+    def _request(self, step: LoadStep, number: int) -> ServerRequest:
+        profile = self._server.profile
+        adapters = profile.adapters if step.until == "adapters" else ()
+        model = adapters[number % len(adapters)] if adapters else self._server.model
+        words = words_of(step, profile.limits)
+        return load_request(profile, model, tokens=self._tokens, words=words, rng=self._random(number))
+
+    def _phase(self, phase: str, load: ServerLoad, *, level: int = 0, tokens: int = 0, words: int = 0) -> None:
+        self._scraper.flush()
+        self._capture.remark(
+            LoadPhase(
+                phase=phase,  # type: ignore[arg-type]
+                level=level,
+                tokens=tokens,
+                words=words,
+                finished=load.finished,
+                refused=dict(load.refused),
+            )
+        )

@@ -1,0 +1,100 @@
+"""Scrapes of the page of metrics, as an EPP makes them, each in the log with the load that was in flight meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from conformance.evidence.model_server import MetricsPage, ModelServerFacts
+from conformance.reading.metrics_page import Page, excerpt, read_page
+from conformance.reading.server_metrics import ServerMetrics
+from conformance.run.model_server.client import Got, ServerClient
+from conformance.run.model_server.load import Flight, ServerLoad
+
+INTERVAL = 0.05
+"""Seconds between two scrapes: what EPPs have by default."""
+
+MOST = 1_000_000
+"""Bytes of a page that are kept."""
+
+_NOTHING = Flight(flying=frozenset(), begun=frozenset(), sent=0)
+
+
+class Scraper:
+    """Reads the page, and hands `remark` a `MetricsPage` for each that differs from the one before."""
+
+    def __init__(self, client: ServerClient, facts: ModelServerFacts, remark: Callable[[MetricsPage], object]) -> None:
+        self._client = client
+        self.metrics = ServerMetrics(facts)
+        self._remark = remark
+        self._families = self.metrics.families
+        self._kept: MetricsPage | None = None
+        self._same = 0
+        base, page = urlsplit(client.url), urlsplit(client.page_url)
+        self._elsewhere = (page.netloc, page.path) != (base.netloc, base.path.rstrip("/") + "/metrics")
+
+    async def scrape(self, load: ServerLoad | None = None, *, whole: bool = False) -> Page:
+        """One scrape; `whole`: the page is kept as it came."""
+        before = load.snapshot() if load is not None else _NOTHING
+        got = await self._client.page()
+        after = load.snapshot() if load is not None else _NOTHING
+        there = got.outcome == "response" and got.status == 200
+        page = read_page(got.body, got.content_type) if there else Page(samples={}, types={})
+        self._take(got, before, after, whole=whole or bool(page.problems) or not there)
+        return page
+
+    async def rest(self, seconds: float) -> bool:
+        """Scrape until the page is that of an idle server, for so many seconds at most; whether it is."""
+        until = time.monotonic() + seconds
+        while not self.metrics.idle(await self.scrape()):
+            if time.monotonic() >= until:
+                return False
+            await asyncio.sleep(INTERVAL)
+        return True
+
+    def flush(self) -> None:
+        """Write down the last page, if it came again, with how often it had come before."""
+        if self._kept is not None and self._same:
+            self._remark(replace(self._kept, same=self._same - 1))
+        self._kept, self._same = None, 0
+
+    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool) -> None:
+        whole = whole and len(got.body) <= MOST
+        body = got.body if whole else excerpt(got.body, self._families)
+        event = MetricsPage(
+            url=self._client.page_url,
+            outcome="page" if got.outcome == "response" else got.outcome,
+            status=got.status,
+            content_type=got.content_type,
+            body=body[:MOST],
+            whole=whole,
+            size=len(got.body),
+            sha256=hashlib.sha256(got.body).hexdigest(),
+            seconds=round(got.seconds, 4),
+            at=round(time.time(), 3),
+            elsewhere=self._elsewhere,
+            sent=len(before.flying & after.flying),
+            begun=len(before.begun & after.flying),
+            most=len(before.flying) + after.sent - before.sent,
+            details=got.details,
+        )
+        kept = self._kept
+        if kept is not None and _alike(kept, event):
+            self._kept = event
+            self._same += 1
+            return
+        self.flush()
+        self._remark(event)
+        self._kept = event
+
+
+def _alike(one: MetricsPage, other: MetricsPage) -> bool:
+    """Whether nothing but time passed between two pages."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("outcome", "status", "content_type", "body", "whole", "sent", "begun", "most", "details")
+    )

@@ -1,0 +1,248 @@
+"""Wrong and odd model servers by name, each one pod: what is wrong with it, and which requirement that breaks.
+
+For tests of suites that certify model servers. A fault breaks `breaks`, and may break `also_breaks` (with the reason
+why); a variant is unusual and breaks nothing. Faults that only a warning is due for have `effect` warn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fake_modelserver.engines import Engine
+from fake_modelserver.faults import Fault, FaultType
+from fake_modelserver.lora import LoraForm
+from fake_modelserver.messages import Request, Response, json_response
+from fake_modelserver.scheduler import Latency, Serving
+from fake_modelserver.signals import Constant
+from fake_modelserver.spec import PodSpec
+
+Script = Callable[[Request], Response | None]
+
+ADAPTERS = ("tuned-a", "tuned-b")
+SERVING = Serving(
+    max_running=6,
+    max_loras=2,
+    first_token=Latency(mean=0.03),
+    between_tokens=Latency(mean=0.005),
+)
+RIGHT = PodSpec(name="server", models=("small-model",), generation="0.10.2", adapters=ADAPTERS, serving=SERVING)
+"""The server that deviations are made of: it queues beyond six requests, and serves two adapters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """One wrong or odd server. `spec` changes what the pod is, `pins` hold gauges, `script` answers in its place."""
+
+    name: str
+    why: str
+    breaks: str | None = None
+    also_breaks: Mapping[str, str] = field(default_factory=dict)
+    effect: str = "fail"
+    version: str = "next"
+    faults: tuple[Fault, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    pins: Mapping[str, float] = field(default_factory=dict)
+    script: Script | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    """Keys of a profile that say how it is asked: `engine`, `adapters`, …"""
+
+    def described(self) -> dict[str, Any]:
+        """What tells a test how to try it."""
+        names = ("name", "why", "breaks", "effect", "version")
+        plain = {name: getattr(self, name) for name in names}
+        return {**plain, "also_breaks": dict(self.also_breaks), "claims": dict(self.claims)}
+
+
+def signals(pins: Mapping[str, float]) -> dict[str, Constant]:
+    """What pinned gauges follow."""
+    return {name: Constant(value=value) for name, value in pins.items()}
+
+
+def _fault(kind: FaultType, path: str | None = None, **attributes: Any) -> tuple[Fault, ...]:
+    return (Fault(type=kind, path=path, attributes=attributes),)
+
+
+def _at(path: str, change: Callable[[Any], Response | None]) -> Script:
+    """Answers requests to a path that are whole JSON, unless `change` gives None."""
+
+    def answer(request: Request) -> Response | None:
+        if request.path != path:
+            return None
+        try:
+            body = request.json
+        except ValueError:
+            body = None
+        return change(body)
+
+    return answer
+
+
+_COMPLETION = {
+    "id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000, "model": "small-model",
+    "choices": [{"index": 0, "text": "four words of text", "finish_reason": "length", "logprobs": None}],
+    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+}  # fmt: skip
+
+
+def _plainly(**changes: Any) -> Script:
+    """Answers plain completions with one object that has been changed."""
+
+    def change(body: Any) -> Response | None:
+        right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
+        return json_response(200, {**_COMPLETION, **changes}) if right and "prompt" in body else None
+
+    return _at("/v1/completions", change)
+
+
+def _takes_anything(body: Any) -> Response | None:
+    wrong = not isinstance(body, dict) or "prompt" not in body
+    return json_response(200, _COMPLETION) if wrong else None
+
+
+def _bare_error(body: Any) -> Response | None:
+    wrong = not isinstance(body, dict) or "prompt" not in body
+    headers = ((b"content-type", b"text/plain"),)
+    return Response(status=400, headers=headers, body=b"no") if wrong else None
+
+
+def _chats_without_messages(body: Any) -> Response | None:
+    if isinstance(body, dict) and "messages" not in body:
+        message = {"role": "assistant", "content": "hello"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
+    return None
+
+
+_C, _T = "/v1/completions", "/v1/chat/completions"
+_STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
+
+_UNREAD = dict.fromkeys(
+    ("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-02", "MS-LORA-03", "MS-LORA-04", "MS-LORA-05"),
+    "what is not read does not show it",
+)
+
+FAULTS = (
+    Deviation(name="completions-status", why="Completions are answered 500.", breaks="MS-API-01", also_breaks=_STREAMS,
+              faults=_fault(FaultType.STATUS, _C, status=500)),
+    Deviation(name="completions-html", why="Completions are answered with HTML.", breaks="MS-API-01",
+              also_breaks=_STREAMS, faults=_fault(FaultType.HTML, _C)),
+    Deviation(name="stream-without-done", why="The last event, [DONE], is missing.", breaks="MS-API-01",
+              faults=_fault(FaultType.NO_DONE, _C)),
+    Deviation(name="stream-cut", why="Streams end inside an event.", breaks="MS-API-01", also_breaks=_STREAMS,
+              faults=_fault(FaultType.CUT, _C, events=1)),
+    Deviation(name="stream-with-error", why="An error follows in the stream.", breaks="MS-API-01",
+              also_breaks=_STREAMS, faults=_fault(FaultType.ERROR_EVENT, _C, events=1)),
+    Deviation(name="usage-does-not-add-up", why="total_tokens is not the sum.", breaks="MS-API-01",
+              script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
+    Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=_plainly(usage=None)),
+    Deviation(name="object-of-chat", why="A completion says that it is a chat completion.", breaks="MS-API-01",
+              script=_plainly(object="chat.completion")),
+    Deviation(name="garbage-served", why="A request that is no JSON is answered 200.", breaks="MS-API-01",
+              script=_at(_C, _takes_anything)),
+    Deviation(name="errors-as-text", why="Errors are no JSON.", breaks="MS-API-01", script=_at(_C, _bare_error)),
+    Deviation(name="chat-status", why="Chats are answered 500.", breaks="MS-API-02",
+              also_breaks={"MS-LORA-01": "an adapter is asked to chat"},
+              faults=_fault(FaultType.STATUS, _T, status=500)),
+    Deviation(name="chat-stream-without-done", why="Streamed chats have no [DONE].", breaks="MS-API-02",
+              faults=_fault(FaultType.NO_DONE, _T)),
+    Deviation(name="chat-without-messages", why="A chat without messages is answered 200.", breaks="MS-API-02",
+              script=_at(_T, _chats_without_messages)),
+    *(
+        Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", also_breaks=_UNREAD,
+                  faults=_fault(kind, **attributes))
+        for name, why, kind, attributes in (
+            ("status", "The page is answered 500.", FaultType.STATUS, {"path": "/metrics", "status": 500}),
+            ("json", "The page is an empty JSON list.", FaultType.JSON, {"path": "/metrics"}),
+            ("half", "The page ends inside a line.", FaultType.HALF, {"share": 0.6}),
+            ("no-newline", "The last line has no end.", FaultType.NO_NEWLINE, {}),
+            ("crlf", "Lines end as those of HTTP.", FaultType.CRLF, {}),
+            ("garbage", "The page is no text.", FaultType.GARBAGE, {}),
+            ("duplicate", "A series comes twice.", FaultType.DUPLICATE, {}),
+            ("second-header", "HELP and TYPE come once more.", FaultType.SECOND_HEADER, {}),
+        )
+    ),
+    Deviation(name="page-late", why="The page comes a quarter of a second late.", breaks="MS-MET-01", effect="warn",
+              faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
+    Deviation(name="page-elsewhere", why="The page is at another path.", breaks="MS-MET-01", effect="warn",
+              spec={"metrics_path": "/stats"}, claims={"metrics": {"url": "/stats"}}),
+    Deviation(name="queue-missing", why="The queue is not on the page.", breaks="MS-MET-02",
+              faults=_fault(FaultType.MISSING, families=("queue",))),
+    Deviation(name="queue-renamed", why="The queue has another name.", breaks="MS-MET-02",
+              faults=_fault(FaultType.RENAMED, families=("queue",))),
+    Deviation(name="queue-counter", why="The queue is of TYPE counter.", breaks="MS-MET-02",
+              also_breaks={"MS-MET-01": "a counter that falls"},
+              faults=_fault(FaultType.TYPE, families=("queue",), type="counter")),
+    Deviation(name="queue-nan", why="The queue is NaN.", breaks="MS-MET-02",
+              faults=_fault(FaultType.VALUE, families=("queue",), value="NaN")),
+    Deviation(name="queue-negative", why="The queue is -1.", breaks="MS-MET-02",
+              faults=_fault(FaultType.VALUE, families=("queue",), value="-1")),
+    Deviation(name="queue-always-0", why="The queue is always 0.", breaks="MS-MET-02", pins={"queue": 0}),
+    Deviation(name="running-missing", why="The running requests are not on the page.", breaks="MS-MET-04",
+              faults=_fault(FaultType.MISSING, families=("running",))),
+    Deviation(name="running-untyped", why="The running requests have no TYPE.", breaks="MS-MET-04",
+              faults=_fault(FaultType.TYPE, families=("running",), type="")),
+    Deviation(name="running-always-0", why="The running requests are always 0.", breaks="MS-MET-04",
+              pins={"running": 0}),
+    Deviation(name="kv-missing", why="The KV cache is not on the page.", breaks="MS-MET-03",
+              faults=_fault(FaultType.MISSING, families=("kv",))),
+    Deviation(name="kv-without-samples", why="The KV cache has HELP and TYPE only.", breaks="MS-MET-03",
+              faults=_fault(FaultType.NO_SAMPLES, families=("kv",))),
+    Deviation(name="kv-old-name", why="vLLM 0.8.5: the KV cache has its old name alone.", breaks="MS-MET-03",
+              effect="warn", spec={"generation": "0.8.5", "adapters": ()}, claims={"adapters": []}),
+    Deviation(name="kv-per-cent", why="The KV cache is a number of per cent.", breaks="MS-MET-03",
+              faults=_fault(FaultType.VALUE, families=("kv",), value="37")),
+    Deviation(name="kv-always-0", why="The KV cache is always empty.", breaks="MS-MET-03", pins={"kv": 0.0}),
+    Deviation(name="blocks-0", why="The cache has no tokens in a block.", breaks="MS-MET-05", effect="warn",
+              claims={"metrics": {"names": {"blockSize": ["vllm:num_requests_waiting"]}}}),
+    Deviation(name="lora-missing", why="The LoRA gauge is not there.", breaks="MS-LORA-02",
+              faults=_fault(FaultType.MISSING, families=("lora",))),
+    Deviation(name="lora-summed", why="Its value is the sum of two processes' times.", breaks="MS-LORA-02",
+              spec={"lora": LoraForm(processes=2)}),
+    Deviation(name="lora-counter", why="It is of TYPE counter.", breaks="MS-LORA-02",
+              faults=_fault(FaultType.TYPE, families=("lora",), type="counter")),
+    Deviation(name="lora-without-max", why="The label max_lora is missing.", breaks="MS-LORA-03",
+              spec={"lora": LoraForm(max_lora=False)}),
+    Deviation(name="lora-newest-is-stale", why="An old series has the largest value.", breaks="MS-LORA-04",
+              effect="warn", faults=_fault(FaultType.STALE_SERIES, series=1, ahead=3600)),
+    Deviation(name="lora-alike", why="Both labels name every adapter in flight.", breaks="MS-LORA-05", effect="warn",
+              spec={"lora": LoraForm(alike=True)}),
+    Deviation(name="adapters-not-served", why="Requests for adapters are refused as unknown.", breaks="MS-LORA-01",
+              also_breaks={"MS-LORA-02": "none is ever in flight", "MS-LORA-03": "likewise", "MS-LORA-04": "likewise",
+                           "MS-LORA-05": "likewise"},
+              spec={"adapters": ()}),
+    Deviation(name="prefix-cache-off", why="Prompts are computed again.", breaks="MS-PFX-01", effect="warn",
+              spec={"page": "real", "serving": Serving(max_running=6, max_loras=2, first_token=Latency(mean=0.03),
+                                       between_tokens=Latency(mean=0.005), prefix_caching=False)}),
+)  # fmt: skip
+
+VARIANTS = (
+    Deviation(name="right", why="An ordinary vLLM 0.10.2."),
+    Deviation(name="real-page", why="A page with all families of vLLM 0.10.2.",
+              spec={"page": "real"}),
+    Deviation(name="sglang", why="SGLang: flat errors, any model served.",
+              spec={"engine": Engine.SGLANG, "generation": None, "adapters": ()},
+              claims={"engine": "sglang", "adapters": []}),
+    Deviation(name="sglang-labels", why="SGLang with the cache described by labels.",
+              spec={"engine": Engine.SGLANG, "generation": "0.5.10", "adapters": ()},
+              claims={"engine": "sglang", "adapters": []}),
+    Deviation(name="ranks", why="Three data-parallel ranks on one page.", spec={"ranks": 3}),
+    Deviation(name="fast", why="It answers at once and never queues.",
+              spec={"serving": None, "adapters": ()}, claims={"adapters": []}),
+    Deviation(name="comments", why="Comments stand between events.",
+              faults=_fault(FaultType.COMMENTS)),
+    Deviation(name="split-events", why="Every event comes in two pieces.",
+              faults=_fault(FaultType.SPLIT)),
+    Deviation(name="stale-lora-series", why="Old series of adapters stay on the page.",
+              faults=_fault(FaultType.STALE_SERIES, series=200)),
+    *(
+        Deviation(name=f"{engine}-{name}", why=f"{engine} {name}, with all of its page.",
+                  spec={"engine": engine, "generation": name, "page": "real", "adapters": ()},
+                  claims={"engine": str(engine), "adapters": []})
+        for engine, name in (
+            (Engine.VLLM, "0.33.0"), (Engine.VLLM, "0.33.0-rust"), (Engine.VLLM, "0.12.0"),
+            (Engine.SGLANG, "0.5.8"),
+        )
+    ),
+)  # fmt: skip

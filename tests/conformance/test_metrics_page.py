@@ -1,0 +1,176 @@
+"""Pages of metrics and answers of model servers, as they are read: whatever comes is read, or said to be unreadable."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.evidence.model_server import MetricNames, ModelServerFacts
+from conformance.reading.metrics_page import excerpt, look_up, read_page
+from conformance.reading.server_answer import error_message, read_events
+from conformance.reading.server_metrics import ServerMetrics
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+names = st.sampled_from(["a", "ab", "a_b", "vllm:a", "a:b", "_c", "a1"])
+labels = st.dictionaries(st.sampled_from(["x", "engine", "model_name"]), st.text(max_size=6), max_size=3)
+series = st.lists(st.tuples(labels, st.floats(allow_nan=False)), min_size=1, max_size=4)
+families = st.dictionaries(names, series, min_size=1, max_size=5)
+
+
+def written(found: dict) -> bytes:
+    """A page with these families, all of them gauges."""
+    lines = []
+    for name, samples in found.items():
+        lines.append(f"# TYPE {name} gauge")
+        for pairs, value in samples:
+            inside = ",".join(f'{label}="{escaped(text)}"' for label, text in pairs.items())
+            lines.append(f"{name}{{{inside}}} {value!r}" if inside else f"{name} {value!r}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+@given(st.binary(max_size=300), st.sampled_from(["", "text/plain", OPENMETRICS]))
+def test_whatever_comes_is_read_or_has_a_problem(body: bytes, content_type: str) -> None:
+    page = read_page(body, content_type)
+    assert all(isinstance(one, str) and one for one in page.problems)
+    excerpt(body, {"a"})
+
+
+@given(families)
+def test_what_is_written_is_read(found: dict) -> None:
+    page = read_page(written(found))
+    assert page.problems == ()
+    for name, samples in found.items():
+        reading = look_up(page, (name,), match={}, combine="first")
+        assert reading is not None
+        assert (reading.type, reading.value) == ("gauge", samples[0][1])
+        assert [(dict(one.labels), one.value) for one in reading.samples] == samples
+
+
+@given(families, st.data())
+def test_an_excerpt_says_the_same_of_what_it_is_about(found: dict, data: st.DataObject) -> None:
+    wanted = data.draw(st.sets(st.sampled_from(sorted(found))))
+    whole, part = read_page(written(found)), read_page(excerpt(written(found), wanted))
+    for name in found:
+        of_part = look_up(part, (name,), match={})
+        assert of_part == (look_up(whole, (name,), match={}) if name in wanted else None)
+
+
+@given(families, st.integers(1, 200))
+def test_a_page_that_is_cut_has_a_problem_or_ends_with_a_line(found: dict, cut: int) -> None:
+    body = written(found)[:-cut]
+    assert read_page(body).problems or body == b"" or body.endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        (b"a 1", "the last line has no end"),
+        (b"a 1\r\nb 2\r\n", "lines end with a carriage return"),
+        (b"# TYPE a gauge\na 1\n# TYPE a gauge\n", "a second TYPE of a"),
+        (b"# HELP a x\n# HELP a x\na 1\n", "a second HELP of a"),
+        (b"a 1\n# TYPE a gauge\n", "the TYPE of a comes after its samples"),
+        (b"# TYPE a info\na 1\n", "'info', the TYPE of a, is none of the text format"),
+        (b'a{b="\xff"} 1\n', "it is not UTF-8"),
+        (b"[]\n", "it can't be parsed"),
+        (b"<html>\n", "it can't be parsed"),
+    ],
+)
+def test_what_epps_refuse_is_a_problem(page: bytes, problem: str) -> None:
+    assert any(one.startswith(problem) for one in read_page(page).problems)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"",
+        b"# TYPE a gauge\n",
+        b"a 1 1700000000000\n",
+        b"a NaN\nb +Inf\n",
+        b"# TYPE a_total counter\na_total 1\n# EOF\n",
+    ],
+)
+def test_what_epps_take_is_none(page: bytes) -> None:
+    assert read_page(page).problems == ()
+
+
+def test_openmetrics_is_read_as_it_is() -> None:
+    page = read_page(b'# TYPE a gauge\na{b="c"} 1.0\n# TYPE n counter\nn_total 2.0\n# EOF\n', OPENMETRICS)
+    assert page.problems == ()
+    assert (page.type_of("a"), page.type_of("n_total")) == ("gauge", "counter")
+
+
+RANKS = b'# TYPE q gauge\nq{engine="0"} 1\nq{engine="1"} 5\n# TYPE k gauge\nk{engine="0"} 0.2\nk{engine="1"} 0.7\n'
+
+
+@pytest.mark.parametrize(
+    ("combine", "match", "queued", "used"),
+    [
+        ("sum", {}, 6, 0.7),
+        ("max", {}, 5, 0.7),
+        ("first", {}, 1, 0.2),
+        ("sum", {"engine": "1"}, 5, 0.7),
+    ],
+)
+def test_several_series_amount_to_what_the_profile_says(combine: str, match: dict, queued: float, used: float) -> None:
+    facts = ModelServerFacts(names=MetricNames(queued=("q",), kv_cache=("k",)), match=match, combine=combine)
+    metrics, page = ServerMetrics(facts), read_page(RANKS)
+    assert (metrics.value(page, "queued"), metrics.value(page, "kv_cache")) == (queued, used)
+    assert metrics.value(page, "running") is None
+
+
+def test_a_total_beside_its_parts_is_not_added_to_them() -> None:
+    page = read_page(b'# TYPE q gauge\nq{priority=""} 3\nq{priority="1"} 1\nq{priority="2"} 2\n')
+    found = look_up(page, ("q",), match={})
+    assert found is not None
+    assert found.value == 3
+
+
+@pytest.mark.parametrize(("text", "value"), [("16", 16), ("None", None), ("", None)])
+def test_a_label_can_have_the_value(text: str, value: float | None) -> None:
+    found = look_up(read_page(f'# TYPE i gauge\ni{{size="{text}"}} 1\n'.encode()), ("i@size",), match={})
+    assert found is not None
+    assert (found.value, found.texts) == (value, (text,))
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200))
+def test_whatever_comes_as_events_is_read(body: bytes) -> None:
+    events = read_events(body)
+    assert isinstance(events.done, bool)
+    assert len(events.chunks) <= len(events.data)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3), st.integers(), max_size=2), max_size=4), st.data())
+def test_events_are_read_however_their_lines_end(chunks: list, data: st.DataObject) -> None:
+    end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+    comment = data.draw(st.sampled_from(["", f": keep-alive{end}{end}"]))
+    body = "".join(f"{comment}data: {json.dumps(chunk)}{end}{end}" for chunk in chunks) + f"data: [DONE]{end}{end}"
+    events = read_events(body.encode())
+    assert (events.chunks, events.done, events.problem) == (chunks, True, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": {"message": "no"}}, "no"),
+        ({"object": "error", "message": "no"}, "no"),
+        ({"error": "no"}, "no"),
+        ({"detail": "no"}, None),
+        ({"error": {}}, None),
+        ([], None),
+        (math.nan, None),
+    ],
+)
+def test_errors_have_three_shapes(body: object, message: str | None) -> None:
+    assert error_message(body) == message
