@@ -19,4 +19,10 @@ class SpuriousError(AnswerError):
 
 
 class RejectedError(AnswerError):
-    """A message in its place with a mutation that can't be applied. Nothing forgives it."""
+    """A message in its place with a mutation that can't be applied. Nothing forgives it. The client gets `body`, and
+    `status` if that is not the configured one."""
+
+    def __init__(self, details: str, *, status: int | None = None, body: bytes = b"") -> None:
+        super().__init__(details)
+        self.status = status
+        self.body = body

@@ -243,6 +243,11 @@ class Direction:
         return f"answer to {self._side}_{kind}" if self._awaiting is not Awaiting.NOTHING else ""
 
     @property
+    def awaits_headers(self) -> bool:
+        """Whether the answer to the headers is awaited."""
+        return self._awaiting is Awaiting.HEADERS
+
+    @property
     def unprocessed(self) -> bool:
         """Whether nothing of this direction is sent to the EPP by configuration."""
         return not self._send_headers and not self._send_trailers and self.mode is BodyMode.NONE

@@ -13,18 +13,9 @@ from typing import Literal
 
 from google.protobuf.message import DecodeError
 
-from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, Value
+from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, StreamedImmediateResponse, Value
 from ext_proc.record import RESPONSE_TOO_LARGE
-from fake_proxy.actions import (
-    Action,
-    CloseStream,
-    Closing,
-    Done,
-    HeaderList,
-    Side,
-    StartTimer,
-    StopTimer,
-)
+from fake_proxy.actions import Action, CloseStream, Closing, Done, HeaderList, Side, StartTimer, StopTimer
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.attributes import Facts
 from fake_proxy.config import ProxyConfig
@@ -35,10 +26,12 @@ from fake_proxy.local_reply import local_reply
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.router import Failure, Router
 from fake_proxy.stimulus import ServedMetadata, Stimulus
+from fake_proxy.streamed_reply import DETAILS, StreamedReply
 from fake_proxy.writer import MessageWriter
 
 _CLUSTER = "pool"
 _GRPC_OK, _GRPC_INTERNAL = 0, 13
+_OF_A_REPLY = ("streamed_immediate_response", "immediate_response")
 
 
 class Machine:
@@ -66,6 +59,7 @@ class Machine:
         self._request = Direction("request", config, self, self._router)
         self._client = Downstream(self._out.append, self._finish)
         self._response = Direction("response", config, self, self._client)
+        self._reply = StreamedReply(self._client, config)
         self._facts = Facts(source=source, cluster=_CLUSTER, protocol="HTTP/2" if http == 2 else "HTTP/1.1", request=[])
         self._writer = MessageWriter(config, self._stimulus, self._metadata, self._facts)
         self._stream_open = False
@@ -84,7 +78,7 @@ class Machine:
     def dissolve(self) -> None:
         """Nothing will be asked of it any more: let go of its parts, which know it. In a circle all of them would wait
         for the garbage collector, which stops the loop to look for them."""
-        del self._request, self._response, self._router, self._client
+        del self._request, self._response, self._reply, self._router, self._client
 
     @property
     def awaiting(self) -> str:
@@ -145,10 +139,10 @@ class Machine:
             self._stream_closed = True
             self._out.append(CloseStream(Closing.EPP_FIRST))
         if self.processing and not self.done:
-            if status == _GRPC_OK:
-                self._without_epp()
-            else:
+            if status != _GRPC_OK:
                 self._grpc_error(status, message)
+            elif not self._reply.begun:  # the rest of a reply is waited for as long as the client likes
+                self._without_epp()
         return self._actions()
 
     def timer_fired(self) -> list[Action]:
@@ -237,6 +231,8 @@ class Machine:
         kind = answer.WhichOneof("response")
         last = False
         try:
+            if self._reply.begun and kind not in _OF_A_REPLY:
+                raise SpuriousError
             if answer.HasField("dynamic_metadata") and kind is not None:
                 self._metadata.merge(answer.dynamic_metadata, self._config.receiving_namespaces)
             match kind:
@@ -260,6 +256,8 @@ class Machine:
                     last = self._response.trailers_sent
                 case "immediate_response":
                     self._immediate(answer.immediate_response)
+                case "streamed_immediate_response":
+                    self._streamed_reply(answer.streamed_immediate_response)
                 case _:
                     raise SpuriousError("unhandled message")
         except SpuriousError as violation:
@@ -269,10 +267,15 @@ class Machine:
             else:
                 self._fail(self._config.status_on_error, violation.details)
         except RejectedError as violation:
-            self._fail(self._config.status_on_error, violation.details)
+            self._fail(violation.status or self._config.status_on_error, violation.details, body=violation.body)
         if last and self.processing:
             self.processing = False
             self._close(Closing.ANSWERED)
+
+    def _streamed_reply(self, part: StreamedImmediateResponse) -> None:
+        self._reply.take(part, due=self._request.awaits_headers)
+        self.details = DETAILS
+        self._request.forget()
 
     def _immediate(self, answer: ImmediateResponse) -> None:
         self._leave_processing(Closing.ANSWERED)
@@ -293,12 +296,13 @@ class Machine:
             self._fail(self._config.status_on_error, f"ext_proc_error_gRPC_error_{status}{{{message}}}")
 
     def _forgiving(self) -> bool:
-        """`failure_mode_allow`, which does not apply once a full-duplex body is with the EPP."""
-        return self._config.failure_mode_allow and self._request.forgiving and self._response.forgiving
+        """`failure_mode_allow`, which does not apply once a full-duplex body is with the EPP, or a reply has begun."""
+        possible = self._request.forgiving and self._response.forgiving and not self._reply.begun
+        return self._config.failure_mode_allow and possible
 
-    def _fail(self, status: int, details: str, closing: Closing = Closing.ANSWERED) -> None:
+    def _fail(self, status: int, details: str, closing: Closing = Closing.ANSWERED, *, body: bytes = b"") -> None:
         self._leave_processing(closing)
-        self._local_reply(status, b"", details)
+        self._local_reply(status, body, details)
 
     def _leave_processing(self, closing: Closing) -> None:
         self.processing = False

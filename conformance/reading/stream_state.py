@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from conformance.reading.conversation import MODES, Conversation
+from conformance.reading.conversation import DUPLEX, MODES, NONE, Conversation
 from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, STREAMED_REPLY, DecodedMessage
 from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
 from conformance.reading.stream_direction import StreamDirection, streams_end
@@ -208,7 +208,7 @@ def _take(stream: StreamState, message: DecodedMessage) -> None:
 
 def _streamed_reply(stream: StreamState, message: DecodedMessage) -> None:
     """A part of a StreamedImmediateResponse, in the places where Envoy 1.40 takes it: as the first answer, headers
-    first, then in full duplex pieces of body and trailers, until the end of stream."""
+    first, then in full duplex or NONE pieces of body and trailers, until the end of stream."""
     part, begun = message.reply_part, stream.immediate
     wrong: tuple[str, str] | None = None
     if part is None:
@@ -220,8 +220,8 @@ def _streamed_reply(stream: StreamState, message: DecodedMessage) -> None:
         wrong = "a StreamedImmediateResponse as the first answer on the stream", f"one after {stream.answers[0].what}"
     elif begun is not None and (begun.what != STREAMED_REPLY or stream.reply_ended or part == "headers_response"):
         wrong = "nothing after the end of the reply, and its headers once", f"{part} after #{begun.seq}"
-    elif begun is not None and not (stream.request.duplex or stream.response.duplex):
-        wrong = "a reply of more than headers in full duplex only", f"{part} in mode {stream.response.mode}"
+    elif begun is not None and stream.request.mode not in (DUPLEX, NONE, None):
+        wrong = "a reply of more than headers in full duplex or NONE only", f"{part} in mode {stream.request.mode}"
     if wrong is not None:
         expected, actual = wrong
         hint = "Envoy 1.40 answers 500 to this; an ImmediateResponse is taken in every mode."

@@ -299,9 +299,7 @@ class Step(FileModel):
     start_with: StartWith | None = Field(None, description="start another copy of it with a configuration")
     request: Request | None = Field(None, description="send a request to the gateway")
     pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
-    epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(
-        None, description="which scripted EPPs listen from here on"
-    )
+    epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(None, description="which EPPs listen")
     ask: Ask | None = Field(None, description="send a request to the API of the model server")
     load: LoadStep | None = Field(None, description="load the model server until its metrics show it")
     scrape: ScrapeStep | None = Field(None, description="read the model server's metrics")

@@ -1,4 +1,4 @@
-"""The endpoint picker in Go: built, and certified against 1.0.0 through the Kubernetes emulator."""
+"""The endpoint picker in Go: built, run against 1.0.0 through the Kubernetes emulator, and its report verified."""
 
 from __future__ import annotations
 
@@ -27,3 +27,7 @@ def test_the_go_example_conforms(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert json.loads((tmp_path / "report" / "report.json").read_text())["result"] == "conformant"
+
+    verify = [sys.executable, "-m", "conformance", "report", "verify", tmp_path / "report"]
+    verified = subprocess.run(verify, capture_output=True, text=True, check=False, timeout=100)
+    assert verified.returncode == 0, verified.stdout + verified.stderr

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from parity_epp import (
     KEY,
     Behaviour,
+    End,
     Hook,
     Step,
     Talk,
@@ -23,9 +24,13 @@ from ext_proc.messages import (
     BodyMutation,
     BodyResponse,
     CommonResponse,
+    HeaderMap,
     HeadersResponse,
+    HttpHeaders,
     ProcessingRequest,
     ProcessingResponse,
+    StreamedBodyResponse,
+    StreamedImmediateResponse,
     TrailersResponse,
 )
 
@@ -257,3 +262,72 @@ add(
         )
     ),
 )
+
+
+# -- replies in pieces -------------------------------------------------------------------------------------------------
+
+
+def _reply(status: str | None, *, end: bool, headers: Sequence[tuple[str, str]] = ()) -> ProcessingResponse:
+    said = HttpHeaders(end_of_stream=end)
+    for name, value in ((":status", status), *headers):
+        if value is not None:
+            said.headers.headers.add(key=name, raw_value=value.encode())
+    return ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(headers_response=said))
+
+
+def _piece(body: bytes, *, end: bool) -> ProcessingResponse:
+    piece = StreamedBodyResponse(body=body, end_of_stream=end)
+    return ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(body_response=piece))
+
+
+def _reply_trailers(**values: str) -> ProcessingResponse:
+    trailers = HeaderMap()
+    for name, value in values.items():
+        trailers.headers.add(key=name, raw_value=value.encode())
+    return ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse(trailers_response=trailers))
+
+
+_TYPED = [("content-type", "text/plain"), ("x-new", "1")]
+add("reply-head", request_headers=steps(_reply("400", end=True, headers=_TYPED)))
+add("reply-empty-body", request_headers=steps(_reply("400", end=False), _piece(b"", end=True)))
+add("reply-body", request_headers=steps(_reply("429", end=False, headers=_TYPED), _piece(b"busy", end=True)))
+add(
+    "reply-two-pieces",
+    request_headers=steps(_reply("200", end=False), _piece(b"one", end=False), _piece(b"two", end=True)),
+)
+add(
+    "reply-trailers",
+    request_headers=steps(_reply("400", end=False), _piece(b"busy", end=False), _reply_trailers(sum="1")),
+)
+add("reply-trailers-only", request_headers=steps(_reply("400", end=False), _reply_trailers(sum="1")))
+add("reply-without-status", request_headers=steps(_reply(None, end=True)))
+add("reply-status-99", request_headers=steps(_reply("99", end=True)))
+add("reply-status-text", request_headers=steps(_reply("abc", end=True)))
+add("reply-status-999", request_headers=steps(_reply("999", end=True)))
+add("reply-body-first", request_headers=steps(_piece(b"busy", end=True)))
+add("reply-trailers-first", request_headers=steps(_reply_trailers(sum="1")))
+add("reply-twice", request_headers=steps(_reply("400", end=False), _reply("400", end=True)))
+add("reply-more-after-end", request_headers=steps(_reply("400", end=True), _piece(b"busy", end=True)))
+add("reply-unknown", request_headers=steps(ProcessingResponse(streamed_immediate_response=StreamedImmediateResponse())))
+add("reply-after-headers", request_headers=then(_reply("400", end=True)))
+add("reply-on-body", request_body=steps(_reply("400", end=True)))
+add("reply-on-response", response_headers=steps(_reply("503", end=False), _piece(b"busy", end=True)))
+add("reply-on-response-body", response_body=steps(_reply("503", end=True)))
+add("reply-then-headers", request_headers=steps(_reply("400", end=False), HEADERS))
+add("reply-then-immediate", request_headers=lambda t, m: [_reply("400", end=False), *immediate(503, b"x")(t, m)])
+add("reply-bad-header", request_headers=steps(_reply("400", end=True, headers=[("bad name", "1"), ("x-new", "1")])))
+add(
+    "reply-length",
+    request_headers=steps(_reply("400", end=False, headers=[("content-length", "4")]), _piece(b"busy", end=True)),
+)
+add("reply-status-150", request_headers=steps(_reply("150", end=True)))
+add(
+    "reply-doubled",
+    request_headers=steps(_reply("400", end=True, headers=[("x-a", "1"), ("x-a", "2"), ("vary", "a"), ("vary", "b")])),
+)
+add(
+    "reply-forbidden",
+    request_headers=steps(_reply("400", end=True, headers=[("host", "a"), ("x-envoy-a", "1"), ("X-Upper", "1")])),
+)
+add("reply-then-closes", request_headers=steps(_reply("400", end=False), _piece(b"busy", end=False), End(0)))
+add("reply-then-breaks", request_headers=steps(_reply("400", end=False), _piece(b"busy", end=False), End(14, "down")))

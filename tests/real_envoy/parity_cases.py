@@ -228,12 +228,13 @@ def _behaviours() -> Iterator[Case]:
                     replies={"b": REPLIES["sse" if name == "immediate-on-response-body" else "json"]},
                     behaviour=behaviour,
                     stalls=name == "immediate-on-response-body",
-                    deadline=0.4 if name == "sets-length-too-long" else 5.0,
+                    deadline=0.4 if name in ("sets-length-too-long", "reply-then-closes") else 5.0,
                 )
     lenient = ("wrong-oneof", "two-headers-answers", "garbage", "closes-at-once", "grpc-unavailable", "no-answer",
                "immediate-503", "header-with-newline", "no-answer-to-body", "extra-body-answer",
                "wrong-oneof-on-response", "no-answer-to-response-headers", "grpc-on-response", "resets",
-               "changes-body-not-length", "empty-answer", "too-many-headers")  # fmt: skip
+               "changes-body-not-length", "empty-answer", "too-many-headers", "reply-body", "reply-body-first",
+               "reply-twice", "reply-then-breaks", "reply-without-status", "reply-status-99")  # fmt: skip
     for name in lenient:
         for mode in FOUND[name].modes.split():
             for kind in ("post", "get"):
@@ -332,6 +333,15 @@ def _configurations() -> Iterator[Case]:
             replies={"b": _JSON},
             behaviour=FOUND[name],
         )
+    for gateway in ("headers-only", "headers-and-trailers", "request-only"):
+        for kind in ("get", "post"):
+            yield Case(
+                id=f"config/{gateway}/reply-body/{kind}",
+                gateway=gateway,
+                request=REQUESTS[kind],
+                replies={"b": _JSON},
+                behaviour=FOUND["reply-body"],
+            )
     for gateway in ("by-metadata", "header-first"):
         yield Case(
             id=f"config/{gateway}/header-differs",

@@ -110,7 +110,7 @@ def _pool(planned: Planned, episode: Episode) -> Iterator[str]:
 
 
 def _standing(pod: Pod) -> tuple[bool, bool, bool]:
-    return pod.ready is not False, bool(pod.terminating), pod.selected is not False and pod.namespace != "other"
+    return pod.is_ready, bool(pod.terminating), pod.is_selected
 
 
 # -- exchanges ---------------------------------------------------------------------------------------------------------

@@ -354,7 +354,9 @@ class TestStreamedImmediateResponse:
             ([reply("400", end=True)], "BUFFERED", set()),
             ([reply("400"), piece(), piece(end=True)], "FULL_DUPLEX_STREAMED", set()),
             ([reply("400"), piece(), TRAILERS], "FULL_DUPLEX_STREAMED", set()),
+            ([reply("400"), piece(end=True)], "NONE", {"EPP-DEST-01"}),  # whose body is not shown
             ([reply("400"), piece(end=True)], "BUFFERED", {"ENV-15"}),
+            ([reply("400"), piece(end=True)], "STREAMED", {"ENV-15"}),
             ([reply(None, end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
             ([reply("099", end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
             ([piece(end=True)], "FULL_DUPLEX_STREAMED", {"ENV-15"}),
