@@ -18,6 +18,7 @@ from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, Processin
 from reference_epp import faults, variants  # noqa: F401  # declares them
 from reference_epp.deviations import ALL, FAULTS, VARIANTS, Fault, UnknownDeviationError, Variant, find
 from reference_epp.endpoints import Pool
+from reference_epp.scraper import Scraper
 from reference_epp.server import Parts, running
 from reference_epp.settings import Settings
 
@@ -36,7 +37,9 @@ ON_THE_WIRE_ONLY = {
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
 BY_THE_CLOCK = {"caches-per-hint-briefly"}
-ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK
+OF_METRICS = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if issubclass(one.classes[0], Scraper)}
+"""Those that show in what is read of metrics; `test_reference_gauges.py` shows them."""
+ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK | OF_METRICS
 """Those of the service, which a conversation alone does not show; they have their own tests."""
 
 
