@@ -12,6 +12,10 @@ TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
 # The folder where `make selftest` writes its tables.
 TABLES ?= docs/reference
 
+# How many mutants `make mutants` tries, and which.
+MUTANTS ?= 800
+SEED ?= 1
+
 # Further arguments: `make conformance ARGS="--epp localhost:9002"`, `make test PYTEST_ARGS="-k subset"`.
 ARGS ?=
 PYTEST_ARGS ?=
@@ -19,11 +23,12 @@ PYTEST_ARGS ?=
 # A run starts many Python processes. Where bytecode is not kept, as in many images, each would compile everything.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help conformance selftest test lint type unit docs reports clean
+.PHONY: help conformance selftest mutants test lint type unit docs reports clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
 	@echo 'make selftest     the suite against every fault and variant of that endpoint picker, and of gateways'
+	@echo 'make mutants      the suite against small mutations of the endpoint picker, about half an hour'
 	@echo 'make test         lint, types, import contracts and all tests'
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
@@ -39,6 +44,9 @@ selftest: $(READY)
 	$(BIN)/epp-conformance selftest --table $(TABLES)/faults.md $(ARGS)
 	$(BIN)/epp-conformance selftest --role data-plane --table $(TABLES)/gateway-faults.md $(ARGS)
 	$(BIN)/epp-conformance selftest --role model-server --table $(TABLES)/model-server-faults.md $(ARGS)
+
+mutants: $(READY)
+	$(BIN)/epp-conformance selftest --mutants $(MUTANTS) --seed $(SEED) --table docs/reference/mutants.md $(ARGS)
 
 test: lint type unit
 

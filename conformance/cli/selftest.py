@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import completion, options
+from conformance.errors import UsageError
 from conformance.targets.flags import RoleName, TargetFlags
 
 if TYPE_CHECKING:
@@ -34,8 +35,14 @@ def selftest(
     variants: Annotated[bool, typer.Option("--variants", help="Only the variants.")] = False,
     *,
     of: Annotated[TargetFlags, options.Taken(only=("role",))],
+    mutants: Annotated[
+        int | None,
+        typer.Option("--mutants", metavar="N", min=1, help="Instead, so many mutations of the EPP's source."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Which mutations; default: by chance.")] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Every scenario for every fault: the whole cross product.")
+        bool,
+        typer.Option("--full", help="Every scenario for every fault; mutations that are recorded as harmless, too."),
     ] = False,
     jobs: Annotated[
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
@@ -49,19 +56,26 @@ def selftest(
     """Try the suite on the bundled endpoint picker with each of its faults, and with each conforming variant.
 
     With `--role data-plane` on the bundled gateway, and on a real Envoy, configured wrongly in as many ways; with
-    `--role model-server` on fake model servers.
+    `--role model-server` on fake model servers. With `--mutants` on the endpoint picker with small changes of its
+    source, made by chance; NAME… may be names of such.
 
     A fault declares which requirement it breaks; exactly that must be found. A variant must be called conformant. Exit
-    codes: 0 if everything is exact, 1 if something was missed or accused wrongly.
+    codes: 0 if everything is exact, or each mutation noticed, 1 if something was missed or accused wrongly.
     """
     from conformance.cli.console import err, out, without_colour
 
     if no_color:
         without_colour()
+    whose: Role = (of.role or RoleName.EPP).value
+    of_mutants = [name for name in names or () if ":" in name]
+    if mutants is not None or of_mutants or seed is not None:
+        _check_mutants(names or [], of_mutants, mutants, seed, other=faults or variants or whose != "epp")
+        from conformance.cli.selftest_mutants import run_mutants
+
+        raise typer.Exit(0 if run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table) else 1)
     from conformance.requirements.catalogue import Catalogue
     from conformance.selftest import deviations, page, run_trials, select
 
-    whose: Role = (of.role or RoleName.EPP).value
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)
@@ -87,6 +101,20 @@ def selftest(
         style="bold red" if inexact else "bold green",
     )
     raise typer.Exit(1 if inexact else 0)
+
+
+def _check_mutants(
+    names: Sequence[str], of_mutants: Sequence[str], number: int | None, seed: int | None, *, other: bool
+) -> None:
+    """Raises `UsageError` for arguments that do not go with mutants."""
+    if other:
+        raise UsageError("mutants are of the reference EPP", hint="leave out --faults, --variants and --role")
+    if number is not None and names:
+        raise UsageError("--mutants chooses by chance, and names are given", hint="leave out one of them")
+    if number is None and seed is not None:
+        raise UsageError("--seed is for --mutants N", hint="add --mutants, or leave out --seed")
+    if len(names) > len(of_mutants):
+        raise UsageError("names of mutants and of deviations do not go together", hint="use two commands")
 
 
 def _possible(chosen: Sequence[Deviation]) -> tuple[Deviation, ...]:

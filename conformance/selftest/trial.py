@@ -58,6 +58,11 @@ class Trial:
     """And the file with their episodes, for `epp-conformance judge`."""
 
     @property
+    def name(self) -> str:
+        """The deviation's name."""
+        return self.deviation.name
+
+    @property
     def caught(self) -> bool:
         """Whether what it breaks was found, with the weight it deserves."""
         broken = self.deviation.breaks

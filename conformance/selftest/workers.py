@@ -1,20 +1,48 @@
 """Trials in several processes, one engine each: driving exchanges keeps a core busy, and one process has one core.
 
-A worker gets deviations and gives trials back (`Trials`). Nothing of its targets outlives it.
+A worker gets what is to be tried and gives trials back (`Trials`). Nothing of its targets outlives it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from conformance.errors import HarnessError
 from conformance.run.child_process import ChildProcess, Say
 from conformance.run.engine import EngineThread, cores
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
+
+
+class TrialSubject(Protocol):
+    """What is tried. It can be pickled."""
+
+    @property
+    def name(self) -> str:
+        """What it is known by, among those that are tried together."""
+
+
+class Tried(Protocol):
+    """What came of it."""
+
+    @property
+    def name(self) -> str:
+        """The subject's name."""
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        """What could not be judged."""
+
+
+S = TypeVar("S", bound=TrialSubject)
+T = TypeVar("T", bound=Tried)
+Attempt = Callable[[S, EngineThread], Awaitable[T]]
+"""Tries a subject on the engine's loop. It can be pickled."""
 
 AT_A_TIME = 3
 """Trials that a worker has in hand: while one EPP is waited for, another is asked."""
@@ -32,29 +60,42 @@ def run_trials(
     full: bool = False,
     keep: Path | None = None,
 ) -> tuple[Trial, ...]:
-    """Try each deviation, in `jobs` processes (default: one per core); `report` gets each trial as it comes.
+    """Try each deviation, as `try_each` does.
 
-    With `full` every fault runs every scenario. Evidence of what is inexact goes to the folder `keep`. Raises
-    `HarnessError` if a worker fails.
+    With `full` every fault runs every scenario. Evidence of what is inexact goes to the folder `keep`.
     """
-    waiting = deque(sorted(chosen, key=lambda one: one.breaks is not None))  # variants run longest: they begin
-    trials: dict[str, Trial] = {}
-    again = Counter({one.name: AGAIN for one in chosen})
-    workers = [_Worker(full=full, keep=keep) for _ in range(min(jobs or cores(), len(chosen)))]
+    ordered = sorted(chosen, key=lambda one: one.breaks is not None)  # variants run longest: they begin
+    trials = {
+        one.name: one for one in try_each(ordered, functools.partial(attempt, full=full, keep=keep), report, jobs)
+    }
+    return tuple(trials[deviation.name] for deviation in chosen)
+
+
+def try_each(
+    subjects: Sequence[S], attempt: Attempt[S, T], report: Callable[[T], None], jobs: int | None = None
+) -> tuple[T, ...]:
+    """Try each subject, in `jobs` processes (default: one per core); `report` gets each trial as it comes.
+
+    Raises `HarnessError` if a worker fails.
+    """
+    waiting = deque(subjects)
+    trials: dict[str, T] = {}
+    again = Counter({one.name: AGAIN for one in subjects})
+    workers = [_Worker[S, T](attempt) for _ in range(min(jobs or cores(), len(subjects)))]
+    tried = {one.name: one for one in subjects}
     try:
         for _ in range(AT_A_TIME):
             for worker in workers:
                 worker.give(waiting)
-        while len(trials) < len(chosen):
+        while len(trials) < len(subjects):
             ready = wait([worker.process.connection for worker in workers])
             for worker in (one for one in workers if one.process.connection in ready):
                 trial = worker.take()
-                name = trial.deviation.name
-                if trial.trouble and again[name]:
-                    again[name] -= 1
-                    waiting.append(trial.deviation)
+                if trial.trouble and again[trial.name]:
+                    again[trial.name] -= 1
+                    waiting.append(tried[trial.name])
                 else:
-                    trials[name] = trial
+                    trials[trial.name] = trial
                     report(trial)
                 worker.give(waiting)
     finally:
@@ -62,45 +103,44 @@ def run_trials(
             worker.process.let_go()
         for worker in workers:
             worker.process.close()
-    return tuple(trials[deviation.name] for deviation in chosen)
+    return tuple(trials[one.name] for one in subjects)
 
 
-class _Worker:
+class _Worker(Generic[S, T]):
     """A worker process, and what it has in hand."""
 
-    def __init__(self, *, full: bool, keep: Path | None) -> None:
-        self.process = ChildProcess(Trials, full, keep)
+    def __init__(self, attempt: Attempt[S, T]) -> None:
+        self.process = ChildProcess(Trials, attempt)
         self._tries: list[str] = []
 
-    def give(self, waiting: deque[Deviation]) -> None:
-        """Hand it the next deviation, if there is one."""
+    def give(self, waiting: deque[S]) -> None:
+        """Hand it the next subject, if there is one."""
         if waiting:
-            deviation = waiting.popleft()
-            self._tries.append(deviation.name)
-            self.process.send(deviation)
+            subject = waiting.popleft()
+            self._tries.append(subject.name)
+            self.process.send(subject)
 
-    def take(self) -> Trial:
+    def take(self) -> T:
         """A trial that it has finished. Raises `HarnessError`."""
         try:
-            trial: Trial = self.process.receive()
+            trial: T = self.process.receive()
         except HarnessError as problem:
             raise HarnessError(f"while these were tried: {', '.join(self._tries)}: {problem.message}") from None
-        self._tries.remove(trial.deviation.name)
+        self._tries.remove(trial.name)
         return trial
 
 
 class Trials:
-    """In the worker process: tries each deviation that comes, several at a time."""
+    """In the worker process: tries each subject that comes, several at a time."""
 
-    def __init__(self, engine: EngineThread, say: Say, full: bool, keep: Path | None) -> None:
+    def __init__(self, engine: EngineThread, say: Say, attempt: Attempt[Any, Any]) -> None:
         self._engine = engine
         self._say = say
-        self._full = full
-        self._keep = keep
+        self._attempt = attempt
 
-    async def carry_out(self, command: Deviation) -> None:
+    async def carry_out(self, command: Any) -> None:
         """Try it, and give the trial back."""
-        self._say(await attempt(command, self._engine, full=self._full, keep=self._keep))
+        self._say(await self._attempt(command, self._engine))
 
     async def close(self, *, hurry: bool) -> None:
         """A trial that is cancelled stops its target itself."""

@@ -350,6 +350,33 @@ def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mod
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out
 
 
+TAKEN = """
+import os, socket, sys
+port, endpoints, mark = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+if not os.path.exists(mark):
+    open(mark, "w").close()
+    server = socket.create_server(("127.0.0.1", port))
+    if not os.fork():
+        while True:
+            client, _ = server.accept()
+            client.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+            client.close()
+    server.close()
+epp = ["-m", "reference_epp", "--listen", f"127.0.0.1:{port}", "--endpoints-file", endpoints]
+os.execv(sys.executable, [sys.executable, *epp])
+"""
+
+
+def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defect(cli, tmp_path: Path) -> None:
+    script = tmp_path / "epp.py"
+    script.write_text(TAKEN)
+    epp = f"cmd:{sys.executable} {script} {{port}} {{endpointsFile}} {tmp_path / 'mark'}"
+    ran = cli("run", "--epp", epp, "-k", "destination.completion", "-o", tmp_path / "r", "--jobs", "1")
+    assert (tmp_path / "mark").exists()
+    assert ran.code == 4, ran.out + ran.err
+    assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out + ran.err
+
+
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 

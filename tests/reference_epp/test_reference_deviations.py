@@ -27,6 +27,7 @@ A, B, C, OTHER_PORT, SIX = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "1
 POOL = (A, B, C, OTHER_PORT, SIX)
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHECK = "/grpc.health.v1.Health/Check"
+SERVICES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "no.such")
 
 ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
@@ -226,12 +227,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         pool = Pool()
         pool.update(endpoints, synced=synced)
         health = parts.health(pool)
-        seen.append(
-            [
-                health.status(name)
-                for name in ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "no.such")
-            ]
-        )
+        seen.append([health.status(name) for name in SERVICES])
+        pool.update((), synced=synced)  # and then it loses them
+        seen.append([health.status(name) for name in SERVICES])
         seen.append(sorted(health.methods()))
     return seen
 

@@ -189,6 +189,9 @@ class Target:
             except ConnectFailed as problem:
                 ours = self._watched.process is not None
                 if not (ours and isinstance(problem, ConnectionRefused | ConnectTimedOut)):
+                    await self.given_time_to_end()  # another process may have taken its port, and answers there
+                    if self.crashed:
+                        raise await self.explain_end() from problem
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem
                 if loop.time() >= until:
                     raise TargetUnreachableError(
