@@ -1,10 +1,16 @@
-"""What model servers say about their load: the gauges of the Model Server Protocol, parsed from Prometheus' text."""
+"""What model servers say about their load: the gauges of the Model Server Protocol, parsed from Prometheus' text.
+
+One address can show several series of a gauge: one for each data-parallel rank, or for each process. Requests are
+summed; of the KV cache the fullest counts. Where a series is the total of the others (SGLang's `priority=""`), it
+alone counts. A page is refused whole if it has no end, or if a gauge is NaN, infinite or negative: it is not known
+then how busy the server is, and what it said before stands until it is too old.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 QUEUED = ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting")
@@ -39,13 +45,16 @@ class Gauges:
 def parse_gauges(text: str) -> Gauges:
     """Read the gauges that matter out of a /metrics page.
 
-    Raises `ValueError` if there is neither a queue nor a KV-cache gauge with a usable value: then nothing is known
-    about the server. One that is missing beside the other counts as 0, as does a server without LoRA adapters.
+    Raises `ValueError` if there is neither a queue nor a KV-cache gauge, if one of the three has a value that can't be,
+    or if the page ends inside a line. A gauge that is missing counts as 0, as does a server without LoRA adapters.
     """
+    if text and text[-1] != "\n":
+        raise ValueError("the page ends inside a line")
     samples: dict[str, list[Sample]] = {}
     for sample in parse_samples(text):
         samples.setdefault(sample[0], []).append(sample)
-    queued, running, kv_cache = (_first(samples, names) for names in (QUEUED, RUNNING, KV_CACHE))
+    queued, running = (_combined(samples, names, sum) for names in (QUEUED, RUNNING))
+    kv_cache = _combined(samples, KV_CACHE, max)
     if queued is None and kv_cache is None:
         raise ValueError(f"none of {', '.join(QUEUED + KV_CACHE)} has a usable value")
     lora = max(samples.get(LORA, ()), key=lambda sample: sample[2], default=None)  # the value says when it was updated
@@ -62,19 +71,14 @@ def parse_gauges(text: str) -> Gauges:
 
 
 def parse_samples(text: str) -> Iterator[Sample]:
-    """The samples in Prometheus' text format.
-
-    Left out are comments, lines that are no samples, and values that are no finite numbers: no load is NaN.
-    """
-    for line in text.splitlines():
+    """The samples in Prometheus' text format. Left out are comments, and lines that are no samples."""
+    for line in text.split("\n"):
         if not line or line[0] == "#":
             continue
         try:
-            sample = _sample(line)
+            yield _sample(line)
         except (ValueError, IndexError):
             continue
-        if math.isfinite(sample[2]):
-            yield sample
 
 
 def _sample(line: str) -> Sample:
@@ -105,11 +109,17 @@ def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
         at = end + 1
 
 
-def _first(samples: Mapping[str, list[Sample]], names: tuple[str, ...]) -> float | None:
-    """The value under the first of `names` that is there; several series (one per engine) are averaged."""
+def _combined(
+    samples: Mapping[str, list[Sample]], names: tuple[str, ...], combine: Callable[[list[float]], float]
+) -> float | None:
+    """What the series under the first of `names` that is there amount to; None if none is there."""
     for name in names:
         if found := samples.get(name):
-            return sum(sample[2] for sample in found) / len(found)
+            totals = [value for _, labels, value in found if labels.get("priority") == ""]
+            values = totals or [value for _, _, value in found]
+            if not all(0 <= value < math.inf for value in values):
+                raise ValueError(f"{name} is {', '.join(f'{value:g}' for value in values)}, which no load is")
+            return combine(values)
     return None
 
 

@@ -44,17 +44,26 @@ class Scraper:
 
     def __init__(self, pool: Pool, readings: Readings, interval: float) -> None:
         self._pool = pool
-        self._readings = readings
+        self.readings = readings
         self._interval = interval
         self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
         pool.listen(self.follow)
+
+    def read(self, page: str) -> Gauges:
+        """What a page says. Raises `ValueError` for one that is not to be believed: then the one before stands."""
+        return parse_gauges(page)
+
+    def refused(self, endpoint: Endpoint, problem: Exception) -> None:
+        """A scrape failed. A server that restarts is not as idle as it last said."""
+        if isinstance(problem, ConnectionError):
+            self.readings.forget(endpoint)
 
     def follow(self) -> None:
         """Scrape what is in the pool, and nothing else."""
         wanted = set(self._pool.endpoints)
         for endpoint in self._tasks.keys() - wanted:
             self._tasks.pop(endpoint).cancel()
-            self._readings.forget(endpoint)
+            self.readings.forget(endpoint)
         for endpoint in wanted - self._tasks.keys():
             self._tasks[endpoint] = asyncio.get_running_loop().create_task(self._scrape(endpoint))
 
@@ -77,12 +86,11 @@ class Scraper:
                         if connection is None or connection.closed:
                             connection = await MetricsConnection.open(endpoint)
                         page = await connection.fetch()
-                    self._readings.put(endpoint, parse_gauges(page.decode("utf-8", "replace")))
+                    self.readings.put(endpoint, self.read(page.decode("utf-8", "replace")))
                 except (OSError, ValueError) as problem:
                     if connection is not None:
                         connection.close()
-                    if isinstance(problem, ConnectionError):  # a server that restarts is not as idle as it last said
-                        self._readings.forget(endpoint)
+                    self.refused(endpoint, problem)
                     if not failing:
                         LOG.warning("no metrics from %s: %s", endpoint, problem or type(problem).__name__)
                     failing = True

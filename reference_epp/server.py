@@ -45,6 +45,7 @@ class Parts:
     config: type[ConfigReader] = ConfigReader
     reporter: type[Reporter] = Reporter
     report: type[Report] = Report
+    scraper: type[Scraper] = Scraper
 
     def exchange(self, *classes: type) -> Parts:
         """The same with each of `classes` in the place of the class that it derives from."""
@@ -91,7 +92,7 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
     host, port = settings.listen
     health = parts.health(pool)
     async with contextlib.AsyncExitStack() as stack:
-        scraper = Scraper(pool, readings, settings.scrape_interval)
+        scraper = parts.scraper(pool, readings, settings.scrape_interval)
         stack.push_async_callback(scraper.stop)
         source = EndpointsFile(settings.endpoints_file, pool)
         source.start()

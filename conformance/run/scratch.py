@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 PREFIX = "epp-conformance-"
@@ -22,16 +23,16 @@ class ScratchFolder:
     def __init__(self) -> None:
         clear()
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self.path / f"{LOCK}.new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock = os.open(self.path / f"{LOCK}.new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         (self.path / f"{LOCK}.new").rename(self.path / LOCK)  # it can be found when it is locked, not before
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+        """Remove it with all that is in it. Idempotent; at the latest when the interpreter exits."""
 
-    def remove(self) -> None:
-        """Remove it with all that is in it. Idempotent."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+
+def _remove(path: Path, lock: int) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    os.close(lock)
 
 
 def clear() -> None:

@@ -17,6 +17,13 @@ Name = Annotated[str, Field(pattern=r"^\{?[a-z][a-z0-9-]*\}?$"), AfterValidator(
 """A pod's name; a variable of the matrix may stand for it."""
 
 
+Metrics = Literal[
+    "ok", "down", "slow", "garbage", "nan", "negative", "stale", "error", "empty", "half", "no-newline"
+]  # fmt: skip
+Course = Literal["steady", "fills", "swings", "at-odds", "restarts"]
+EngineName = Literal["vllm", "vllm-rust", "vllm-0.10.2", "vllm-0.8.5", "sglang", "sglang-0.5.10", "trtllm-serve"]
+
+
 class Load(FileModel):
     """What a pod's metrics show."""
 
@@ -25,8 +32,11 @@ class Load(FileModel):
     kv: float | None = Field(None, ge=0, le=1, description="share of the KV cache in use")
     loras: tuple[str, ...] | None = Field(None, description="LoRA adapters loaded")
     waiting_loras: tuple[str, ...] | None = Field(None, description="LoRA adapters waiting")
-    metrics: Literal["ok", "down", "slow", "garbage", "nan", "stale", "error", "empty"] | None = Field(
-        None, description="how its /metrics behaves"
+    metrics: Metrics | None = Field(None, description="how its /metrics behaves")
+    course: Course | None = Field(
+        None,
+        description="how its gauges move: steady (default); fills: from idle to full in two seconds; swings: idle and "
+        "full in turn; at-odds: the first rank is idle and the others are full; restarts: the server restarts, once",
     )
 
 
@@ -64,6 +74,10 @@ class Pod(PodState):
     family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")
     address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
     shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
+    engine: EngineName | None = Field(
+        None, description="whose page of metrics it has, whole; default: what the protocol names of vLLM"
+    )
+    ranks: int | None = Field(None, ge=1, le=8, description="data-parallel ranks on its page")
     backend: Literal["first", "second"] = Field("first", description="the pool it is in, where a gateway has two")
     active_ports: tuple[int, ...] | None = Field(None, description="indexes of the pool's ports that it serves")
 

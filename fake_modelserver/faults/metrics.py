@@ -19,6 +19,7 @@ class FaultKind(StrEnum):
     `down`: the connection is reset without an answer (the port itself stays open, since inference is served on it:
     see `Pod.refuse` for that). `slow`: answers late. `status`: an error status. `garbage`: 200 with a body that is
     not metrics. `nan`: every gauge is NaN. `missing`: families are left out. `stale`: values stay as they were.
+    `negative`: every gauge is -1. `half`: the page ends inside a line. `no_newline`: its last line has no end.
     """
 
     DOWN = "down"
@@ -28,6 +29,9 @@ class FaultKind(StrEnum):
     NAN = "nan"
     MISSING = "missing"
     STALE = "stale"
+    NEGATIVE = "negative"
+    HALF = "half"
+    NO_NEWLINE = "no_newline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,4 +65,7 @@ _FAULTS: dict[FaultKind, tuple[FaultType, dict[str, Any]]] = {
     FaultKind.NAN: (FaultType.VALUE, {"value": "NaN"}),
     FaultKind.MISSING: (FaultType.MISSING, {"families": "families"}),
     FaultKind.STALE: (FaultType.FROZEN, {}),
+    FaultKind.NEGATIVE: (FaultType.VALUE, {"value": "-1"}),
+    FaultKind.HALF: (FaultType.HALF, {}),
+    FaultKind.NO_NEWLINE: (FaultType.NO_NEWLINE, {}),
 }

@@ -49,6 +49,42 @@ class ReadyBeforeSync(Health):
         return SERVING if service in (READINESS, EXT_PROC_SERVICE) else super().status(service)
 
 
+class _Remembering(Health):
+    """Remembers whether there ever was an endpoint."""
+
+    filled = False
+
+    def status(self, service: str) -> int | None:
+        self.filled = self.filled or bool(self.pool.endpoints)
+        return super().status(service)
+
+
+@fault(
+    "ready-with-the-first-pod",
+    breaks="EPP-HLTH-03",
+    why="`readiness` waits for the first endpoint, so that a pool that is empty at the start is never known.",
+    also_breaks={"EPP-HLTH-04": "the same holds for the service's own name"},
+    versions=NEXT,
+)
+class ReadyWithTheFirstPod(_Remembering):
+    def status(self, service: str) -> int | None:
+        status = super().status(service)
+        return status if self.filled or service == LIVENESS else NOT_SERVING
+
+
+@fault(
+    "liveness-ends-with-the-pool",
+    breaks="EPP-HLTH-02",
+    why="`liveness` is NOT_SERVING from when the pool is gone, so that the process is restarted without end.",
+    versions=NEXT,
+)
+class LivenessEndsWithThePool(_Remembering):
+    def status(self, service: str) -> int | None:
+        status = super().status(service)
+        gone = self.filled and not self.pool.endpoints
+        return NOT_SERVING if gone and service == LIVENESS else status
+
+
 @fault(
     "never-ready",
     breaks="EPP-HLTH-03",

@@ -18,6 +18,7 @@ from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, Processin
 from reference_epp import faults, variants  # noqa: F401  # declares them
 from reference_epp.deviations import ALL, FAULTS, VARIANTS, Fault, UnknownDeviationError, Variant, find
 from reference_epp.endpoints import Pool
+from reference_epp.scraper import Scraper
 from reference_epp.server import Parts, running
 from reference_epp.settings import Settings
 
@@ -26,6 +27,7 @@ A, B, C, OTHER_PORT, SIX = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "1
 POOL = (A, B, C, OTHER_PORT, SIX)
 PROCESS = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 CHECK = "/grpc.health.v1.Health/Check"
+SERVICES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "no.such")
 
 ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
@@ -35,7 +37,9 @@ ON_THE_WIRE_ONLY = {
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
 BY_THE_CLOCK = {"caches-per-hint-briefly"}
-ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK
+OF_METRICS = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if issubclass(one.classes[0], Scraper)}
+"""Those that show in what is read of metrics; `test_reference_gauges.py` shows them."""
+ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK | OF_METRICS
 """Those of the service, which a conversation alone does not show; they have their own tests."""
 
 
@@ -223,12 +227,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         pool = Pool()
         pool.update(endpoints, synced=synced)
         health = parts.health(pool)
-        seen.append(
-            [
-                health.status(name)
-                for name in ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor", "no.such")
-            ]
-        )
+        seen.append([health.status(name) for name in SERVICES])
+        pool.update((), synced=synced)  # and then it loses them
+        seen.append([health.status(name) for name in SERVICES])
         seen.append(sorted(health.methods()))
     return seen
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import math
+import os
 from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference_epp import faults, variants  # noqa: F401 - they fill the registry
+from reference_epp.deviations import FAULTS, VARIANTS
 from reference_epp.endpoints import Endpoint, Pool, parse_endpoint
 from reference_epp.gauges import Gauges, parse_gauges, parse_samples
 from reference_epp.metrics_client import PAGE_LIMIT, MetricsConnection
 from reference_epp.scraper import Readings, Scraper
+from reference_epp.server import Parts
 
 PAGE = """\
 # HELP vllm:num_requests_waiting Number of requests waiting.
@@ -40,21 +43,49 @@ def test_reads_what_vllm_says() -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        "vllm:num_requests_waiting 7\nvllm:gpu_cache_usage_perc 0.5",
-        "sglang:num_queue_reqs 7\nsglang:token_usage 0.5",
-        "trtllm_num_requests_waiting 7\ntrtllm_kv_cache_utilization 0.5",
+        "vllm:num_requests_waiting 7\nvllm:gpu_cache_usage_perc 0.5\n",
+        "sglang:num_queue_reqs 7\nsglang:token_usage 0.5\n",
+        "trtllm_num_requests_waiting 7\ntrtllm_kv_cache_utilization 0.5\n",
     ],
 )
 def test_reads_the_names_of_other_servers(page: str) -> None:
     assert parse_gauges(page) == Gauges(queued=7, running=0, kv_cache=0.5)
 
 
-@pytest.mark.parametrize(
-    "page", ["", "up 1", "vllm:num_requests_waiting NaN", "vllm:kv_cache_usage_perc +Inf", "{", "a{"]
-)
+@pytest.mark.parametrize("page", ["", "up 1\n", "{\n", "a{\n", "<html>\n", "[]\n"])
 def test_a_page_without_gauges_says_nothing(page: str) -> None:
     with pytest.raises(ValueError, match="usable value"):
         parse_gauges(page)
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "-0.5"])
+@pytest.mark.parametrize("name", ["num_requests_waiting", "num_requests_running", "kv_cache_usage_perc"])
+def test_a_page_with_a_value_that_can_not_be_is_refused(name: str, value: str) -> None:
+    right = {"num_requests_waiting": "1", "num_requests_running": "1", "kv_cache_usage_perc": "0.5", name: value}
+    with pytest.raises(ValueError, match="which no load is"):
+        parse_gauges("".join(f"vllm:{key} {text}\n" for key, text in right.items()))
+
+
+def test_values_of_other_families_may_be_anything() -> None:
+    assert parse_gauges("sglang:fwd_occupancy NaN\nsglang:num_queue_reqs 2\nup -1\n").queued == 2
+
+
+def test_a_page_that_ends_inside_a_line_is_refused() -> None:
+    with pytest.raises(ValueError, match="ends inside a line"):
+        parse_gauges(PAGE + "vllm:num_requests_waiting 1")
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_ranks_of_one_address_are_summed_and_the_fullest_cache_counts(queued: list[int], used: list[float]) -> None:
+    lines = [f'vllm:num_requests_waiting{{engine="{rank}"}} {value}' for rank, value in enumerate(queued)]
+    lines += [f'vllm:kv_cache_usage_perc{{engine="{rank}"}} {value!r}' for rank, value in enumerate(used)]
+    gauges = parse_gauges("\n".join(lines) + "\n")
+    assert (gauges.queued, gauges.kv_cache) == (sum(queued), max(used))
+
+
+def test_a_total_beside_its_parts_is_not_added_to_them() -> None:
+    page = 'sglang:num_queue_reqs{priority="1"} 2\nsglang:num_queue_reqs{priority=""} 5\n'
+    assert parse_gauges(page).queued == 5
 
 
 def test_a_broken_line_does_not_hide_the_others() -> None:
@@ -63,7 +94,7 @@ def test_a_broken_line_does_not_hide_the_others() -> None:
 
 @given(st.text())
 def test_no_page_breaks_the_parser(page: str) -> None:
-    assert all(math.isfinite(value) for _, _, value in parse_samples(page))
+    assert all(isinstance(value, float) for _, _, value in parse_samples(page))
 
 
 names = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]*", fullmatch=True)
@@ -183,6 +214,53 @@ def test_the_scraper_follows_the_pool_and_recovers_from_errors(monkeypatch: pyte
         await scraper.stop()
 
     asyncio.run(with_server(serve, act))
+
+
+def test_the_last_good_page_stands_while_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = (b"vllm:num_requests_waiting NaN\n", b"vllm:num_requests_waiting 9", b"<html>\n", b"")
+    serve, _ = served(sized(PAGE.encode()), *(sized(page) for page in bad))
+
+    async def act(endpoint: Endpoint) -> None:
+        pool, readings = Pool(), Readings(60)
+        arrived = asyncio.Event()
+        monkeypatch.setattr(readings, "put", lambda *reading: (Readings.put(readings, *reading), arrived.set()))
+        scraper = Scraper(pool, readings, 0.001)
+        pool.update((endpoint,), synced=True)
+        await arrived.wait()
+        gauges = readings.get(endpoint)
+        for _ in range(50):
+            await asyncio.sleep(0.002)
+            assert readings.get(endpoint) == gauges
+        await scraper.stop()
+
+    asyncio.run(with_server(serve, act))
+
+
+def reader(name: str) -> Scraper:
+    """A scraper as a deviation has it."""
+    deviation = {**FAULTS, **VARIANTS}[name]
+    return Parts().exchange(*deviation.classes).scraper(Pool(), Readings(60), 1.0)
+
+
+RANKS = "".join(f'vllm:num_requests_waiting{{engine="{rank}"}} {value}\n' for rank, value in enumerate((1, 5)))
+
+
+def test_deviations_of_reading_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    nan = RANKS.replace(" 5", " NaN")
+    assert reader("reads-the-first-series").read(RANKS).queued == 1
+    assert reader("reads-the-first-series").read(PAGE) == parse_gauges(PAGE)
+    assert reader("takes-nan-for-an-empty-queue").read(nan).queued < 0
+    assert reader("takes-nan-for-an-empty-queue").read(RANKS).queued == 6
+    forgets, endpoint = reader("forgets-at-a-bad-page"), parse_endpoint("10.0.0.1:80")
+    forgets.readings.put(endpoint, parse_gauges(RANKS))
+    forgets.refused(endpoint, ValueError())
+    assert forgets.readings.get(endpoint) is None
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    assert reader("odd-gauge-is-fatal").read(RANKS).queued == 6
+    with pytest.raises(ValueError, match="no load is"):
+        reader("odd-gauge-is-fatal").read(nan)
+    assert ended == [70]
 
 
 def test_a_server_that_restarts_is_not_as_idle_as_it_said_before() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from conformance.scenario.pool import Load, Pod, PodState
-from fake_modelserver import FaultKind, Gauges, MetricsFault
+from collections.abc import Mapping
+from typing import Any
 
-IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok"}
+from conformance.scenario.pool import EngineName, Load, Pod, PodState
+from fake_modelserver import Engine, FaultKind, Gauges, MetricsFault, Ramp, Signal, Square
+from fake_modelserver import Pod as Server
+
+IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok", "course": "steady"}
 
 _LOAD = tuple(Load.model_fields)
 
@@ -51,7 +55,46 @@ _FAULTS = {
     "stale": MetricsFault(kind=FaultKind.STALE),
     "error": MetricsFault(kind=FaultKind.STATUS, status=500),
     "empty": MetricsFault(kind=FaultKind.MISSING),
+    "negative": MetricsFault(kind=FaultKind.NEGATIVE),
+    "half": MetricsFault(kind=FaultKind.HALF),
+    "no-newline": MetricsFault(kind=FaultKind.NO_NEWLINE),
 }
+
+FULL = Gauges(queue=64, running=8, kv=0.99)
+"""What a pod shows that can take no more."""
+
+_RANGES = {"queue": (0, FULL.queue), "running": (0, FULL.running), "kv": (0.1, FULL.kv)}
+_COURSES: Mapping[str, Mapping[str, Signal]] = {
+    "fills": {name: Ramp(start=low, stop=high, seconds=2) for name, (low, high) in _RANGES.items()},
+    "swings": {name: Square(low=low, high=high, period=0.4) for name, (low, high) in _RANGES.items()},
+}
+_ENGINES: Mapping[EngineName, tuple[Engine, str | None]] = {
+    "vllm": (Engine.VLLM, None),
+    "vllm-rust": (Engine.VLLM, "0.33.0-rust"),
+    "vllm-0.10.2": (Engine.VLLM, "0.10.2"),
+    "vllm-0.8.5": (Engine.VLLM, "0.8.5"),
+    "sglang": (Engine.SGLANG, None),
+    "sglang-0.5.10": (Engine.SGLANG, "0.5.10"),
+    "trtllm-serve": (Engine.TRTLLM_SERVE, None),
+}
+
+
+def page(pod: Pod) -> dict[str, Any]:
+    """Whose page of metrics its model server has, and of how many ranks: arguments of `PodSpec`."""
+    found: dict[str, Any] = {"ranks": pod.ranks or 1}
+    if pod.engine is not None:
+        engine, generation = _ENGINES[pod.engine]
+        found |= {"engine": engine, "generation": generation, "page": "real"}
+    return found
+
+
+def moved(server: Server, pod: Pod) -> None:
+    """Let the gauges of its model server take their course."""
+    server.unpin()
+    for gauge, signal in _COURSES.get(pod.course or "", {}).items():
+        server.pin(gauge, signal)
+    for rank in range(1, pod.ranks or 1):
+        server.set_gauges(FULL if pod.course == "at-odds" else gauges(pod), rank=rank)
 
 
 def fault(pod: Pod) -> MetricsFault | None:

@@ -148,12 +148,16 @@ class PoolController:
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
             gauges, fault = loads.gauges(changed.pod), loads.fault(changed.pod)
+            moves = self._shown.get(name, loads.IDLE)["course"] != loads.shown(changed.pod)["course"]
             if self._shown.get(name) != loads.shown(changed.pod):
                 self._shown[name] = loads.shown(changed.pod)
                 self._emit(GaugesShown(pod=name, values=self._shown[name]))
-            if (gauges, fault) == (server.gauges, server.metrics_fault):
+            if (gauges, fault) == (server.gauges, server.metrics_fault) and not moves:
                 continue
             server.gauges, server.metrics_fault = gauges, fault
+            loads.moved(server, changed.pod)
+            if changed.pod.course == "restarts":
+                await server.restart()
             self._members[name] = changed
             if fault is None or fault.kind is not FaultKind.DOWN:
                 marks[server.name] = server.mark()
@@ -161,10 +165,13 @@ class PoolController:
             await self._scraped(marks)
 
     @contextlib.asynccontextmanager
-    async def unloaded(self) -> AsyncIterator[None]:
-        """Meanwhile no pod is busy, if the target queues: it may hold every request while all are."""
+    async def unloaded(self, *, always: bool = False) -> AsyncIterator[None]:
+        """Meanwhile no pod is busy, if the target queues: it may hold every request while all are.
+
+        With `always` that is so of any target, and all metrics can be read: those of before may have ended it.
+        """
         busy = {name: loads.full(member.pod) for name, member in self._members.items()}
-        if not self._profile.claims.queues:
+        if not (self._profile.claims.queues or always):
             yield
             return
         await self.load(dict.fromkeys(busy, Load(**loads.IDLE)))
@@ -257,12 +264,14 @@ class PoolController:
             models=(self._profile.requests.model,),
             any_model=True,
             gauges=loads.gauges(pod),
+            **loads.page(pod),
         )
         try:
             server = await self._fleet.add(spec)
         except FleetError as problem:
             raise cant_bind(problem) from problem
         server.metrics_fault = loads.fault(pod)
+        loads.moved(server, pod)
         return dataclasses.replace(member, endpoints=server.endpoints)
 
     async def _moved(self, member: Member, ports: tuple[int, ...]) -> Member:
@@ -276,6 +285,7 @@ class PoolController:
             models=(self._profile.requests.model,),
             any_model=True,
             gauges=loads.gauges(member.pod),
+            **loads.page(member.pod),
         )
         return dataclasses.replace(member, endpoints=(await self._fleet.add(spec)).endpoints)
 
@@ -372,5 +382,5 @@ def _eligible(members: Iterable[Member]) -> set[str]:
 
 def _same_place(old: Pod, new: Pod) -> bool:
     """Whether a pod of the last scenario can serve as one of the next, standing and load apart."""
-    where = ("family", "address_of", "shares_name_with", "active_ports", "namespace")
+    where = ("family", "address_of", "shares_name_with", "active_ports", "namespace", "engine", "ranks")
     return all(getattr(old, name) == getattr(new, name) for name in where)
