@@ -43,8 +43,6 @@ def mutants_page(survey: Survey, command: str, seed: int) -> str:
         *(_unnoticed(survey) if survey.unnoticed else ["None.", ""]),
         "## Not reached",
         "",
-        "Statements that no scenario makes the EPP execute, by function, with the number of mutants.",
-        "",
         *_unreached(survey.unreached),
     ]
     return "\n".join(lines).rstrip() + "\n"
@@ -76,5 +74,9 @@ def _unnoticed(survey: Survey) -> Iterator[str]:
 
 
 def _unreached(mutants: tuple[Mutant, ...]) -> Iterator[str]:
+    if not mutants:
+        yield "None."
+        return
+    yield from ("Statements that no scenario makes the EPP execute, by function, with the number of mutants.", "")
     counted = Counter(f"{one.module}.{one.function}" for one in mutants)
     yield from (f"- `{place}`: {number}" for place, number in sorted(counted.items()))
