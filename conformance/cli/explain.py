@@ -10,7 +10,6 @@ import typer
 
 from conformance.cli import completion, options
 from conformance.cli.completion import offering
-from conformance.roles import ROLES
 from conformance.targets.flags import SelectionFlags
 
 if TYPE_CHECKING:
@@ -104,6 +103,7 @@ def _with_places(named: Mapping[str, str]) -> str:
 def scenario_text(found: list[Instance], catalogue: Catalogue) -> str:
     """A scenario: its requirements, where it is written, and what is done and expected in each step."""
     from conformance.cli.list import versions
+    from conformance.roles import ROLES
     from conformance.strict_yaml import dump
 
     one = found[0]

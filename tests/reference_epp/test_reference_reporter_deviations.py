@@ -44,6 +44,7 @@ def responses(data_plane: Any) -> Iterator[list[Any]]:
     events = f"data: {json.dumps({'usage': USAGE})}\n\n".encode()
     piece, last, headers = data_plane.response_body, data_plane.response_body(b""), data_plane.response_headers
     yield [headers(), piece(body)]
+    yield [headers(), piece(json.dumps({"usage": USAGE}, indent=2).encode())]
     yield [headers(), piece(body[:9], end=False), piece(body[9:])]
     yield [headers(), piece(json.dumps({"usage": USAGE, "x": "y" * 100_000}).encode())]
     yield [headers(status=b"500"), piece(body)]
@@ -52,6 +53,7 @@ def responses(data_plane: Any) -> Iterator[list[Any]]:
     stream = headers(content_type=b"text/event-stream")
     yield [stream, piece(events, end=False), piece(b"data: [DONE]\n\n", end=False), last]
     yield [stream, piece(events, end=False), data_plane.response_trailers()]
+    yield [stream, piece((events + b"data: [DONE]\n\n").replace(b"\n", b"\r\n"), end=False), last]
     yield [stream, piece(events.replace(b"42", b"41") + events, end=False), last]
 
 
