@@ -61,7 +61,7 @@ class ExtraKeys(Conversation):
     def destination_metadata(self, metadata: Struct, decision: Picked) -> None:
         super().destination_metadata(metadata, decision)
         fields = metadata.fields[self.epp.metadata_namespace].struct_value.fields
-        fields["x-gateway-inference-request-cost"].number_value = 7
+        fields["x-example-queue-position"].number_value = 7
 
 
 @variant("repeats-metadata", why="Every later answer repeats the same metadata.")
