@@ -75,6 +75,7 @@ class Slow(Service):
 @variant(
     "closes-after-the-request",
     why="The stream is closed once the request is on its way; the EPP does not care for the response.",
+    without=("reporter",),
 )
 class ClosesAfterTheRequest(Conversation):
     request_over = False
