@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from conformance.errors import HarnessError, TargetUnreachableError
 from conformance.evidence.episode import HarnessTrouble, ProcessExited, ProcessStarted
+from conformance.evidence.local_paths import without_folders
 from conformance.targets.running import Running, exited_early
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Event
@@ -42,7 +43,7 @@ class Watched:
         """Watch over `process`, which was just started."""
         self.crashed = False
         self.process = process
-        command = tuple(map(self._redact, process.command))
+        command = tuple(without_folders(self._redact(argument)) for argument in process.command)
         self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
         self._watcher = asyncio.create_task(self._watch(process))
 
@@ -95,4 +96,4 @@ class Watched:
             return
         if not process.asked_to_stop:
             self.crashed = True
-            self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=process.tail()))
+            self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=without_folders(process.tail())))

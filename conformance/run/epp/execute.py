@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from random import Random
 
 from conformance.evidence.episode import Context, Episode, HealthProbe, StartAttempt, Unmet
+from conformance.evidence.local_paths import without_folders
 from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
@@ -141,7 +142,7 @@ class EppExecution(Execution):
         request = self._epp.prepared(Exchange(ending="envoy"), 0, profile.body_modes[0], Random(self._epp.seed))
         start = await trial_start(self._epp.target, request, text, self._epp.pool.__contains__)
         self._epp.recorder.emit(
-            StartAttempt(exchange=name, configuration=text, started=start.started, output=start.output)
+            StartAttempt(exchange=name, configuration=text, started=start.started, output=without_folders(start.output))
         )
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
