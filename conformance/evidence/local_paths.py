@@ -6,7 +6,7 @@ import functools
 import re
 from pathlib import Path
 
-_FOLDERS = re.compile(r"(?<![\w/:.…])/([\w.+~@-]+)/(?:[\w.+~@-]+/)*")
+_FOLDERS = re.compile(r"(?:(?<![\w/:.…])|(?<=\\[nt]))/([\w.+~@-]+)/(?:[\w.+~@-]+/)*")
 
 
 def without_folders(text: str) -> str:

@@ -13,6 +13,7 @@ from conformance.evidence.local_paths import without_folders
         ("at '/usr/lib/x.py', line 3; (/usr/y.go:7)", "at '…/x.py', line 3; (…/y.go:7)"),
         ("GET /v1/chat/completions of http://127.0.0.1/usr/x", "GET /v1/chat/completions of http://127.0.0.1/usr/x"),
         ("k8s.io/usr/x and ../usr/x and /usr", "k8s.io/usr/x and ../usr/x and /usr"),
+        (r"stack: f\n\t/usr/go/x.go:7\n", r"stack: f\n\t…/x.go:7\n"),  # in a log line that is JSON
         ("", ""),
     ],
 )
