@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 GENERATED = re.compile(r"<!-- (Written by `make|`make docs` writes)")
 PAGES = [
     path
-    for pattern in ("*.md", ".github/**/*.md", "benchmarks/*.md", "docs/**/*.md", "examples/**/*.md", "reports/*.md")
+    for pattern in ("*.md", ".github/**/*.md", "benchmarks/*.md", "docs/**/*.md", "examples/**/*.md")
     for path in sorted(ROOT.glob(pattern))
     if not GENERATED.search(path.read_text())
 ]
