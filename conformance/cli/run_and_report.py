@@ -19,7 +19,8 @@ from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
 from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.engine import collect_seldom
+from conformance.run.child_process import warm
+from conformance.run.engine import collect_seldom, cores
 from conformance.run.epp.binding import check_bindable
 from conformance.run.request import check_smoke
 from conformance.run.session import RunSettings, run
@@ -69,7 +70,12 @@ def _run_and_report(
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
-    with EvidenceKeeper(output / EVIDENCE) as keeper, progress(title, quiet=quiet) as shown:
+    collect_seldom()
+    with (
+        warm(cores()),
+        EvidenceKeeper(output / EVIDENCE) as keeper,
+        progress(title, quiet=quiet) as shown,
+    ):
 
         def handler(event: RunEvent) -> None:
             nonlocal outcome
@@ -78,7 +84,6 @@ def _run_and_report(
             if isinstance(event, RunFinished):
                 outcome = event.outcome
 
-        collect_seldom()
         try:
             run(settings, handler)
         except IncompleteError as problem:

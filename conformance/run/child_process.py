@@ -2,23 +2,26 @@
 
 The parent starts it with a `Service`, sends commands and receives answers; both are pickled. The process ends, and
 leaves nothing behind, when its connection closes: on purpose, on Ctrl-C, or because its parent is gone.
+
+A new interpreter takes most of a second of processor time until it has imported what it needs. `warm` forks processes
+from one that has, as long as it has no threads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from conformance.errors import (
     ConformanceError,
@@ -30,7 +33,7 @@ from conformance.errors import (
 )
 from conformance.run.engine import CLEAN_UP, EngineThread, collect_seldom
 
-MAIN = "import sys; sys.path[:] = {path!r}; from conformance.run.child_process import serve; serve({fd}, '{service}')"
+MAIN = "import sys; sys.path[:] = {path!r}; from conformance.run.child_process import serve; serve({fd})"
 
 Say = Callable[[object], None]
 """Sends an answer to the parent. It blocks until there is room."""
@@ -54,19 +57,10 @@ class ChildProcess:
 
     def __init__(self, service: type[Service], *arguments: object) -> None:
         """`service` is made in the process with these arguments, which can be pickled."""
-        self._socket, theirs = socket.socketpair()
+        self._socket, self._process = _warm.pop() if _warm else _started()
         self.connection: Connection = Connection(os.dup(self._socket.fileno()))
         """For `multiprocessing.connection.wait`: ready when there is an answer."""
-        name = f"{service.__module__}:{service.__qualname__}"
-        with theirs:
-            # In its own session it gets no Ctrl-C: its parent does, and lets go of it.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", MAIN.format(path=sys.path, fd=theirs.fileno(), service=name)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self.send(arguments)
+        self.send((service, arguments))
 
     @property
     def pid(self) -> int:
@@ -112,41 +106,147 @@ class ChildProcess:
             self.connection.close()
 
 
+# -- how it starts -----------------------------------------------------------------------------------------------------
+
+
+class Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, negative for a signal. Raises `TimeoutExpired` after `timeout` seconds."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+_warm: list[tuple[socket.socket, Process]] = []
+"""Processes that have no service yet, each with the connection to it."""
+
+
+@contextlib.contextmanager
+def warm(number: int) -> Iterator[None]:
+    """Have up to `number` processes ready while the context lasts, where the system can fork this one."""
+    if sys.platform == "linux" and threading.active_count() == 1:
+        while len(_warm) < number:
+            _warm.append(_forked())
+    try:
+        yield
+    finally:
+        while _warm:
+            connection, process = _warm.pop()
+            connection.close()
+            process.wait()
+
+
+class _Forked:
+    """A process that begins as a copy of this one, and serves its end of a connection."""
+
+    def __init__(self, theirs: socket.socket, ours: Iterable[socket.socket]) -> None:
+        """`ours` are connections that it must not hold open: they end with this process."""
+        self._code: int | None = None
+        self.pid = os.fork()
+        if not self.pid:
+            _serve_as_a_copy(theirs, ours)
+        self._descriptor = os.pidfd_open(self.pid)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """See `Process`."""
+        if self._code is None:
+            if not select.select([self._descriptor], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("serve", timeout or 0)
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._descriptor)
+        return self._code
+
+    def kill(self) -> None:
+        """See `Process`."""
+        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+
+def _serve_as_a_copy(theirs: socket.socket, ours: Iterable[socket.socket]) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()
+        for connection in ours:
+            connection.close()
+        _warm.clear()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        serve(theirs.detach())
+        code = 0
+    except BaseException:  # noqa: BLE001 - there is nothing above that it could be raised to
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)  # what is to be done at exit is the parent's
+
+
+def _forked() -> tuple[socket.socket, Process]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        return ours, _Forked(theirs, [ours, *(connection for connection, _ in _warm)])
+
+
+def _started() -> tuple[socket.socket, Process]:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        # In its own session it gets no Ctrl-C: its parent does, and lets go of it.
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN.format(path=sys.path, fd=theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return ours, process
+
+
 # -- in the process ----------------------------------------------------------------------------------------------------
 
 
-def serve(fd: int, service: str) -> None:
-    """Make the service (`module:class`) and carry out what comes over the connection, until it is closed."""
+def serve(fd: int) -> None:
+    """Make the service that comes over the connection, and carry out what comes after it, until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the parent gets them too, and lets go
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which targets would inherit
     collect_seldom()
     connection = Connection(fd)
-    module, _, name = service.partition(":")
-    kind = getattr(importlib.import_module(module), name)
 
     def say(answer: object) -> None:
         with contextlib.suppress(OSError):  # the parent does not listen any more
             connection.send(answer)
 
+    ongoing: set[asyncio.Task[Any]] = set()
+
     async def told(command: object) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "it is run by the engine"
+        ongoing.add(task)
         try:
             await served.carry_out(command)
         except Exception as problem:  # noqa: BLE001 - whatever it is, its cause is here and it is raised there
             say(_portable(problem))
+        finally:
+            ongoing.discard(task)
 
+    async def over() -> None:
+        interrupted = tuple(ongoing)
+        for task in interrupted:
+            task.cancel()
+        if interrupted:
+            await asyncio.wait(interrupted, timeout=CLEAN_UP)
+        await served.close(hurry=bool(interrupted))
+
+    try:
+        service, arguments = connection.recv()
+    except (EOFError, OSError):
+        return  # it was not needed
     with EngineThread() as engine, contextlib.suppress(EOFError, OSError):
-        served: Service = kind(engine, say, *connection.recv())
-        running: set[Future[None]] = set()
+        served: Service = service(engine, say, *arguments)
         try:
             while True:
-                command = engine.submit(told(connection.recv()))
-                running.add(command)
-                command.add_done_callback(running.discard)
+                engine.submit(told(connection.recv()))
         finally:
-            interrupted = tuple(running)
-            for command in interrupted:
-                command.cancel()
-            engine.call(served.close(hurry=bool(interrupted)))
+            engine.call(over())
 
 
 def _portable(problem: Exception) -> ConformanceError:

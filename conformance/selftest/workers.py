@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from conformance.errors import HarnessError
-from conformance.run.child_process import ChildProcess, Say
+from conformance.run.child_process import ChildProcess, Say, warm
 from conformance.run.engine import EngineThread, cores
 from conformance.selftest.deviation import Deviation
 from conformance.selftest.trial import Trial, attempt
@@ -81,7 +81,9 @@ def try_each(
     waiting = deque(subjects)
     trials: dict[str, T] = {}
     again = Counter({one.name: AGAIN for one in subjects})
-    workers = [_Worker[S, T](attempt) for _ in range(min(jobs or cores(), len(subjects)))]
+    number = min(jobs or cores(), len(subjects))
+    with warm(number):
+        workers = [_Worker[S, T](attempt) for _ in range(number)]
     tried = {one.name: one for one in subjects}
     try:
         for _ in range(AT_A_TIME):

@@ -152,8 +152,9 @@ class EppRunner(TargetRunner):
         try:
             if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
                 self._watched.restore()
-        finally:
             await self._stop(hurry=hurry)
+        finally:
+            self._folder.remove()
 
     async def _stop(self, *, hurry: bool) -> None:
         if self._envoy is not None:
@@ -165,7 +166,6 @@ class EppRunner(TargetRunner):
         await self.fleet.stop()
         if self._bridge is not None:
             await self._bridge.close()
-        self._folder.remove()
 
     def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
         if self._envoy is None:
