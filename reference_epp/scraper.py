@@ -78,6 +78,7 @@ class Scraper:
     async def _scrape(self, endpoint: Endpoint) -> None:
         connection: MetricsConnection | None = None
         failing = False
+        said: bytes | None = None
         try:
             while True:
                 started = time.monotonic()
@@ -86,7 +87,10 @@ class Scraper:
                         if connection is None or connection.closed:
                             connection = await MetricsConnection.open(endpoint)
                         page = await connection.fetch()
-                    self.readings.put(endpoint, self.read(page.decode("utf-8", "replace")))
+                    if page != said:  # an idle server says the same again and again
+                        gauges = self.read(page.decode("utf-8", "replace"))
+                        said = page
+                    self.readings.put(endpoint, gauges)
                 except (OSError, ValueError) as problem:
                     if connection is not None:
                         connection.close()
