@@ -48,6 +48,14 @@ def selftest(
         int | None, typer.Option("--jobs", metavar="N", min=1, help="Processes; default: one per core.")
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", metavar="FILE", help="Write the table as Markdown.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="FILE",
+            help="Mutations noticed according to FILE are not tried again; it gets the others.",
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where evidence of what is inexact goes.")
     ] = options.DEFAULT_OUTPUT / "selftest",
@@ -68,11 +76,12 @@ def selftest(
         without_colour()
     whose: Role = (of.role or RoleName.EPP).value
     of_mutants = [name for name in names or () if ":" in name]
-    if mutants is not None or of_mutants or seed is not None:
-        _check_mutants(names or [], of_mutants, mutants, seed, other=faults or variants or whose != "epp")
+    if mutants is not None or of_mutants or seed is not None or resume is not None:
+        _check_mutants(names or [], of_mutants, mutants, seed, resume, other=faults or variants or whose != "epp")
         from conformance.cli.selftest_mutants import run_mutants
 
-        raise typer.Exit(0 if run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table) else 1)
+        right = run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table, resume=resume)
+        raise typer.Exit(0 if right else 1)
     from conformance.requirements.catalogue import Catalogue
     from conformance.selftest import deviations, page, run_trials, select
 
@@ -104,7 +113,13 @@ def selftest(
 
 
 def _check_mutants(
-    names: Sequence[str], of_mutants: Sequence[str], number: int | None, seed: int | None, *, other: bool
+    names: Sequence[str],
+    of_mutants: Sequence[str],
+    number: int | None,
+    seed: int | None,
+    resume: Path | None,
+    *,
+    other: bool,
 ) -> None:
     """Raises `UsageError` for arguments that do not go with mutants."""
     if other:
@@ -113,6 +128,8 @@ def _check_mutants(
         raise UsageError("--mutants chooses by chance, and names are given", hint="leave out one of them")
     if number is None and seed is not None:
         raise UsageError("--seed is for --mutants N", hint="add --mutants, or leave out --seed")
+    if number is None and resume is not None:
+        raise UsageError("--resume is for --mutants N", hint="add --mutants and the same --seed, or leave out --resume")
     if len(names) > len(of_mutants):
         raise UsageError("names of mutants and of deviations do not go together", hint="use two commands")
 

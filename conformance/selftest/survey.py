@@ -59,11 +59,14 @@ def survey(
     *,
     reach: Reach | None = None,
     jobs: int | None = None,
+    before: Mapping[str, MutantTrial] | None = None,
 ) -> Survey:
     """Try the mutants, those aside that are recorded or never reached; `report` gets each trial as it comes.
 
-    Without `reach` each is taken to be reached in every version. Raises `HarnessError`.
+    Without `reach` each is taken to be reached in every version. `before` has trials by mutant that are taken as they
+    are. Raises `HarnessError`.
     """
+    before = before or {}
     versions = {one.name: _versions(one, reach) for one in chosen}
     reasons = {one.name: reason_for(one, equivalents) for one in chosen if versions[one.name]}
     runs = [
@@ -72,12 +75,14 @@ def survey(
         if versions[one.name] and reasons[one.name] is None
     ]
     known = {one.name: one for one in chosen}
-    trials = try_each(runs, attempt_mutant, lambda trial: report(known[trial.name], trial), jobs) if runs else ()
+    new = [one for one in runs if one.name not in before]
+    trials = try_each(new, attempt_mutant, lambda trial: report(known[trial.name], trial), jobs) if new else ()
     return Survey(
         chosen=tuple(chosen),
         unreached=tuple(one for one in chosen if not versions[one.name]),
         recorded={name: reason for name, reason in reasons.items() if reason is not None},
-        trials={trial.name: trial for trial in trials},
+        trials={one.name: before[one.name] for one in runs if one.name in before}
+        | {trial.name: trial for trial in trials},
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from conformance.errors import UnknownNameError, UsageError
 from conformance.requirements.schema import VERSIONS
 from conformance.selftest.equivalents import load_equivalents, reason_for
+from conformance.selftest.kept_trials import keep, noticed_before
 from conformance.selftest.mutant_trial import MutantTrial
 from conformance.selftest.mutants import all_mutants, by_name, sample
 from conformance.selftest.mutants_page import mutants_page
@@ -72,6 +73,26 @@ def test_a_mutant_whose_statement_is_never_reached_is_not_tried() -> None:
     assert surveyed.score == 1
 
 
+def test_what_was_noticed_before_is_not_tried_again(tmp_path) -> None:
+    noticed, survivor = sample(MUTANTS, 2, 3)
+    path = tmp_path / "trials"
+    assert noticed_before(path) == {}
+    keep(path, MutantTrial(name=noticed.name, outcome="failed", version="1.0.0", requirement="ENV-16"))
+    keep(path, MutantTrial(name=survivor.name, outcome="survived", version="1.0.0"))
+    before = noticed_before(path)
+    assert set(before) == {noticed.name}
+    surveyed = survey([noticed], (), lambda *_: pytest.fail("it was tried"), before=before)
+    assert surveyed.trials == before
+
+
+def test_a_file_of_other_lines_is_not_resumed(cli, tmp_path) -> None:
+    path = tmp_path / "trials"
+    path.write_text("{}\n")
+    ran = cli("selftest", "--mutants", "1", "--seed", "1", "--resume", path)
+    assert ran.code == 2
+    assert f"{path}:1: no trial of a mutant" in ran.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -81,6 +102,7 @@ def test_a_mutant_whose_statement_is_never_reached_is_not_tried() -> None:
         (["--mutants", "1", "--seed", "-1"], "--seed"),
         (["--mutants", "1", "--seed", "x"], "--seed"),
         (["--seed", "1"], "--seed is for --mutants N"),
+        (["--resume", "trials"], "--resume is for --mutants N"),
         (["--mutants", "1", "--faults"], "mutants are of the reference EPP"),
         (["--mutants", "1", "--role", "data-plane"], "mutants are of the reference EPP"),
         (["--mutants", "1", "path-changed"], "names are given"),
