@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.server import ServedStream
 from reference_epp.conversation import Conversation
@@ -40,6 +40,20 @@ class CachedPerHint(Picker):
         if self.known is None:
             self.known = {}
         return self.known.setdefault(request.subset, super().eligible(request))
+
+
+@fault(
+    "priority-of-the-request-before",
+    breaks="EPP-ERR-03",
+    why="A request has the priority of the one before, so that a sheddable one is kept after one that is not.",
+    versions=WITH_SUBSET,
+)
+class PriorityOfTheRequestBefore(Conversation):
+    before: ClassVar[int] = 0
+
+    def priority(self) -> int:
+        before, PriorityOfTheRequestBefore.before = PriorityOfTheRequestBefore.before, super().priority()
+        return before
 
 
 @fault(
