@@ -8,10 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.requirements.schema import Role
+from conformance.strict_yaml import FileModel
 from conformance.verdict import KINDS, Finding, Kind, Result, Verdict, result, worst
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugeFollowed:
+    """Whether an endpoint picker moved its picks away from a pod whose metrics showed it busy: information, for the
+    protocol does not say how it chooses."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
+
+    engine: str
+    """The model server that the pods were."""
+    gauge: Literal["queue", "kv", "ranks"]
+    """What showed the load: requests waiting, the KV cache in use, or that and more of all ranks but the first."""
+    followed: Literal["yes", "no", "unclear"]
+    """Whether picks moved away."""
+    busy: int
+    """Picks that the busy pod got."""
+    picks: int
+    """Picks in all."""
+    why: str = ""
+    """Why it is unclear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +60,7 @@ class ScenarioResult:
     smoke: bool = False
     duration: float = 0.0
     evidence: str | None = None
+    gauges: tuple[GaugeFollowed, ...] = ()
     reproduce: str = ""
     source: str = ""
     """Where the scenario is written, `file:line`."""

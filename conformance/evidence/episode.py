@@ -184,6 +184,11 @@ class Expectation:
     requirement: str | None = None
 
 
+EngineName = Literal["vllm", "vllm-rust", "vllm-0.10.2", "vllm-0.8.5", "sglang", "sglang-0.5.10", "trtllm-serve"]
+"""Model servers by generation: releases whose pages of metrics differ in what endpoint pickers read. One without a
+number is the newest."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
     """What a vendor says of the target (profile key `claims`), as far as a rule depends on it."""
@@ -206,6 +211,8 @@ class Claims:
     """False for a target that knows IPv4 endpoints only."""
     health: bool | None = None
     """It answers gRPC health checks. For the reader of the report: what it does is observed."""
+    engines: tuple[EngineName, ...] = ()
+    """Model servers whose gauges it reads. Whether they move its picks is found out for each, as information."""
     reporter: bool | None = None
     """It reports attributes of requests (Request Attribute Reporter)."""
     attributes: tuple[Attribute, ...] = ()

@@ -90,6 +90,10 @@ class EppTraits:
         for need in scenario.needs:
             if unclaimed.get(need):
                 return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=f"the profile does not claim {need}")
+        if "engines" in scenario.needs:
+            for name in sorted({pod.engine for pod in scenario.pool.pods if pod.engine} - set(claims.engines)):
+                reason = f"the profile does not claim that the gauges of {name} are read (claims.engines)"
+                return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason)
         return self._unreported(scenario)
 
     def _unreported(self, scenario: Scenario) -> Obstacle | None:

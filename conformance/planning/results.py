@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from conformance.evidence.episode import Episode, HarnessTrouble, Unmet
 from conformance.outcome import ScenarioResult, decisive, scenario_verdict
 from conformance.planning.plan import Skip, Work
+from conformance.reading.gauges_followed import gauges_followed
 from conformance.verdict import Finding, Verdict
 
 GENERATED_SECTION = "generated"
@@ -85,6 +86,7 @@ def of_episode(
         smoke=scenario.smoke,
         duration=seconds,
         evidence=episode.id,
+        gauges=gauges_followed(scenario, episode),
         reproduce=reproduce,
         source=f"{work.instance.file}:{work.instance.line}",
     )

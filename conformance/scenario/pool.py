@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from conformance.evidence.episode import EngineName
 from conformance.strict_yaml import FileModel
 
 
@@ -21,7 +22,6 @@ Metrics = Literal[
     "ok", "down", "slow", "garbage", "nan", "negative", "stale", "error", "empty", "half", "no-newline"
 ]  # fmt: skip
 Course = Literal["steady", "fills", "swings", "at-odds", "restarts"]
-EngineName = Literal["vllm", "vllm-rust", "vllm-0.10.2", "vllm-0.8.5", "sglang", "sglang-0.5.10", "trtllm-serve"]
 
 
 class Load(FileModel):

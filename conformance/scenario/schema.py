@@ -338,6 +338,7 @@ Need = Literal[
     "health",
     "fallback-lists",
     "models",
+    "engines",
     "reporter",
     "full-duplex",
     "buffered",

@@ -25,6 +25,16 @@ class ReadsTheFirstSeries(Scraper):
         return super().read("".join(lines))
 
 
+@variant(
+    "reads-new-names-only",
+    why="Of vLLM's KV cache it knows the name of today's releases, old ones look empty, as in EPPs of the field.",
+)
+class ReadsNewNamesOnly(Scraper):
+    def read(self, page: str) -> Gauges:
+        lines = page.splitlines(keepends=True)
+        return super().read("".join(line for line in lines if "vllm:gpu_cache_usage_perc" not in line))
+
+
 @variant("forgets-at-a-bad-page", why="A page that can't be read makes its server as good as unknown; it stays a pick.")
 class ForgetsAtABadPage(Scraper):
     def refused(self, endpoint: Endpoint, problem: Exception) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from conformance.outcome import RequirementResult, ScenarioResult
+from conformance.outcome import GaugeFollowed, RequirementResult, ScenarioResult
 from conformance.report.document.ai_gateway import AiGateway
 from conformance.report.document.blocks import Block, EvidenceRef, Specification, Text
 from conformance.requirements.schema import Effect, Kind, Level, Role
@@ -60,6 +60,9 @@ class ScenarioRow(Block):
     reproduce: str = Field(description="the command that runs it again")
     source: str = Field(description="file and line of the scenario")
     evidence: EvidenceRef | None = Field(description="its line of the evidence; null if it did not run")
+    gauges: tuple[GaugeFollowed, ...] = Field(
+        (), description="whether load that the metrics of pods showed moved the picks of an endpoint picker"
+    )
     findings: tuple[FindingRow, ...] = Field(
         description="every finding that has something to show, on all requirements"
     )

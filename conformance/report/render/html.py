@@ -21,6 +21,7 @@ from conformance.evidence.store import episodes
 from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
+from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
 from conformance.report.render.pictures import bar, glance, picks, picks_svg, spans, spans_svg
 from conformance.report.render.safe import safe
@@ -144,6 +145,9 @@ def html(report: Report, evidence: Path | None = None) -> str:
         drawing=lambda lines: svg(lines, alone=False),
         glance=glance(report.requirements, versions),
         bar=bar,
+        gauges=gauges(report),
+        gauge_name=NAME,
+        seen=seen,
         policy=policy,
         script=script,
         style=style,

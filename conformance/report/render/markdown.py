@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of, warnings
 from conformance.report.document.model import Report
+from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import mark, plural
 from conformance.report.render.markup import cell, code, text
 from conformance.report.render.readme import age
@@ -22,7 +23,7 @@ def summary(report: Report) -> str:
     lines = [f"## {_title(report)}: {mark(report.result)}", ""]
     if report.stopped:
         lines += [f"The run stopped early: {text(report.stopped)}", ""]
-    lines += [*_versions(report), *_ai_gateway(report)]
+    lines += [*_versions(report), *_ai_gateway(report), *_gauges(report)]
     failed = concerns(report)
     if failed:
         lines += [f"### {plural(len(failed), 'failure')}", ""]
@@ -66,6 +67,16 @@ def _ai_gateway(report: Report) -> list[str]:
     rows = [("routing", one) for one in found.routing] + [("request body", one) for one in found.body_modes]
     lines = ["| Envoy AI Gateway | | would work | why |", "|---|---|---|---|"]
     lines += [f"| {what} | {one.way} | {one.works} | {cell(one.why)} |" for what, one in rows]
+    return [*lines, ""]
+
+
+def _gauges(report: Report) -> list[str]:
+    """Whether the gauges of model servers that it claims to read move its picks."""
+    found = gauges(report)
+    if not found:
+        return []
+    lines = ["| gauges of | what shows the load | followed | seen |", "|---|---|---|---|"]
+    lines += [f"| {one.engine} | {NAME[one.gauge]} | {one.followed} | {cell(seen(one))} |" for one in found]
     return [*lines, ""]
 
 

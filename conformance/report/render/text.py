@@ -16,6 +16,7 @@ from conformance.report.document.blocks import Waiver
 from conformance.report.document.failures import Occurrence, passing_but_blamed, waived_text, warnings
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, VersionRow
+from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.render.transcript import Line, transcript
 from conformance.verdict import Verdict
@@ -172,6 +173,8 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         yield "warnings", f"{len(found)}: {first}" + (" …" if len(found) > 1 else "")
     if headline is not None and headline.envoy_ai_gateway is not None and not report.stopped:
         yield "AI Gateway", headline.envoy_ai_gateway.line()
+    if found_gauges := gauges(report):
+        yield "gauges", gauges_line(found_gauges)
     if report.waivers:
         waived = sum(len(one.matched) for one in report.waivers)
         wrong = [f"; {one.problem}" for one in report.waivers if one.problem]

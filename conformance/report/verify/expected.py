@@ -174,7 +174,9 @@ class Expected:
             made = of_episode(
                 planned.work, Episode(id="", entries=()), row.result().findings, seconds=0, reproduce=reproduce
             )
-            result = dataclasses.replace(made, verdict=row.verdict, reason=row.reason, evidence=row.evidence.episode)
+            result = dataclasses.replace(
+                made, verdict=row.verdict, reason=row.reason, evidence=row.evidence.episode, gauges=row.gauges
+            )
         else:
             result = of_episode(planned.work, episode, findings, seconds=row.duration, reproduce=reproduce)
         if planned.generated:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from conformance.errors import UsageError
+from conformance.run.epp import loads
 from conformance.run.epp.members import OTHER_NAMESPACE, Member
+from conformance.scenario.pool import Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
     INFERENCE_POOLS,
@@ -116,7 +118,7 @@ class KubernetesApi:
             namespace=namespace,
             ready=True if pod.ready is None else pod.ready,
             terminating=member.fact.terminating,
-            labels={**FURTHER, **LABELS[True if pod.selected is None else pod.selected]},
+            labels={**FURTHER, **LABELS[True if pod.selected is None else pod.selected], **_engine_label(pod)},
             active_ports=[int(endpoint.rpartition(":")[2]) for endpoint in member.endpoints]
             if pod.active_ports
             else None,
@@ -137,3 +139,9 @@ class KubernetesApi:
 
     def _note(self, kind: str, change: Change) -> None:
         self._newest[kind] = change
+
+
+def _engine_label(pod: Pod) -> Mapping[str, str]:
+    """The label by which endpoint pickers select the names of gauges; pods of the default engine need none."""
+    engine = loads.engine_of(pod)
+    return {} if engine is None else {builders.ENGINE_TYPE: engine.value}

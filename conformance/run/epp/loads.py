@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.scenario.pool import EngineName, Load, Pod, PodState
+from conformance.evidence.episode import EngineName
+from conformance.scenario.pool import Load, Pod, PodState
 from fake_modelserver import Engine, FaultKind, Gauges, MetricsFault, Ramp, Signal, Square
 from fake_modelserver import Pod as Server
 
@@ -77,6 +78,11 @@ _ENGINES: Mapping[EngineName, tuple[Engine, str | None]] = {
     "sglang-0.5.10": (Engine.SGLANG, "0.5.10"),
     "trtllm-serve": (Engine.TRTLLM_SERVE, None),
 }
+
+
+def engine_of(pod: Pod) -> Engine | None:
+    """Which model server it is; None if the scenario does not say."""
+    return _ENGINES[pod.engine][0] if pod.engine is not None else None
 
 
 def page(pod: Pod) -> dict[str, Any]:

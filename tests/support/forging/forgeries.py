@@ -562,6 +562,11 @@ def another_fit_for_envoy_ai_gateway(f):
     f.report["versions"][0]["envoyAiGateway"]["routing"][0]["why"] = ""
 
 
+@forgery(EPP, step="judgement", sums=False)
+def a_gauge_that_is_not_followed(f):
+    next(row for row in f.report["results"] if row["gauges"])["gauges"][0]["followed"] = "no"
+
+
 @forgery(EPP, step="roll-ups", sums=False)
 def complete_although_stopped(f):
     f.report["stopped"] = "the target went away"
