@@ -6,40 +6,19 @@ import asyncio
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol, Self
+from typing import Self
 
-from conformance.errors import TargetUnreachableError
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.run.capture import Capture
 from conformance.run.engine import LagMeter
 from conformance.run.limits import Throttle
+from conformance.run.running_target import RunningTarget
 from conformance.run.scratch import ScratchFolder
 from conformance.scenario.pool import Pool
 from conformance.targets.gateway import AnyProfile
 from ext_proc.record import Entry, Recorder
-
-
-class RunningTarget(Protocol):
-    """The system under test itself."""
-
-    image: str | None
-    """The digest of the image that it runs; None for a process."""
-
-    @property
-    def crashed(self) -> bool:
-        """True from the moment it ended by itself until it is started again."""
-
-    @property
-    def output(self) -> str:
-        """The last lines of its output."""
-
-    async def given_time_to_end(self) -> None:
-        """A connection broke: if the process is ending, its end must be in the log before the episode is judged."""
-
-    async def explain_end(self) -> TargetUnreachableError:
-        """Why a process that is not running any more ended, in words."""
 
 
 class TargetRunner(ABC):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from conformance.errors import did_you_mean
 from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
-from conformance.targets.launch import fill, free_ports
+from conformance.targets.launch import Launch, fill, free_ports
 from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
 
@@ -172,26 +171,20 @@ class GatewayProfile(FileModel):
 AnyProfile: TypeAlias = Profile | GatewayProfile | ModelServerProfile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayLaunch:
-    """How a gateway is started, every placeholder filled in. `command` is () where no command starts it."""
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    address: str
-
-
-def gateway_launch(profile: GatewayProfile, version: str, values: Mapping[str, str]) -> GatewayLaunch:
+def gateway_launch(profile: GatewayProfile, version: str, values: Mapping[str, str]) -> Launch:
     """How to start `profile`; `values` has what the run and the command line give. Raises `UsageError`."""
     values = {"port": str(free_ports(1)[0]), **values, "version": version, "python": sys.executable}
 
     def filled(text: str, where: str) -> str:
         return fill(text, values, where, names=NAMES, missing=_MISSING)
 
-    return GatewayLaunch(
+    return Launch(
         command=tuple(filled(word, "start.command") for word in profile.start.command or ()),
         env={name: filled(value, f"start.env.{name}") for name, value in profile.start.env.items()},
         address=filled(profile.address, "url"),
+        image=None,
+        health_address=None,
+        values=values,
     )
 
 

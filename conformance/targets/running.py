@@ -11,7 +11,9 @@ from conformance.errors import TargetUnreachableError
 from conformance.targets.output import cause_of
 
 _PORT_TAKEN = re.compile(
-    r"address (?:is )?already in use|EADDRINUSE|failed to bind to address|port is already allocated", re.IGNORECASE
+    r"address (?:is )?already in use|EADDRINUSE|failed to bind to address|port is already allocated|"
+    r"is taken by another socket",
+    re.IGNORECASE,
 )
 
 

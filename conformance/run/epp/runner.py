@@ -47,9 +47,6 @@ it is not started again for that any more."""
 UNSETTLED = 8
 """So many changes that were not followed are told of; all are in the evidence."""
 
-PORT_TRIES = 4
-"""How often a target is started, each time on another port, when somebody else was quicker to take its port."""
-
 
 WITHOUT_SUBSETS = ("0.2.0",)
 SETTLING = {"settling": True}
@@ -121,22 +118,21 @@ class EppRunner(TargetRunner):
         """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
         self.status("starting the target" if self.profile.started_by_us else f"connecting to {self.profile.address}")
         self.pool.probe = None
-        for left in reversed(range(PORT_TRIES)):
-            try:
-                await self.target.start()
-                if self.pool.eligible:  # without an endpoint it need not be ready
-                    self.status("waiting until it is ready")
-                    await self.target.serving()
-                self.status("waiting for an endpoint")
-                await self._gate()
-                break
-            except TargetUnreachableError as problem:
-                if not self.target.lost_its_port or not left:
-                    raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
-                await self.target.stop()
+        try:
+            await self.target.on_a_free_port(self._start_once)
+        except TargetUnreachableError as problem:
+            raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
         for _ in range(self.profile.limits.warm_up):
             await self.ask(_plain(None), SETTLING)
         self.pool.probe = self._poll
+
+    async def _start_once(self) -> None:
+        await self.target.start()
+        if self.pool.eligible:  # without an endpoint it need not be ready
+            self.status("waiting until it is ready")
+            await self.target.serving()
+        self.status("waiting for an endpoint")
+        await self._gate()
 
     async def restart_target(self) -> None:
         """See `TargetRunner`."""

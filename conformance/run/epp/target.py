@@ -7,14 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import HURRY, Watched
+from conformance.run.running_target import RunningTarget
 from conformance.targets.bridge import Bridge
-from conformance.targets.image import start_container
 from conformance.targets.launch import Launch, launch
 from conformance.targets.listening import listening
-from conformance.targets.process import start_process
 from conformance.targets.profile import Profile, Tls
-from conformance.targets.running import Running, port_was_taken
 from ext_proc.channel import Channel, dial
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
@@ -26,8 +23,10 @@ RETRY = 0.05
 """Seconds between attempts to reach a target that is starting."""
 
 
-class Target:
-    """One system under test. `emit` gets process events, `on_crash` is called when it ends by itself."""
+class Target(RunningTarget):
+    """One endpoint picker."""
+
+    profile: Profile
 
     def __init__(
         self,
@@ -39,23 +38,12 @@ class Target:
         redact: Callable[[str], str] = str,
         bridge: Bridge | None = None,
     ) -> None:
-        self.profile = profile
+        super().__init__(profile, values, emit=emit, redact=redact)
         self.version = version
         self.starts = 0
-        self.image: str | None = None
-        """The digest of the image that it runs."""
-        self.values = values
-        """What fills the placeholders of the profile."""
-        self._redact = redact
         self._bridge = bridge
         self._launch: Launch | None = None
-        self._watched = Watched(emit, redact)
         self._channel: Channel | None = None
-
-    @property
-    def crashed(self) -> bool:
-        """True from the moment it ended by itself until it is started again."""
-        return self._watched.crashed
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -74,17 +62,13 @@ class Target:
             raise TargetUnreachableError("the target is not running")
         return self._channel
 
-    @property
-    def output(self) -> str:
-        """The last lines of its output."""
-        return self._watched.output
-
     async def start(self) -> None:
         """Start it if it is ours, and connect. Raises `TargetUnreachableError` or `UsageError`."""
         self._launch = launch(self.profile, self.version, self.values)
         self.starts += 1
         if self.profile.started_by_us:
-            process = await self._started(self._launch)
+            folders = {Path(self.values["endpointsFile"]).parent: "ro"} if "endpointsFile" in self.values else {}
+            process = await self._run(self._launch, folders=folders, bridge=self._bridge)
             self.image = process.image
             self._watched.adopt(process)
         self._channel = await self._connect()
@@ -94,7 +78,7 @@ class Target:
         if self._channel is not None:
             await self._channel.close()
             self._channel = None
-        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
+        await super().stop(hurry=hurry)
 
     def another(self, values: Mapping[str, str], emit: Callable[[Event], object]) -> Target:
         """A second target, started as this one is, but for `values` of placeholders."""
@@ -141,39 +125,7 @@ class Target:
             return f"gRPC status {health.grpc_status}"
         return HealthCheckResponse.ServingStatus.Name(health.status)
 
-    async def given_time_to_end(self) -> None:
-        """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
-        await self._watched.given_time_to_end()
-
-    @property
-    def lost_its_port(self) -> bool:
-        """Whether it ended because somebody else took the port that we had chosen for it."""
-        chosen = "{port}" in self.profile.address and "port" not in self.values
-        return chosen and self._watched.process is not None and port_was_taken(self._watched.process)
-
-    async def explain_end(self) -> TargetUnreachableError:
-        """Why a target that the suite started has ended, in words."""
-        return await self._watched.explain_end()
-
     # -- inside --------------------------------------------------------------------------------------------------------
-
-    async def _started(self, how: Launch) -> Running:
-        folder = Path(self.profile.start.workdir) if self.profile.start.workdir else None
-        if how.image is None:
-            return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
-        folders = {folder: "ro"} if folder else {}
-        if "endpointsFile" in self.values:
-            folders[Path(self.values["endpointsFile"]).parent] = "ro"
-        folders[Path(self.values["workdir"])] = "rw"
-        return await start_container(
-            how.image,
-            how.command,
-            env=how.env,
-            bridge=self._bridge,
-            folders=folders,
-            workdir=folder,
-            redact=self._redact,
-        )
 
     def _reach(self, address: str) -> str:
         process = self._watched.process

@@ -12,11 +12,9 @@ from conformance.run.data_plane.plane import FakeDataPlane
 from conformance.run.data_plane.replies import MayDial
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
+from conformance.run.running_target import PORT_TRIES
 from ext_proc.record import Recorder
 from fake_proxy.pace import Pace
-
-TRIES = 4
-"""How often it is started, each time on other ports, when somebody else was quicker to take its port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +39,7 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
     request is not judged.
     """
-    for _ in range(TRIES):
+    for _ in range(PORT_TRIES):
         recorder = Recorder()
         path = written(first.values, configuration)
         target = first.another({"reporterConfig": path}, recorder.emit)

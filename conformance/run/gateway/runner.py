@@ -98,6 +98,9 @@ class GatewayRunner(TargetRunner):
         """Start the gateway and pass the gate: a plain request must reach the EPP and the pod that it names."""
         started = "starting the gateway" if self.profile.started_by_us else f"connecting to {self.profile.url}"
         self.status(started)
+        await self.target.on_a_free_port(self._start_once)
+
+    async def _start_once(self) -> None:
         await self.target.start()
         self.status("waiting for the first request to pass")
         await self._gate()

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from conformance.errors import ConformanceError, HarnessError, TargetUnreachableError, UsageError
-from conformance.run.watched import HURRY, Watched
-from conformance.targets.gateway import EPPS, GatewayLaunch, GatewayProfile, gateway_launch
-from conformance.targets.process import start_process
-from conformance.targets.running import Running, port_was_taken
+from conformance.run.running_target import RunningTarget
+from conformance.targets.gateway import EPPS, GatewayProfile, gateway_launch
 from ext_proc.http2.dial import split_address
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Event, Headers
@@ -28,19 +25,16 @@ from real_envoy import (
 RETRY = 0.05
 """Seconds between attempts to reach a gateway that is starting."""
 
-PORT_TRIES = 4
-"""How often it is started, each time on another port, when somebody else was quicker to take its port."""
-
 ROUTE = 0.6
 """The share of the time limit for answers within which our Envoy's route answers: before the client gives up."""
 
 NAME = "gateway"
 
 
-class GatewayTarget:
-    """One gateway. `emit` gets the events of its process; `values` fill placeholders of the profile."""
+class GatewayTarget(RunningTarget):
+    """One gateway. `pools` are the endpoints of its pools, by the name of their EPP."""
 
-    image: str | None = None
+    profile: GatewayProfile
 
     def __init__(
         self,
@@ -52,52 +46,23 @@ class GatewayTarget:
         emit: Callable[[Event], object],
         redact: Callable[[str], str] = str,
     ) -> None:
-        self.profile = profile
+        super().__init__(profile, values, emit=emit, redact=redact)
         self.address = ""
         """host:port of its listener."""
         self._version = version
-        self._values = values
         self._pools = pools
-        self._redact = redact
-        self._watched = Watched(emit, redact)
-
-    @property
-    def crashed(self) -> bool:
-        """True from the moment it ended by itself until it is started again."""
-        return self._watched.crashed
-
-    @property
-    def output(self) -> str:
-        """The last lines of its output."""
-        return self._watched.output
 
     async def start(self) -> None:
         """Start it if it is ours, and wait until it listens. Raises `TargetUnreachableError` or `UsageError`."""
-        for left in reversed(range(PORT_TRIES)):
-            how = gateway_launch(self.profile, self._version, self._values)
-            self.address = how.address
-            try:
-                if self.profile.started_by_us:
-                    self._watched.adopt(await self._started(how))
-                await self._listening()
-                return
-            except TargetUnreachableError:
-                process = self._watched.process
-                if not left or process is None or not port_was_taken(process):
-                    raise
-                await self.stop()
-
-    async def stop(self, *, hurry: bool = False) -> None:
-        """Stop it if it is ours. Idempotent."""
-        await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
-
-    async def given_time_to_end(self) -> None:
-        """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
-        await self._watched.given_time_to_end()
-
-    async def explain_end(self) -> TargetUnreachableError:
-        """Why a gateway that the suite started has ended, in words."""
-        return await self._watched.explain_end()
+        how = gateway_launch(self.profile, self._version, self.values)
+        self.address = how.address
+        if self.profile.start.envoy is not None:
+            process = await self._envoy(self.profile.start.envoy)
+            self.address = process.address
+            self._watched.adopt(process)
+        elif self.profile.started_by_us:
+            self._watched.adopt(await self._run(how))
+        await self._listening()
 
     async def check(self) -> None:
         """Raise `TargetUnreachableError` if it takes no connections any more."""
@@ -115,20 +80,11 @@ class GatewayTarget:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    async def _started(self, how: GatewayLaunch) -> Running:
-        start = self.profile.start
-        if start.envoy is not None:
-            process = await self._envoy(start.envoy)
-            self.address = process.address
-            return process
-        folder = Path(start.workdir) if start.workdir else None
-        return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
-
     async def _envoy(self, variant: str) -> EnvoyProcess:
         tls = ClientTls(verify=False) if self.profile.backends[0].tls == "self-signed" else None
         try:
             settings = VARIANTS[variant].settings(
-                epp=self._values["epp"], pool=self._pools[EPPS[0]], epp_tls=tls, authority="epp:9002"
+                epp=self.values["epp"], pool=self._pools[EPPS[0]], epp_tls=tls, authority="epp:9002"
             )
             limit = ROUTE * self.profile.timeouts.answer
             settings = dataclasses.replace(settings, route_timeout=limit)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from conformance.errors import IncompleteError
 from conformance.evidence.episode import ProcessStarted
 from conformance.evidence.model_server import ModelServerFacts, ServerAnswered
 from conformance.run.model_server.client import Got, ServerClient
@@ -74,10 +75,20 @@ class ModelServerRunner(TargetRunner):
     async def _start_target(self) -> None:
         ours = self.profile.started_by_us
         self.status("starting the model server" if ours else f"connecting to {self.profile.url}")
+        await self.target.on_a_free_port(self._start_once)
+
+    async def _start_once(self) -> None:
         await self.target.start()
         self.client = ServerClient(self.profile, self.target.url, self.profile.page_url(self.target.url))
         self.status("waiting for the first answer")
-        await self._gate()
+        try:
+            await self._gate()
+        except IncompleteError as problem:
+            await self.client.close()
+            await self.target.given_time_to_end()  # another process may have taken its port, and answers there
+            if self.target.crashed:
+                raise await self.target.explain_end() from problem
+            raise
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 
