@@ -4,63 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Literal
 
 from conformance.cli.diagnosis import Diagnosis
-from conformance.errors import ConformanceError, UsageError
 from conformance.run.epp.gate import describe
-from conformance.run.epp.runner import EppRunner
 from conformance.scenario.schema import Exchange
 from ext_proc.protocol import EXT_PROC_SERVICE, LIVENESS, READINESS
 
 if TYPE_CHECKING:
-    from conformance.run.engine import EngineThread
-    from conformance.targets.resolve import Resolved
+    from conformance.run.epp.runner import EppRunner
 
 HEALTH_NAMES = ("", LIVENESS, READINESS, EXT_PROC_SERVICE, "inference-extension")
 WATCH_TIME = 1.0
 """Seconds in which a target that scrapes must have read the pods' metrics."""
 
 
-def endpoint_picker(resolved: Resolved, protocol_version: str, engine: EngineThread) -> list[Diagnosis]:
-    """Start the target (if it is ours), wait until it is ready, send it one request, and look at what it does.
-
-    Raises `UsageError` if it can't be started as it was asked for.
-    """
-    return engine.call(_endpoint_picker(resolved, protocol_version, engine))
-
-
-async def _endpoint_picker(resolved: Resolved, protocol_version: str, engine: EngineThread) -> list[Diagnosis]:
-    answers: list[Diagnosis] = []
-    began = time.monotonic()
-    lane = EppRunner(
-        resolved.profile,
-        protocol_version,
-        dict(resolved.values),
-        seed=0,
-        lag=engine.lag,
-        status=lambda _: None,
-    )
-    try:
-        async with lane:
-            took = time.monotonic() - began
-            tls = resolved.profile.tls.mode
-            started = "started" if resolved.profile.started_by_us else "reached"
-            answers.append(
-                Diagnosis(
-                    name="target",
-                    state="good",
-                    text=f"{started} at {lane.target.address} ({tls}), ready after {took:.1f} s",
-                )
-            )
-            answers.append(await _request(lane))
-            answers += await _surroundings(lane)
-    except UsageError:  # the same mistake is the same error in `run`
-        raise
-    except ConformanceError as problem:
-        answers.append(Diagnosis(name="target", state="bad", text=problem.message, hint=problem.hint))
-    return answers
+async def endpoint_picker(lane: EppRunner, took: float) -> AsyncIterator[Diagnosis]:
+    """Send it one request, and look at what it does; it `took` so many seconds to start."""
+    started = "started" if lane.profile.started_by_us else "reached"
+    text = f"{started} at {lane.target.address} ({lane.profile.tls.mode}), ready after {took:.1f} s"
+    yield Diagnosis(name="target", state="good", text=text)
+    yield await _request(lane)
+    for answer in await _surroundings(lane):
+        yield answer
 
 
 async def _request(lane: EppRunner) -> Diagnosis:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from conformance.evidence.episode import GatewayFacts
 from conformance.planning.plan import Obstacle
+from conformance.planning.undriven import Undriven
 from conformance.scenario.pool import Pool
-from conformance.scenario.schema import BodyMode, Role, Scenario
+from conformance.scenario.schema import Role, Scenario
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.verdict import Verdict
 
@@ -18,9 +18,10 @@ OWN = (4, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayTraits:
+class GatewayTraits(Undriven):
     """What of a gateway decides which scenarios it can run (`Traits`)."""
 
+    mode = "gateway"
     role: Role = "data-plane"
     claims: GatewayFacts
     takes_a_subset: bool
@@ -38,20 +39,6 @@ class GatewayTraits:
             pools.append((len(backend.endpoints) - known, known) if backend.endpoints else chosen)
         takes_a_subset = profile.subset_header is not None or profile.start.envoy is not None
         return cls(claims=profile.claims, takes_a_subset=takes_a_subset, pools=tuple(pools))
-
-    @property
-    def body_modes(self) -> tuple[BodyMode, ...]:
-        """None: they are the gateway's own business."""
-        return ()
-
-    @property
-    def first_pool(self) -> Pool:
-        """The ordinary pool."""
-        return Pool()
-
-    def modes(self, scenario: Scenario) -> tuple[Literal["gateway"], ...]:  # noqa: ARG002 - part of the interface
-        """The body mode is the gateway's own."""
-        return ("gateway",)
 
     def start(self, scenario: Scenario) -> Pool | Obstacle:
         """All scenarios share the gateway's pools, so that one batch has them all."""

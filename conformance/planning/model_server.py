@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from conformance.evidence.model_server import ModelServerFacts
 from conformance.planning.plan import Obstacle
+from conformance.planning.undriven import Undriven
 from conformance.scenario.pool import Pool
-from conformance.scenario.schema import BodyMode, Role, Scenario
+from conformance.scenario.schema import Role, Scenario
 from conformance.targets.model_server import ModelServerProfile
 from conformance.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelServerTraits:
+class ModelServerTraits(Undriven):
     """What of a model server decides which scenarios it can run (`Traits`)."""
 
+    mode = "direct"
     role: Role = "model-server"
     claims: ModelServerFacts
 
@@ -25,20 +26,6 @@ class ModelServerTraits:
     def of(cls, profile: ModelServerProfile, *, ipv6: bool = True, data_plane: object = None) -> ModelServerTraits:  # noqa: ARG003
         """The traits of the model server that a profile describes."""
         return cls(claims=profile.claims)
-
-    @property
-    def body_modes(self) -> tuple[BodyMode, ...]:
-        """None: there is no data plane."""
-        return ()
-
-    @property
-    def first_pool(self) -> Pool:
-        """No pool: the server is asked itself."""
-        return Pool()
-
-    def modes(self, scenario: Scenario) -> tuple[Literal["direct"], ...]:  # noqa: ARG002 - part of the interface
-        """Without a data plane there is one way to send a request."""
-        return ("direct",)
 
     def start(self, scenario: Scenario) -> Pool | Obstacle:
         """The scenario runs, unless it needs adapters that the profile does not have."""

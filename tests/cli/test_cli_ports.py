@@ -21,7 +21,9 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 """Runs a module, and at its first start lets another socket take the address that it is to listen on."""
 
-GATEWAY = "role: data-plane\nurl: {url}\nstart:\n  command: [{command}, --epp, '{{epp}}', --endpoints, '{{endpoints}}']\n"
+GATEWAY = (
+    "role: data-plane\nurl: {url}\nstart:\n  command: [{command}, --epp, '{{epp}}', --endpoints, '{{endpoints}}']\n"
+)
 SERVER = "role: model-server\nurl: {url}\nrequests: {{model: small-model}}\nstart:\n  command: [{command}]\n"
 EPP = (
     "address: {address}\ndiscovery: {{file: {{reread: 0.2}}}}\n"
