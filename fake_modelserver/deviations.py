@@ -6,6 +6,7 @@ why); a variant is unusual and breaks nothing. Faults that only a warning is due
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,6 +207,8 @@ FAULTS = (
               spec={"lora": LoraForm(max_lora=False)}),
     Deviation(name="lora-newest-is-stale", why="An old series has the largest value.", breaks="MS-LORA-04",
               effect="warn", faults=_fault(FaultType.STALE_SERIES, series=1, ahead=3600)),
+    Deviation(name="lora-ties", why="All its series have the same value.", breaks="MS-LORA-04", effect="warn",
+              faults=_fault(FaultType.VALUE, families=("lora",), value=f"{time.time():.0f}")),
     Deviation(name="lora-alike", why="Both labels name every adapter in flight.", breaks="MS-LORA-05", effect="warn",
               spec={"lora": LoraForm(alike=True)}),
     Deviation(name="adapters-not-served", why="Requests for adapters are refused as unknown.", breaks="MS-LORA-01",

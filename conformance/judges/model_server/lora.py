@@ -187,15 +187,15 @@ def newest(episode: EpisodeView) -> Iterator[Ruling]:
     shown = [(one, found) for one, found in pages if known & _listed_anywhere(found)]
     for one, found in shown[1:]:  # at the first, the change is under way
         top = _newest(found)
-        if not known & (adapters_of(top, RUNS) | adapters_of(top, WAITS)):
-            actual = f"the newest of {len(found.samples)} series names none of them"
-            yield view.fail(NEWEST, "the newest series names the adapters in use", actual, at=one)
-            return
         tied = [sample for sample in found.samples if sample.value == top.value]
         if len({(names_text(sample)) for sample in tied}) > 1:
             actual = f"{len(tied)} series have the same, largest value"
             hint = "Whole seconds can't tell changes within one apart."
             yield view.fail(NEWEST, "one series is the newest", actual, at=one, hint=hint)
+            return
+        if not known & (adapters_of(top, RUNS) | adapters_of(top, WAITS)):
+            actual = f"the newest of {len(found.samples)} series names none of them"
+            yield view.fail(NEWEST, "the newest series names the adapters in use", actual, at=one)
             return
     if shown[1:]:
         yield passed(NEWEST)
