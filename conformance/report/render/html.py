@@ -6,14 +6,10 @@ script and its only style sheet by digest and forbids every request, so that not
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -23,6 +19,7 @@ from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, plural
+from conformance.report.render.page import asset, policy, template
 from conformance.report.render.pictures import bar, glance, picks, picks_svg, spans, spans_svg
 from conformance.report.render.safe import safe
 from conformance.report.render.sequence import svg
@@ -31,8 +28,6 @@ from conformance.report.verify.steps import PROVES
 from conformance.verdict import UNSETTLED, Verdict
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from conformance.evidence.episode import Episode
 
 OCCURRENCES = 3
@@ -116,12 +111,8 @@ def html(report: Report, evidence: Path | None = None) -> str:
     conversations = _conversations([*failed, *unsettled], examples, evidence)
     counted = Counter(row.verdict for row in report.results)
     versions = [row.version for row in report.versions]
-    script, style = _asset("page.js"), _asset("page.css")
-    policy = (
-        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return _template().render(
+    script, style = asset("page.js"), asset("page.css")
+    return template("page.html.j2").render(
         report=report,
         headline=report.headline(),
         failed=_cards(failed, conversations),
@@ -148,7 +139,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         gauges=gauges(report),
         gauge_name=NAME,
         seen=seen,
-        policy=policy,
+        policy=policy(style=style, script=script),
         script=script,
         style=style,
         document=_embedded(whole),
@@ -219,21 +210,3 @@ def _embedded(report: Report) -> str:
     """The canonical JSON in a form that can't end the script element it stands in."""
     text = json.dumps(report.document(), separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _source(text: str) -> str:
-    """How a content security policy names an inline script or style."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@functools.cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_asset("page.html.j2"))

@@ -5,24 +5,17 @@ Gateways and endpoint pickers are apart. `matrix` puts the reports in order, `ma
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.marks import MEANING, SUBJECT, SYMBOL, WORD, mark
 from conformance.report.render.markup import cell, link, text
+from conformance.report.render.page import asset, policy, template
 from conformance.report.render.readme import age
 from conformance.report.render.safe import safe
 from conformance.roles import ROLES
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,22 +126,13 @@ def _verdict(one: Tested, version: str, name: str) -> str:
 
 def html(sides: Sequence[Side]) -> str:
     """The page as one HTML file that needs no network and runs no script."""
-    style = _asset("page.css") + _asset("matrix.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    return _template().render(
-        sides=sides, title=_title, style=style, policy=policy, symbol=SYMBOL, word=WORD, meaning=MEANING
+    style = asset("page.css") + asset("matrix.css")
+    return template("matrix.html.j2").render(
+        sides=sides,
+        title=_title,
+        style=style,
+        policy=policy(style=style),
+        symbol=SYMBOL,
+        word=WORD,
+        meaning=MEANING,
     )
-
-
-@functools.cache
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@functools.cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_asset("matrix.html.j2"))
