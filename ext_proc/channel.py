@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable
 
 from ext_proc import grpc
+from ext_proc.http2.address import authority_of
 from ext_proc.http2.dial import connect
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.tls import ClientTls
@@ -26,10 +27,10 @@ async def dial(
     connections: int = 1,
     timeout: float = 5.0,
 ) -> Channel:
-    """Connect to the EPP at `host:port` with `connections` connections, used in turn.
+    """Connect to the EPP at `host:port` or `unix:/path` with `connections` connections, used in turn.
 
-    `authority` is the `:authority` of every stream (default: the address), `metadata` is gRPC metadata for each,
-    `timeout` is in seconds for each connection. Raises a `ConnectFailed`.
+    `authority` is the `:authority` of every stream (default: the address, or `localhost`), `metadata` is gRPC metadata
+    for each, `timeout` is in seconds for each connection. Raises a `ConnectFailed`.
     """
     channel = Channel(
         address, tls=tls, authority=authority, metadata=metadata, connections=connections, timeout=timeout
@@ -57,7 +58,7 @@ class Channel:
         timeout: float = 5.0,
     ) -> None:
         self.address = address
-        self.authority = authority or address
+        self.authority = authority or authority_of(address)
         self.timeout = timeout
         self._tls = tls
         self._metadata = tuple(metadata)

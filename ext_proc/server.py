@@ -16,11 +16,13 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from ext_proc import grpc
+from ext_proc.http2.address import format_address
 from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
 from ext_proc.http2.frames import MAX_STREAM_ID, ErrorCode, Settings
+from ext_proc.http2.listen import Listening, listen
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.tls import ServerTls
-from ext_proc.http2.transport import Transport, format_address
+from ext_proc.http2.transport import Transport
 from ext_proc.inbox import Inbox, Received
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse
 from ext_proc.record import (
@@ -62,7 +64,7 @@ async def serve(
     observe: Observe | None = None,
     settings: Settings = SERVER_SETTINGS,
 ) -> Server:
-    """Serve on `host:port` (0: any free port) until `Server.close`.
+    """Serve on `host:port` (0: any free port) until `Server.close`; a `host` that is `unix:/path` is a Unix socket.
 
     `settings` are the SETTINGS sent to clients (one stream at a time: MAX_CONCURRENT_STREAMS 1). Without `handler`
     `Process`, and without `health` the health service, is unimplemented. `methods` are handlers of others, by path.
@@ -97,23 +99,19 @@ class Server:
         self._observe = observe
         self._settings = settings
         self._numbers = itertools.count(1)
-        self._listening: asyncio.Server | None = None
+        self._listening: Listening | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
-        """`host:port` to dial."""
+        """`host:port` or `unix:/path` to dial."""
         return format_address(self.host, self.port)
 
     async def start(self, host: str, port: int, tls: ServerTls | ssl.SSLContext | None) -> None:
         """Bind and listen."""
-        loop = asyncio.get_running_loop()
         context = tls.context() if isinstance(tls, ServerTls) else tls
-        patience = None if context is None else 0.1  # seconds for the TLS farewell, which many clients never send
-        self._listening = await loop.create_server(
-            self._connection, host, port, ssl=context, backlog=1024, ssl_shutdown_timeout=patience
-        )
-        self.host, self.port = self._listening.sockets[0].getsockname()[:2]
+        self._listening = await listen(self._connection, host, port, context)
+        self.host, self.port = self._listening.host, self._listening.port
 
     async def drain(self, seconds: float) -> bool:
         """Take no new connections and streams; wait until those that are open have ended. False if some have not."""

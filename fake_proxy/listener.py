@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import h11
 
 from ext_proc.channel import Channel
-from ext_proc.http2.transport import format_address
+from ext_proc.http2.address import format_address
 from ext_proc.record import Headers, Recorder
 from fake_proxy.actions import ClientData, ClientHeaders, ClientTrailers
 from fake_proxy.client import AbortPoint, Arrival, DataArrives, HttpRequest, Part, TrailersArrive, head_arrives

@@ -53,7 +53,7 @@ from envoy_data_plane.envoy.type.matcher.v3 import StringMatcher
 from envoy_data_plane.envoy.type.metadata.v3 import MetadataKey, MetadataKeyPathSegment
 from envoy_data_plane.google.protobuf import Any as AnyMessage
 
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import authority_of, socket_path, split_address
 from ext_proc.http2.tls import ClientTls
 from fake_proxy.config import ProxyConfig
 from real_envoy.endpoints import pool_file
@@ -159,7 +159,7 @@ def _destination(config: ProxyConfig) -> MetadataKey:
 
 
 def _tls(tls: ClientTls, address: str) -> TransportSocket:
-    name = tls.server_name or ""
+    name = tls.server_name or ("" if socket_path(address) is None else authority_of(address))
     context = CommonTlsContext(alpn_protocols=["h2"])
     if tls.verify:
         context.validation_context = CertificateValidationContext(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import socket_path, split_address
 
 _TYPE = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
@@ -17,12 +17,18 @@ def load_assignment(cluster: str, addresses: Iterable[str], *, label: str = "") 
     `envoy.lb`, for subset load balancing."""
     endpoints = []
     for address in addresses:
-        host, port = split_address(address)
-        endpoint: dict[str, Any] = {"endpoint": {"address": {"socketAddress": {"address": host, "portValue": port}}}}
+        endpoint: dict[str, Any] = {"endpoint": {"address": _address(address)}}
         if label:
             endpoint["metadata"] = {"filterMetadata": {"envoy.lb": {label: address}}}
         endpoints.append(endpoint)
     return {"clusterName": cluster, "endpoints": [{"lbEndpoints": endpoints}]}
+
+
+def _address(address: str) -> dict[str, Any]:
+    if (path := socket_path(address)) is not None:
+        return {"pipe": {"path": str(Path(path).absolute())}}
+    host, port = split_address(address)
+    return {"socketAddress": {"address": host, "portValue": port}}
 
 
 def pool_file(cluster: str) -> str:

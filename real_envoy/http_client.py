@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 import h11
 
+from ext_proc.http2.address import split_address
 from ext_proc.http2.connection import Http2Connection
-from ext_proc.http2.dial import connect, split_address
+from ext_proc.http2.dial import connect
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.streams import CloseKind

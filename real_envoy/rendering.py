@@ -20,8 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ext_proc.http2.dial import split_address
-from ext_proc.http2.transport import format_address
+from ext_proc.http2.address import authority_of, format_address, socket_path, split_address
 from real_envoy.endpoints import load_assignment
 from real_envoy.settings import EnvoySettings
 
@@ -62,11 +61,13 @@ def pool_assignment(gateway: str, settings: EnvoySettings, endpoints: tuple[str,
 
 def _shape_of(name: str, settings: EnvoySettings) -> EnvoySettings:
     """The settings with something constant in place of all that `render` fills in."""
-    host, _ = split_address(settings.epp)  # TLS may ask for a certificate of this very address
+    epp = "unix:/epp"
+    if socket_path(settings.epp) is None:
+        epp = format_address(split_address(settings.epp)[0], 1)  # TLS may ask for a certificate of this very address
     authority, *values = (placeholder for placeholder, _ in _texts(name, settings))
     return dataclasses.replace(
         settings,
-        epp=format_address(host, 1),
+        epp=epp,
         authority=authority,
         epp_metadata=tuple(
             (key, value.encode()) for (key, _), value in zip(settings.epp_metadata, values, strict=True)
@@ -77,7 +78,7 @@ def _shape_of(name: str, settings: EnvoySettings) -> EnvoySettings:
 
 def _texts(name: str, settings: EnvoySettings) -> Iterator[tuple[str, str]]:
     """What stands in a shape, and what is meant."""
-    yield f"authority.{name}.invalid", settings.authority or settings.epp
+    yield f"authority.{name}.invalid", settings.authority or authority_of(settings.epp)
     for number, (_, value) in enumerate(settings.epp_metadata):
         yield f"metadata-{number}.{name}.invalid", value.decode("latin-1").replace("%", "%%")
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from ext_proc.headers import to_value
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import socket_path, split_address
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Headers
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
@@ -41,8 +41,8 @@ class Routing(StrEnum):
 class EnvoySettings:
     """One gateway. Times are seconds. Raises `ValueError` for what a real Envoy can't be told to do.
 
-    `epp` is `host:port` with an IP address. `config` is what the fake proxy understands too, with its pool; knobs that
-    would make the fake depart from Envoy are refused.
+    `epp` is `host:port` with an IP address, or `unix:/path`. `config` is what the fake proxy understands too, with its
+    pool; knobs that would make the fake depart from Envoy are refused.
     """
 
     epp: str
@@ -77,8 +77,8 @@ class EnvoySettings:
         self._check_likeness()
 
     def _check_addresses(self) -> None:
-        host, _ = split_address(self.epp)
-        if not dialable(self.epp):
+        if socket_path(self.epp) is None and not dialable(self.epp):
+            host, _ = split_address(self.epp)
             raise ValueError(f"epp: Envoy is given addresses, not names: resolve {host!r} first")
         for endpoint in self.config.pool:
             if not dialable(endpoint):

@@ -90,6 +90,7 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         report=parts.report,
     )
     host, port = settings.listen
+    beside = "127.0.0.1" if host.startswith("unix:") else host
     health = parts.health(pool)
     async with contextlib.AsyncExitStack() as stack:
         scraper = parts.scraper(pool, readings, settings.scrape_interval)
@@ -97,21 +98,21 @@ async def running(settings: Settings, parts: Parts) -> AsyncIterator[dict[str, s
         source = EndpointsFile(settings.endpoints_file, pool)
         source.start()
 
-        tls = settings.tls.context(host) if settings.tls is not None else None
+        tls = settings.tls.context(beside) if settings.tls is not None else None
         process = parts.service(epp, parts.conversation).process
         server = await listen(host, port, process, tls=tls, methods=health.methods(), settings=HTTP2_SETTINGS)
         stack.push_async_callback(server.close)
         addresses = {"address": server.address}
         if settings.health_port is not None:
-            checks = await listen(host, settings.health_port, None, methods=health.methods())
+            checks = await listen(beside, settings.health_port, None, methods=health.methods())
             stack.push_async_callback(checks.close)
             addresses["health_address"] = checks.address
         if settings.metrics_port is not None:
             from reference_epp.metrics import serve_metrics
 
-            bound, stop = serve_metrics(host, settings.metrics_port, pool, accounting)
+            bound, stop = serve_metrics(beside, settings.metrics_port, pool, accounting)
             stack.callback(stop)
-            addresses["metrics_address"] = _address(host, bound)
+            addresses["metrics_address"] = _address(beside, bound)
         stack.push_async_callback(_drain, health, server, settings.stop_deadline)
         watches = [source.watch()]
         if settings.tls is not None and tls is not None:

@@ -85,10 +85,15 @@ def seconds(text: str) -> float:
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Read `HOST:PORT`, brackets around IPv6. Raises `argparse.ArgumentTypeError`."""
+    """Read `HOST:PORT`, brackets around IPv6, or `unix:/PATH`, which is taken for a host without a port.
+
+    Raises `argparse.ArgumentTypeError`.
+    """
+    if text.startswith("unix:"):
+        return text, 0
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is neither HOST:PORT nor unix:/PATH")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 
@@ -119,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="reference-epp", description="A small, correct endpoint picker.")
     add = parser.add_argument
     add("--listen", type=listen_address, default=("127.0.0.1", 9002), metavar="HOST:PORT",
-        help="where to serve; port 0: any free one, printed as JSON (default 127.0.0.1:9002)")  # fmt: skip
+        help="where to serve, or unix:/PATH; port 0: any, printed as JSON (default 127.0.0.1:9002)")  # fmt: skip
     add("--endpoints-file", type=Path, metavar="PATH", help="one ip:port a line; read again when it changes")
     add("--protocol-version", choices=VERSIONS, default="1.0.0", help="(default 1.0.0)")
     add("--model", action="append", default=[], metavar="NAME",

@@ -9,7 +9,7 @@ import json
 import signal
 import sys
 
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import BadAddress
 from reference_gateway.fault import Fault
 from reference_gateway.faults import FAULTS, VARIANTS

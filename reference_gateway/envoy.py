@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import split_address
 from fake_proxy.config import BodyMode, ProxyConfig
 from real_envoy import EnvoyError, EnvoySettings, Routing, find_envoy, render
 from reference_gateway.relay import BackendPool, Settings

@@ -52,7 +52,8 @@ def init(
         str | None, typer.Option("--command", help="How it is started, with placeholders such as {port}.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option("--address", metavar="HOST:PORT", help="Where it runs already, instead of a command.")
+        str | None,
+        typer.Option("--address", metavar="HOST:PORT|unix:/PATH", help="Where it runs already, instead of a command."),
     ] = None,
     discovery: Annotated[DiscoveryKind | None, typer.Option("--discovery", help="How it learns its pool.")] = None,
     endpoint: Annotated[
@@ -255,11 +256,13 @@ def _text(
     ]
     if command:
         words = command_start(command).command or ()
-        lines += ["start:", "  # placeholders: {port} {healthPort} {metricsPort} {endpointsFile} {kubeconfig} {pool}"]
-        lines += ["  # {namespace} {binary} (--binary) {version} (of the protocol) {workdir}", "  command:"]
+        lines += ["start:", "  # placeholders: {port} {healthPort} {metricsPort} {socket} {endpointsFile} {kubeconfig}"]
+        lines += ["  # {pool} {namespace} {binary} (--binary) {version} (of the protocol) {workdir}", "  command:"]
         lines += [f"    - {json.dumps(word)}" for word in words]
         if discovery is DiscoveryKind.KUBERNETES and "{kubeconfig}" not in command:
             lines += ['  env: {KUBECONFIG: "{kubeconfig}"}']
+    if address is None and "{socket}" in (command or "") and "{port}" not in (command or ""):
+        address = "unix:{socket}"
     if address:
         lines += [f"address: {json.dumps(address)}"]
     lines += ["# How it is known to be ready. By default: a stream gets an answer. With a health service:"]

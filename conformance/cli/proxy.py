@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @options.spelt_out
 def proxy(
-    epp: Annotated[str, typer.Option("--epp", metavar="HOST:PORT", help="The endpoint picker.")],
+    epp: Annotated[str, typer.Option("--epp", metavar="HOST:PORT|unix:/PATH", help="The endpoint picker.")],
     listen: Annotated[str, typer.Option("--listen", metavar="[HOST]:PORT", help="Where clients connect.")] = (
         "127.0.0.1:8080"
     ),
@@ -70,7 +70,7 @@ def proxy(
     from conformance.tap.judging import context
     from conformance.tap.narrator import Narrator
     from ext_proc.channel import Channel
-    from ext_proc.http2.dial import split_address
+    from ext_proc.http2.address import check_address
     from ext_proc.http2.errors import BadAddress
     from ext_proc.record import Recorder
     from fake_proxy.listener import Serving
@@ -79,7 +79,7 @@ def proxy(
     if no_color:
         without_colour()
     try:
-        split_address(epp)
+        check_address(epp)
     except BadAddress as problem:
         raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
     version, claims = judged_by(None, protocol_version)

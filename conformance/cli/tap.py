@@ -20,10 +20,12 @@ MIB = 1024 * 1024
 
 
 def tap(
-    upstream: Annotated[str, typer.Option("--upstream", metavar="HOST:PORT", help="The EPP.")],
+    upstream: Annotated[str, typer.Option("--upstream", metavar="HOST:PORT|unix:/PATH", help="The EPP.")],
     listen: Annotated[
         str,
-        typer.Option("--listen", metavar="[HOST]:PORT", help="Where data planes connect; :PORT is every interface."),
+        typer.Option(
+            "--listen", metavar="[HOST]:PORT|unix:/PATH", help="Where data planes connect; :PORT is every interface."
+        ),
     ] = "127.0.0.1:9002",
     listen_cert: Annotated[
         Path | None, typer.Option("--listen-cert", metavar="PEM", help="Serve TLS with this certificate.")
@@ -93,7 +95,7 @@ def tap(
 
     if no_color:
         without_colour()
-    host, port = listening(listen, "--listen")
+    host, port = (listen, 0) if listen.startswith("unix:") else listening(listen, "--listen")
     version, claims = judged_by(profile, protocol_version)
     settings = LiveSettings(
         host=host,

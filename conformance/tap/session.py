@@ -21,6 +21,7 @@ from conformance.tap.judge_process import JudgingProcess
 from conformance.tap.judging import JudgedExchange, JudgingSettings
 from conformance.tap.metrics import Readings, Tally, serve_metrics
 from conformance.tap.redaction import LiveRedaction
+from ext_proc.http2.address import format_address
 from ext_proc.http2.errors import BadAddress
 from ext_proc.http2.tls import ClientTls, ServerTls
 from ext_proc.record import Recorder
@@ -115,7 +116,7 @@ class LiveTap:
                 raise UsageError(
                     f"{problem.filename}: {problem.strerror}", hint="give a file that can be read"
                 ) from None
-            what = f"{settings.host}:{settings.port}: {problem.strerror}"
+            what = f"{format_address(settings.host, settings.port)}: {problem.strerror}"
             raise UsageError(what, hint="choose another address with --listen") from None
         try:
             if settings.metrics is not None:

@@ -84,7 +84,8 @@ class TargetFlags:
     """The flags that name a target, as given."""
 
     epp: Annotated[
-        str | None, Flag("reference (default), HOST:PORT, 'cmd:COMMAND' or image:IMAGE.", "TARGET", roles=EPP)
+        str | None,
+        Flag("reference (default), HOST:PORT, unix:/PATH, 'cmd:COMMAND' or image:IMAGE.", "TARGET", roles=EPP),
     ] = None
     profile: Annotated[str | None, Flag("What the target is: a YAML file, or a profile shipped here.", "FILE|NAME")] = (
         None

@@ -15,6 +15,7 @@ from conformance.errors import HarnessError, UsageError
 from conformance.targets.bridge import Bridge
 from conformance.targets.containers import call, connect, explained, labels, said
 from conformance.targets.output import Output
+from ext_proc.http2.address import UNIX
 
 if TYPE_CHECKING:
     import docker
@@ -49,7 +50,9 @@ class TargetContainer:
         return self._output.tail()
 
     def reach(self, address: str) -> str:
-        """The same port, on the container's own address if it has one."""
+        """The same port, on the container's own address if it has one. A Unix socket is in a folder that both see."""
+        if address.startswith(UNIX):
+            return address
         return f"{self._address}:{address.rpartition(':')[2]}" if self._address else address
 
     async def stop(self, patience: float) -> int:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 import shlex
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from conformance.errors import UsageError, did_you_mean
-from conformance.targets.profile import Profile, Start
+from conformance.targets.profile import Profile, Start, is_address
+from ext_proc.http2.address import UNIX
 
 _PLACEHOLDER = re.compile(r"\{([a-zA-Z]+[0-9]?)\}")
 PORTS = ("port", "healthPort", "metricsPort")
 NAMES = (
     *PORTS,
+    "socket",
     "endpointsFile",
     "reporterConfig",
     "kubeconfig",
@@ -72,17 +77,22 @@ def fill(
 def launch(profile: Profile, version: str, values: Mapping[str, str]) -> Launch:
     """How to start `profile` for `version`; `values` has what the discovery and the command line give."""
     values = {**{name: str(port) for name, port in zip(PORTS, free_ports(len(PORTS)), strict=True)}, **values}
+    values = {"socket": _free_socket(values.get("workdir")), **values}
     values |= {"version": version, "python": sys.executable}
     start = profile.start
     variant = start.versions.get(version)
     way = variant if variant is not None and (variant.command or variant.image) else start
     args = variant.args if variant is not None and variant.args is not None else start.args
     env = {**start.env, **(variant.env if variant else {})}
+    address = fill(profile.address, values, "address")
+    if address.startswith(UNIX) and not is_address(address):  # known now, and not when the target fails to bind it
+        what = f"the target can't listen on {address}"
+        raise UsageError(what, hint="a Unix socket's path has at most 107 bytes: is TMPDIR a short path?")
     return Launch(
         command=tuple(fill(word, values, "start.command") for word in (*(way.command or ()), *args)),
         image=way.image and fill(way.image, values, "start.image"),
         env={name: fill(value, values, f"start.env.{name}") for name, value in env.items()},
-        address=fill(profile.address, values, "address"),
+        address=address,
         health_address=profile.ready.health_address
         and fill(profile.ready.health_address, values, "ready.healthAddress"),
         values=values,
@@ -106,6 +116,11 @@ def free_ports(count: int) -> list[int]:
     finally:
         for one in held:
             one.close()
+
+
+def _free_socket(folder: str | None) -> str:
+    """The path of a Unix socket that is not there yet."""
+    return str(Path(folder or tempfile.gettempdir()) / f"{secrets.token_hex(4)}.sock")
 
 
 def free_port(host: str) -> int:

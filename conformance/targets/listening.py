@@ -10,12 +10,15 @@ from pathlib import Path
 PROC = Path("/proc")
 LISTEN = "0A"
 """The state of a listening socket in /proc/net/tcp."""
+ACCEPTING = 0x10000
+"""The flag of a listening socket in /proc/net/unix."""
 
 
 def listening(pid: int) -> tuple[str, ...]:
-    """`ip:port` of each TCP socket on which the process or a child of it listens; () where that can't be known."""
+    """`ip:port` and `unix:/path` of each socket on which the process or a child of it listens; () if not known."""
     own = {inode for one in _family(pid) for inode in _sockets(one)}
     found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(version) if inode in own}
+    found |= {f"unix:{path}" for inode, path in _unix_listeners() if inode in own}
     return tuple(sorted(found))
 
 
@@ -45,6 +48,15 @@ def _listeners(version: str) -> Iterator[tuple[str, str]]:
             if fields[3] == LISTEN:
                 host, _, port = fields[1].partition(":")
                 yield fields[9], _address(host, int(port, 16))
+
+
+def _unix_listeners() -> Iterator[tuple[str, str]]:
+    """Inode and path of every listening Unix socket that has one."""
+    with contextlib.suppress(OSError):
+        for line in (PROC / "net" / "unix").read_text().splitlines()[1:]:
+            _, _, _, flags, _, _, inode, *path = line.split(maxsplit=7)
+            if path and int(flags, 16) & ACCEPTING:
+                yield inode, path[0]
 
 
 def _address(text: str, port: int) -> str:

@@ -1,9 +1,9 @@
 """The profile of a target: one YAML file that says what it is, how to start, reach and feed it, and what it claims.
 
 Every key has a default that suits an EPP on the defaults of the protocol. Strings of `start` may hold placeholders:
-`{port}`, `{healthPort}`, `{metricsPort}` (free ports), `{endpointsFile}`, `{reporterConfig}` (an
-EndpointPickerConfig with what the suite has reported), `{kubeconfig}`, `{namespace}`, `{pool}`, `{binary}`, `{version}`
-(protocol version), `{workdir}` (a scratch folder of the run), `{python}`.
+`{port}`, `{healthPort}`, `{metricsPort}` (free ports), `{socket}` (path of a Unix socket to make), `{endpointsFile}`,
+`{reporterConfig}` (an EndpointPickerConfig with what the suite has reported), `{kubeconfig}`, `{namespace}`, `{pool}`,
+`{binary}`, `{version}` (protocol version), `{workdir}` (a scratch folder of the run), `{python}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from conformance.evidence.episode import Claims
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
+from ext_proc.http2.address import UNIX, socket_path
+from ext_proc.http2.errors import BadAddress
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
+
+OF_EACH_START = ("{port}", "{socket}")
+"""Placeholders of an address that is new with each start."""
 
 Misplaced: TypeAlias = tuple[tuple[str, ...], str, str]
 """A key of a profile by its path, what is wrong with its value, and what to do."""
@@ -77,7 +82,7 @@ class Ready(FileModel):
 
     rule: Literal["answer", "health"] = Field("answer", description="what makes it ready")
     service: str = Field("", description="the health service asked, for the rule `health`")
-    health_address: str | None = Field(None, description="host:port of the health service, if it is not the target's")
+    health_address: str | None = Field(None, description="where the health service listens, if it is not the target's")
 
 
 class Tls(FileModel):
@@ -213,7 +218,7 @@ class Profile(FileModel):
     name: str = Field("", description="what the profile is called")
     implementation: Implementation = Field(Implementation.model_construct(), description="who made the target")
     start: Start = Field(Start.model_construct(), description="how it is started")
-    address: str = Field("127.0.0.1:{port}", description="where the target listens, host:port")
+    address: str = Field("127.0.0.1:{port}", description="where the target listens, host:port or unix:/path")
     ready: Ready = Field(Ready.model_construct(), description="when it is ready")
     tls: Tls = Field(Tls.model_construct(), description="how it is spoken to")
     connect: Connect = Field(Connect.model_construct(), description="how streams are opened")
@@ -240,7 +245,8 @@ class Profile(FileModel):
     @property
     def configurable(self) -> bool:
         """True if the suite can start copies of it beside each other, each with its own reporters."""
-        return self.started_by_us and "{port}" in self.address and "{reporterConfig}" in self.start.model_dump_json()
+        own = any(each in self.address for each in OF_EACH_START)
+        return self.started_by_us and own and "{reporterConfig}" in self.start.model_dump_json()
 
     @property
     def only_one_at_a_time(self) -> str | None:
@@ -251,7 +257,7 @@ class Profile(FileModel):
             return "its endpoints are fixed, and each can be bound only once"
         if self.discovery.file is not None and "{workdir}" not in self.discovery.file.path:
             return f"its endpoints file {self.discovery.file.path} is one for all"
-        if "{port}" not in self.address:
+        if not any(each in self.address for each in (*OF_EACH_START, "{workdir}")):
             return f"its address {self.address} is one for all"
         return None
 
@@ -264,7 +270,7 @@ class Profile(FileModel):
         """The profile with its relative paths read from the folder of its file."""
         tls = self.tls.model_copy(update={name: _placed(getattr(self.tls, name), folder) for name in _TLS_FILES})
         start = self.start.model_copy(update={"workdir": _placed(self.start.workdir, folder)})
-        return self.model_copy(update={"tls": tls, "start": start})
+        return self.model_copy(update={"tls": tls, "start": start, "address": _socket_beside(self.address, folder)})
 
     def out_of_place(self) -> Iterator[Misplaced]:
         """What it names that can't be there: files, folders, an address. Its paths are absolute by now."""
@@ -273,7 +279,11 @@ class Profile(FileModel):
             if path is not None and not Path(path).is_file():
                 yield ("tls", name), f"there is no file {path}", ""
         if "{" not in self.address and not is_address(self.address):
-            yield ("address",), f"{self.address!r} is no address", "give HOST:PORT, IPv6 as [::1]:9002"
+            yield (
+                ("address",),
+                f"{self.address!r} is no address",
+                "give HOST:PORT, IPv6 as [::1]:9002, or unix:/PATH of at most 107 bytes",
+            )
         file = self.discovery.file
         if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
             what = f"there is no folder {Path(file.path).parent}"
@@ -287,8 +297,19 @@ def _placed(path: str | None, folder: Path) -> str | None:
     return path if path is None else str((folder / path).absolute())
 
 
+def _socket_beside(address: str, folder: Path) -> str:
+    """`unix:path` with a relative path read from `folder`; any other address as it is."""
+    path = address.removeprefix(UNIX)
+    return address if path == address or path.startswith(("/", "{")) else f"{UNIX}{(folder / path).absolute()}"
+
+
 def is_address(text: str) -> bool:
-    """Whether a text is `host:port`, IPv6 in brackets."""
+    """Whether a text is `host:port`, IPv6 in brackets, or `unix:/path`."""
+    if text.startswith(UNIX):
+        try:
+            return socket_path(text) is not None
+        except BadAddress:
+            return False
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         return False

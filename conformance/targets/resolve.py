@@ -21,9 +21,11 @@ from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls, is_address
+from ext_proc.http2.address import UNIX, socket_path
+from ext_proc.http2.errors import BadAddress
 
 REFERENCE = "reference"
-KINDS = ("reference", "HOST:PORT", "cmd:COMMAND", "image:IMAGE")
+KINDS = ("reference", "HOST:PORT", "unix:/PATH", "cmd:COMMAND", "image:IMAGE")
 PROFILES: Mapping[str, type[AnyProfile]] = {
     "epp": Profile,
     "data-plane": GatewayProfile,
@@ -193,18 +195,29 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
     scheme, colon, rest = epp.partition(":")
     if colon and scheme == "cmd":
         start = command_start(rest)
-        return _with_start(epp, base, start, overrides, text=rest)
+        address = "unix:{socket}" if "{socket}" in rest and "{port}" not in rest else None
+        return _with_start(epp, base, start, overrides, text=rest, address=address)
     if colon and scheme == "image":
         if not rest.strip():
             raise UsageError("image: needs the name of an image", hint="for example --epp image:registry/epp@sha256:…")
         return _with_start(epp, base, Start(image=rest.strip()), overrides, text="")
+    if epp.startswith(UNIX):
+        return _with_start(epp, base, Start(), overrides, text="", address=_socket(epp))
     if is_address(epp):
         return _with_start(epp, base, Start(), overrides, text="", address=epp)
     if not colon and (epp == "localhost" or re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", epp)):
         raise UsageError(f"--epp {epp}: the port is missing", hint=f"for example --epp {epp}:9002")
-    best = nearest(scheme, ["reference", "cmd", "image"])
+    best = nearest(scheme, ["reference", "cmd", "image", "unix"])
     did_you_mean = f"did you mean {best!r}? " if best else ""
     raise UsageError(f"--epp {epp!r} is no kind of target", hint=f"{did_you_mean}known: {', '.join(KINDS)}")
+
+
+def _socket(epp: str) -> str:
+    """`unix:/path`, absolute. That nothing is there yet is told when it is dialled. Raises `UsageError`."""
+    try:
+        return f"{UNIX}{Path(socket_path(epp) or '').absolute()}"
+    except BadAddress as problem:
+        raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
 
 
 def _with_start(

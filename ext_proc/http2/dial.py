@@ -7,7 +7,9 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from typing import Any
 
+from ext_proc.http2.address import authority_of, socket_path, split_address, unix_refusal
 from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.errors import (
     BadAddress,
@@ -38,17 +40,6 @@ _PLAINTEXT_REASONS = (
 )
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """`host:port` (an IPv6 host in brackets) as its parts. Raises `BadAddress`."""
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadAddress(address, "not an address", "Write HOST:PORT, for example 127.0.0.1:9002 or [::1]:9002")
-    if ":" in host and not address.startswith("["):
-        raise BadAddress(address, "an IPv6 host without brackets", "Write [HOST]:PORT, for example [::1]:9002")
-    return host, int(port)
-
-
 async def connect(
     address: str,
     *,
@@ -57,20 +48,21 @@ async def connect(
     number: int = 1,
     connection: Callable[[], Http2Connection] = Http2Connection,
 ) -> Transport:
-    """Connect to `host:port` and wait for the server's SETTINGS, within `timeout` seconds.
+    """Connect to `host:port` or `unix:/path` and wait for the server's SETTINGS, within `timeout` seconds.
 
     `number` names the connection in the record; `connection` makes its state, for a preamble that is not Envoy's.
     Raises a `ConnectFailed`.
     """
-    host, port = split_address(address)
+    path = socket_path(address)
+    host, port = split_address(address) if path is None else (authority_of(address), 0)
     context = _context(address, tls)
-    stage = "the TCP connection"
+    stage = "the connection" if path else "the TCP connection"
     raw: socket.socket | None = None
     transport = Transport(connection(), number=number)
     ready = False
     try:
         async with asyncio.timeout(timeout):
-            raw = await _tcp(address, host, port)
+            raw = await (_tcp(address, host, port) if path is None else _unix(address, path))
             if context is None:
                 stage = "the server's HTTP/2 settings"
                 await _attach(transport, raw)
@@ -82,7 +74,7 @@ async def connect(
             raw = None
             ready = await transport.wait_ready()
     except TimeoutError:
-        if stage == "the server's HTTP/2 settings" and context is None and await _speaks_tls(host, port):
+        if stage == "the server's HTTP/2 settings" and context is None and await _speaks_tls(host, port, path):
             raise _wants_tls(address) from None
         raise ConnectTimedOut(
             address,
@@ -103,7 +95,7 @@ async def connect(
         if not ready:
             transport.abort()
     if not ready:
-        raise await _not_ready(address, host, port, transport, encrypted=context is not None)
+        raise await _not_ready(address, host, port, path, transport, encrypted=context is not None)
     return transport
 
 
@@ -148,14 +140,29 @@ async def _tcp(address: str, host: str, port: int) -> socket.socket:
     ) from failure
 
 
+async def _unix(address: str, path: str) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX)
+    try:
+        one.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(one, path)
+    except OSError as problem:
+        one.close()
+        raise unix_refusal(address, path, problem) from problem
+    except BaseException:
+        one.close()
+        raise
+    return one
+
+
 async def _attach(
     transport: Transport, raw: socket.socket, context: ssl.SSLContext | None = None, name: str | None = None
 ) -> None:
     loop = asyncio.get_running_loop()
+    create = loop.create_unix_connection if raw.family == socket.AF_UNIX else loop.create_connection
     if context is None:
-        made, _ = await loop.create_connection(lambda: transport, sock=raw)
+        made, _ = await create(lambda: transport, sock=raw)
     else:
-        made, _ = await loop.create_connection(
+        made, _ = await create(
             lambda: transport, sock=raw, ssl=context, server_hostname=name, ssl_shutdown_timeout=_FAREWELL
         )
     if made.get_extra_info("socket") is None:
@@ -185,7 +192,9 @@ def _wants_tls(address: str) -> PeerSpeaksTls:
     )
 
 
-async def _not_ready(address: str, host: str, port: int, transport: Transport, *, encrypted: bool) -> ConnectFailed:
+async def _not_ready(
+    address: str, host: str, port: int, path: str | None, transport: Transport, *, encrypted: bool
+) -> ConnectFailed:
     """The connection ended before SETTINGS: find out what the peer is."""
     said = transport.first_bytes
     if said.startswith(b"HTTP/"):
@@ -200,13 +209,13 @@ async def _not_ready(address: str, host: str, port: int, transport: Transport, *
             "the server ended the connection right after the TLS handshake",
             "Check whether it asks for a client certificate, and whether the port speaks HTTP/2",
         )
-    if said[:2] == b"\x15\x03" or (not said and await _speaks_tls(host, port)):
+    if said[:2] == b"\x15\x03" or (not said and await _speaks_tls(host, port, path)):
         return _wants_tls(address)
     what = f"it answered {said[:24]!r}" if said else "it closed the connection without a word"
     return NotHttp2(address, f"not an HTTP/2 server: {what}", "Check that the address is the ext_proc gRPC port")
 
 
-async def _speaks_tls(host: str, port: int) -> bool:
+async def _speaks_tls(host: str, port: int, path: str | None) -> bool:
     """True if a TLS handshake gets anywhere."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -214,8 +223,11 @@ async def _speaks_tls(host: str, port: int) -> bool:
     context.set_alpn_protocols(["h2"])
     with contextlib.suppress(OSError, TimeoutError, ssl.SSLError):
         async with asyncio.timeout(_PROBE):
-            _, writer = await asyncio.open_connection(
-                host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_FAREWELL
+            how: dict[str, Any] = {"ssl": context, "server_hostname": host, "ssl_shutdown_timeout": _FAREWELL}
+            _, writer = await (
+                asyncio.open_connection(host, port, **how)
+                if path is None
+                else asyncio.open_unix_connection(path, **how)
             )
             writer.transport.abort()
             return True

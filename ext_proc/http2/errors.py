@@ -1,7 +1,7 @@
 """Why a connection could not be made. Each error says what happened, where, and what to do about it.
 
 ConnectFailed
-├── BadAddress            not `host:port`, or a name that does not resolve
+├── BadAddress            not `host:port` or `unix:/path`, no socket, or a name that does not resolve
 ├── ConnectionRefused     nothing listens there, or the network refuses
 ├── ConnectTimedOut       no answer in time (TCP, TLS or HTTP/2, `what` says which)
 ├── TlsFailed             the handshake failed

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from ext_proc.http2.address import format_address
 from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import Sink
@@ -253,8 +254,3 @@ def _release(waiters: list[asyncio.Future[None]]) -> None:
 
 def _peer(peername: Any) -> str:
     return format_address(*peername[:2]) if isinstance(peername, tuple) else str(peername or "")
-
-
-def format_address(host: str, port: int) -> str:
-    """`host:port`, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

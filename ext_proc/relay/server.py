@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 from collections.abc import Callable
 
 from ext_proc import grpc
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import check_address, format_address
 from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.listen import Listening, listen
 from ext_proc.http2.tls import ClientTls, ServerTls
-from ext_proc.http2.transport import Transport, format_address
+from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers, header
 from ext_proc.relay.counts import Counts
 from ext_proc.relay.relay import Link
@@ -36,12 +36,13 @@ async def open_tap(
 ) -> Tap:
     """Listen on `host:port` (0: any free port) and relay to the EPP at `upstream` (`host:port`), until `Tap.close`.
 
+    `host` and `upstream` may be `unix:/path`.
     Each connection of a data plane gets a new connection to the EPP, within `connect_timeout` seconds. Without
     `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log. Raises
-    `OSError` if the address can't be bound, `BadAddress` for an upstream that is no address, `ssl.SSLError` for TLS
+    `OSError` if the address can't be bound, `BadAddress` for what is no address, `ssl.SSLError` for TLS
     files that can't be used.
     """
-    split_address(upstream)
+    check_address(upstream)
     if upstream_tls is not None:
         upstream_tls.context()  # now, not at the first connection
     tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording, unreachable=unreachable)
@@ -76,11 +77,11 @@ class Tap:
         self._numbers = itertools.count(1)
         self._exchanges = itertools.count(1)
         self._links: set[Link] = set()
-        self._listening: asyncio.Server | None = None
+        self._listening: Listening | None = None
 
     @property
     def address(self) -> str:
-        """`host:port` for data planes."""
+        """`host:port` or `unix:/path` for data planes."""
         return format_address(self.host, self.port)
 
     @property
@@ -91,11 +92,8 @@ class Tap:
     async def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Bind and listen."""
         context = None if tls is None else tls.context()
-        patience = None if context is None else 0.1  # seconds for the TLS farewell, which many clients never send
-        self._listening = await asyncio.get_running_loop().create_server(
-            self._connection, host, port, ssl=context, backlog=1024, ssl_shutdown_timeout=patience
-        )
-        self.host, self.port = self._listening.sockets[0].getsockname()[:2]
+        self._listening = await listen(self._connection, host, port, context)
+        self.host, self.port = self._listening.host, self._listening.port
 
     async def close(self) -> None:
         """Stop listening and close every connection, with a GOAWAY to either side."""

@@ -16,7 +16,8 @@ import uvloop
 
 from ext_proc.channel import dial
 from ext_proc.http2 import errors, frames
-from ext_proc.http2.dial import connect, split_address
+from ext_proc.http2.address import split_address
+from ext_proc.http2.dial import connect
 from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
 from ext_proc.http2.transport import Transport
 from ext_proc.messages import ProcessingRequest, ProcessingResponse

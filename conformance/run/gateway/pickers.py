@@ -12,7 +12,7 @@ from conformance.run.gateway.pods import EXCHANGE
 from conformance.scenario import references
 from conformance.scenario.schema import EppScript, LocalReply
 from conformance.targets.gateway import EPPS, GatewayProfile
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import split_address
 from ext_proc.http2.tls import ServerTls, self_signed
 from ext_proc.protocol import FALLBACK
 from ext_proc.record import Recorder

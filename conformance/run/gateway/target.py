@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from conformance.errors import ConformanceError, HarnessError, TargetUnreachableError, UsageError
 from conformance.run.running_target import RunningTarget
 from conformance.targets.gateway import EPPS, GatewayProfile, gateway_launch
-from ext_proc.http2.dial import split_address
+from ext_proc.http2.address import split_address
 from ext_proc.http2.tls import ClientTls
 from ext_proc.record import Event, Headers
 from real_envoy import (

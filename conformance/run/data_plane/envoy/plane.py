@@ -2,6 +2,7 @@
 
 Client → Envoy → tap → target; Envoy → pods. The tap speaks to the target as the profile says (TLS, authority, gRPC
 metadata come from the data plane), so Envoy's side of it is plain.
+For a target on a Unix socket the tap is on one, too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from conformance.run.data_plane.envoy.exchange import EXCHANGE_HEADER, EnvoyExch
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target, client_tls
 from conformance.targets.profile import Profile
+from ext_proc.http2.address import UNIX, authority_of
 from ext_proc.record import Entry, Recorder
 from ext_proc.relay import Recording, RecordingLimits, Tap, open_tap
 from fake_modelserver import Served
@@ -75,9 +77,9 @@ class EnvoyDataPlane:
         """
         self._stop_listening = self._recorder.listen(self._heard)
         address = self._target().address
-        self._authority = self._profile.connect.authority or address
+        self._authority = self._profile.connect.authority or authority_of(address)
         self._tap = await open_tap(
-            "127.0.0.1",
+            f"unix:{self._target().values['workdir']}/tap.sock" if address.startswith(UNIX) else "127.0.0.1",
             0,
             address,
             upstream_tls=client_tls(self._profile.tls),
