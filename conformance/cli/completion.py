@@ -83,7 +83,7 @@ OFFERED: dict[str, Callable[[], Iterable[str]]] = {
     "body_mode": body_modes,
     "protocol_version": versions,
     "data_plane": data_planes,
-    "epp": lambda: ("reference", "cmd:", "image:"),
+    "epp": lambda: ("reference", "cmd:", "python:", "unix:", "image:"),
     "tls": lambda: ("plaintext", "unverified", "verified", "self-signed"),
 }
 """What the flags of a target and of a selection are offered, by their names."""

@@ -85,7 +85,11 @@ class TargetFlags:
 
     epp: Annotated[
         str | None,
-        Flag("reference (default), HOST:PORT, unix:/PATH, 'cmd:COMMAND' or image:IMAGE.", "TARGET", roles=EPP),
+        Flag(
+            "reference (default), HOST:PORT, unix:/PATH, 'cmd:COMMAND', python:MODULE:FUNCTION or image:IMAGE.",
+            "TARGET",
+            roles=EPP,
+        ),
     ] = None
     profile: Annotated[str | None, Flag("What the target is: a YAML file, or a profile shipped here.", "FILE|NAME")] = (
         None

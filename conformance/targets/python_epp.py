@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the module prints as it is imported is no answer
             function = found(name)
-            asked = asks(name, function)
+            asked = asks(function)
     except CanNotCallError as problem:
         if what == "ask":
             _say({"error": problem.what, "hint": problem.hint})
@@ -89,16 +89,17 @@ def found(name: str) -> Callable[..., Any]:
         raise CanNotCallError(what, f"`python -c 'import {module}'` shows where") from problem
     for part in attribute.split("."):
         if not hasattr(place, part):
-            public = [one for one, value in vars(place).items() if callable(value) and not one.startswith("_")]
+            own = (one for one, value in vars(place).items() if getattr(value, "__module__", "") == module)
+            public = [one for one in own if not one.startswith("_")]
             hint = f"it has {', '.join(public[:12])}" if public else "it has no function at all"
             raise CanNotCallError(f"{module} has no {attribute}", hint)
         place = getattr(place, part)
     if not callable(place):
-        raise CanNotCallError(f"{name} is not a function but {type(place).__name__}", "name a function")
+        raise CanNotCallError(f"it is not a function but {type(place).__name__}", "name a function")
     return place
 
 
-def asks(name: str, function: Callable[..., Any]) -> list[str]:
+def asks(function: Callable[..., Any]) -> list[str]:
     """The names of the arguments that it asks for. Raises `CanNotCallError` for those that nothing fills."""
     kinds = inspect.Parameter
     parameters = [one for one in inspect.signature(function).parameters.values() if one.kind is not kinds.VAR_KEYWORD]
@@ -106,11 +107,11 @@ def asks(name: str, function: Callable[..., Any]) -> list[str]:
     for one in parameters:
         unknown = one.name not in ARGUMENTS and one.default is kinds.empty and one.kind is not kinds.VAR_POSITIONAL
         if unknown or one.kind is kinds.POSITIONAL_ONLY:
-            raise CanNotCallError(f"nothing fills the parameter {one.name!r} of {name}", f"it may ask for: {known}")
+            raise CanNotCallError(f"nothing fills its parameter {one.name!r}", f"it may ask for: {known}")
     asked = [one.name for one in parameters if one.name in ARGUMENTS]
     if not set(asked) & set(PLACES):
-        what = f"{name} does not ask where to listen"
-        raise CanNotCallError(what, "give it a parameter `port`, `address` (host:port) or `socket` (a path)")
+        hint = "give it a parameter `port`, `address` (host:port) or `socket` (a path)"
+        raise CanNotCallError("it does not ask where to listen", hint)
     return asked
 
 

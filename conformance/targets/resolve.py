@@ -25,7 +25,7 @@ from ext_proc.http2.address import UNIX, socket_path
 from ext_proc.http2.errors import BadAddress
 
 REFERENCE = "reference"
-KINDS = ("reference", "HOST:PORT", "unix:/PATH", "cmd:COMMAND", "image:IMAGE")
+KINDS = ("reference", "HOST:PORT", "unix:/PATH", "cmd:COMMAND", "python:MODULE:FUNCTION", "image:IMAGE")
 PROFILES: Mapping[str, type[AnyProfile]] = {
     "epp": Profile,
     "data-plane": GatewayProfile,
@@ -195,8 +195,15 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
     scheme, colon, rest = epp.partition(":")
     if colon and scheme == "cmd":
         start = command_start(rest)
-        address = "unix:{socket}" if "{socket}" in rest and "{port}" not in rest else None
-        return _with_start(epp, base, start, overrides, text=rest, address=address)
+        return _with_start(epp, base, start, overrides, text=rest, address=_own_socket(rest))
+    if colon and scheme == "python":
+        from conformance.targets.resolve_python import python_start
+
+        start = python_start(rest)
+        text = " ".join(start.command or ())
+        found = _with_start(epp, base, start, overrides, text=text, address=_own_socket(text))
+        named = found.implementation.project or rest.partition(":")[0]
+        return found.model_copy(update={"implementation": found.implementation.model_copy(update={"project": named})})
     if colon and scheme == "image":
         if not rest.strip():
             raise UsageError("image: needs the name of an image", hint="for example --epp image:registry/epp@sha256:…")
@@ -207,9 +214,14 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
         return _with_start(epp, base, Start(), overrides, text="", address=epp)
     if not colon and (epp == "localhost" or re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", epp)):
         raise UsageError(f"--epp {epp}: the port is missing", hint=f"for example --epp {epp}:9002")
-    best = nearest(scheme, ["reference", "cmd", "image", "unix"])
+    best = nearest(scheme, ["reference", "cmd", "image", "python", "unix"])
     did_you_mean = f"did you mean {best!r}? " if best else ""
     raise UsageError(f"--epp {epp!r} is no kind of target", hint=f"{did_you_mean}known: {', '.join(KINDS)}")
+
+
+def _own_socket(text: str) -> str | None:
+    """The address of a command that listens on a socket of ours; None if it says nothing of one."""
+    return "unix:{socket}" if "{socket}" in text and "{port}" not in text else None
 
 
 def _socket(epp: str) -> str:
@@ -245,6 +257,8 @@ def _implied(text: str, epp: str) -> Discovery:
     )
     if epp.startswith("cmd:"):
         how = f"{{endpointsFile}} or {{kubeconfig}} in the command, {how}"
+    if epp.startswith("python:"):
+        how = f"the function a parameter `endpoints_file` or `kubeconfig`, {how}"
     raise UsageError(f"nothing says how the target {epp} learns its pool", hint=f"give {how}")
 
 
