@@ -28,6 +28,16 @@ def run(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 whatever the verdict: for reporting only.")
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Run again when the program, the profile or scenario files change; what failed comes first."
+        ),
+    ] = False,
+    watch_path: Annotated[
+        list[Path] | None,
+        typer.Option("--watch-path", metavar="PATH", help="A further file or folder for --watch. Repeatable."),
+    ] = None,
 ) -> None:
     """Test an endpoint picker, or a gateway, and write a report.
 
@@ -43,30 +53,40 @@ def run(
 
     if no_color:
         without_colour()
-    from conformance.cli.run_and_report import run_and_report
+    from conformance.cli.run_and_report import ReportedRun, run_and_report
     from conformance.cli.show import show
     from conformance.run.request import run_settings
 
     if last_failed:
         what = _last_failed(what, output)
-    settings = dataclasses.replace(run_settings(target, what), jobs=jobs, property_examples=property_examples)
-    title = f"target {target.title}, seed {settings.seed}"
-    done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
-    show(done)
-    raise typer.Exit(0 if exit_zero else done.code)
+
+    def once(chosen: SelectionFlags) -> ReportedRun:
+        settings = dataclasses.replace(run_settings(target, chosen), jobs=jobs, property_examples=property_examples)
+        title = f"target {target.title}, seed {settings.seed}"
+        done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
+        show(done)
+        return done
+
+    if watch or watch_path:
+        from conformance.cli.watch import Watch
+
+        watching = Watch(once=once, what=what, named=watch_path or (), output=output)
+        code = watching.until_interrupted(target, lambda chosen: run_settings(target, chosen))
+    else:
+        code = once(what).code
+    raise typer.Exit(0 if exit_zero else code)
 
 
 def _last_failed(what: SelectionFlags, output: Path) -> SelectionFlags:
     """The selection, narrowed to the scenarios that failed, or could not be judged, in the report in `output`."""
     from conformance.cli.console import err
     from conformance.cli.report import read
+    from conformance.cli.watch import failed_scenarios
     from conformance.errors import UsageError
-    from conformance.verdict import Verdict
 
     if what.scenario:
         raise UsageError("--last-failed and -k exclude each other", hint="leave one out")
-    failed = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
-    names = list(dict.fromkeys(row.id.partition("@")[0] for row in read(output)[0].results if row.verdict in failed))
+    names = failed_scenarios(read(output)[0])
     count = f"{len(names)} scenarios failed" if names else "nothing failed: everything is run"
     err().print(f"epp-conformance: in the report in {output} {count}")
     return dataclasses.replace(what, scenario=names or None)

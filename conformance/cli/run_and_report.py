@@ -38,6 +38,8 @@ class ReportedRun:
     code: int
     stopped: IncompleteError | None
     waived: tuple[Applied, ...] = ()
+    interrupted: bool = False
+    """Ctrl-C ended it early."""
 
     @property
     def evidence(self) -> Path:
@@ -111,7 +113,9 @@ def _run_and_report(
     )
     paths = (*write_all(report, output), *_counterexamples(outcome, output))
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
-    return ReportedRun(report=report, paths=paths, code=code, stopped=stopped, waived=applied)
+    return ReportedRun(
+        report=report, paths=paths, code=code, stopped=stopped, waived=applied, interrupted=outcome.interrupted
+    )
 
 
 def _known_endpoints(profile: AnyProfile) -> tuple[str, ...]:

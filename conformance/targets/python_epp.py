@@ -96,7 +96,8 @@ def found(name: str) -> Callable[..., Any]:
         place = getattr(place, part)
     if not callable(place):
         raise CanNotCallError(f"it is not a function but {type(place).__name__}", "name a function")
-    return place
+    function: Callable[..., Any] = place
+    return function
 
 
 def asks(function: Callable[..., Any]) -> list[str]:
