@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 # A run starts many Python processes. Where bytecode is not kept, as in many images, each would compile everything.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help conformance selftest mutants test lint type unit docs reports clean
+.PHONY: help conformance selftest mutants test lint type unit docs site dist reports clean
 
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
@@ -34,6 +34,8 @@ help:
 	@echo 'make type         mypy'
 	@echo 'make unit         the tests alone'
 	@echo 'make docs         write the generated pages of docs/ and the samples of runs'
+	@echo 'make site         the documentation as a site, in build/site'
+	@echo 'make dist         wheel, source distribution and bill of materials of this commit, checked, in dist/'
 	@echo 'make reports      certify again what reports/ has: the reference EPP, the example in Go, real Envoy, GIE'
 	@echo 'make clean        remove everything that these commands made'
 
@@ -89,6 +91,9 @@ reports: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/samples.py
+
+site: $(READY)
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .tox build dist conformance-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,5 +1,7 @@
 """Writes the sample outputs of README.md and of the tutorial from real runs: `python docs/samples.py`, or `make docs`.
 
+The picture of the README and of docs/ is drawn from such a run, too.
+
 A sample is a fenced block between `<!-- sample: NAME -->` and `<!-- end of sample -->`. It is what the command printed,
 with most lines of progress, or most of each failure, left out. A sample that differs from a new run in figures and
 addresses only stays as it is, so that writing the pages twice changes nothing.
@@ -22,11 +24,27 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial" / "write-your-own.md"
+FIX = ROOT / "docs" / "how-to" / "fix.md"
+PICTURE = ROOT / "docs" / "demo.svg"
 
 SEED = ("--seed", "1")
 WIDTH = "160"
 """Columns of the terminal that the README shows."""
-FAULTY = "cmd:reference-epp --listen=127.0.0.1:{port} --endpoints-file={endpointsFile} --fault=subset-by-address"
+WITH_FAULT = "cmd:reference-epp --listen=127.0.0.1:{port} --endpoints-file={endpointsFile} --fault="
+FAULTY = WITH_FAULT + "subset-by-address"
+FIXES = {
+    "subset-by-address": "subset.wrong-port",
+    "empty-subset-means-all": "subset.empty",
+    "subset-ignored-for-bodyless": "subset.bodyless[*",
+    "ipv6-without-brackets": "destination.ipv6*",
+    "empty-pool-500": "errors.empty-pool[*",
+    "refusal-as-grpc-status": "errors.empty-pool[*",
+    "body-answered-empty": "streaming.request[*",
+    "trailers-do-not-end-the-body": "ext-proc.request-trailers[*",
+    "content-length-twice": "destination.completion[*",
+    "odd-usage-is-fatal": "*usage*",
+}
+"""The faults that the page of fixes shows, each with scenarios that find it."""
 PROFILE = ("--profile", "profile.yaml", "--quiet")
 CUT = 60
 """Characters compared of a line that the tool cut with `…`: how far it got depends on the length of addresses."""
@@ -53,10 +71,15 @@ def run(
     """Run `epp-conformance run` with these arguments in a folder that has these files."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "conformance", "run", *arguments]
+    return command(["run", *arguments], folder, width)
+
+
+def command(arguments: Sequence[str], folder: Path, width: str = WIDTH) -> subprocess.CompletedProcess[str]:
+    """Run `epp-conformance` with these arguments in a folder."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # for reference-epp
     env = {**os.environ, "PATH": path, "COLUMNS": width}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+    words = [sys.executable, "-m", "conformance", *arguments]
+    return subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
 def whole(done: subprocess.CompletedProcess[str]) -> str:
@@ -81,6 +104,15 @@ def outline(done: subprocess.CompletedProcess[str]) -> str:
         kept = line.startswith(("✗", "expected", "or ", "actual")) or (kept and line.startswith(" "))
         lines += [line] if kept else []
     return "\n".join([*errors, *lines, heading + re.sub(r"^report .*\n?", "", summary, flags=re.MULTILINE)])
+
+
+def essence(done: subprocess.CompletedProcess[str]) -> str:
+    """Of the first failure: its heading, what was expected, what came, and the hint."""
+    lines, kept = [], False
+    for line in done.stdout[: done.stdout.index("reproduce ")].splitlines():
+        kept = line.startswith(("✗", "expected", "or ", "actual", "hint")) or (kept and line.startswith(" "))
+        lines += [line] if kept else []
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +150,21 @@ def all_samples() -> dict[str, Sample]:
         )
         for number, (files, code) in enumerate(zip(programs, exit_codes, strict=True), 1)
     }
+    fixes = {
+        fault: Sample(
+            arguments=(*SEED, "--quiet", "--epp", WITH_FAULT + fault, "--scenario", scenarios),
+            exit_code=1,
+            page=FIX,
+            shown=essence,
+            width="110",
+        )
+        for fault, scenarios in FIXES.items()
+    }
     return {
         "conformant": Sample(arguments=SEED, exit_code=0, shown=with_progress),
         "faulty": Sample(arguments=(*SEED, "--epp", FAULTY), exit_code=1),
         **tutorial,
+        **fixes,
     }
 
 
@@ -130,6 +173,18 @@ def without_figures(text: str) -> str:
     lines = (line[:CUT] if line.endswith("…") else line for line in text.splitlines())
     named = (re.sub(r"^(✗ \S+ \w+)  \S+", r"\1  scenario", line) for line in lines)
     return re.sub(r"(?<![\d-])\d+(?:[.,]\d+)*", "0", "\n".join(named))
+
+
+def picture() -> str:
+    """The diagram (SVG) of a conversation in which an endpoint picker breaks a rule, of a new run."""
+    with tempfile.TemporaryDirectory() as folder:
+        run([*SEED, "--epp", FAULTY, "--scenario", "subset.wrong-port", "--output", "report"], Path(folder), {})
+        return command(["report", "show", "report", "--format", "svg"], Path(folder)).stdout
+
+
+def drawn(svg: str) -> set[str]:
+    """The arrows of a diagram without what differs between runs: figures, and the order of what crosses."""
+    return {without_figures(text)[: CUT // 2] for text in re.findall(r'<text class="label"[^>]*>(.*?)</text>', svg)}
 
 
 def sample(name: str, page: str) -> re.Match[str]:
@@ -151,6 +206,9 @@ def main() -> None:
         if without_figures(text) != without_figures(place[1]):
             wanted.page.write_text(page[: place.start(1)] + text + page[place.end(1) :], encoding="utf-8")
             print(f"{wanted.page.name}: sample {name}")
+    if not sys.argv[1:] and drawn(new := picture()) != (drawn(PICTURE.read_text()) if PICTURE.exists() else set()):
+        PICTURE.write_text(new, encoding="utf-8")
+        print(PICTURE.name)
 
 
 if __name__ == "__main__":

@@ -46,6 +46,12 @@ def test_the_summary_shown_has_the_lines_of_a_summary(tmp_path):
     assert labels(summary) == labels(done.stdout)
 
 
+def test_the_picture_shown_is_what_the_command_draws():
+    shown = samples.drawn(samples.PICTURE.read_text())
+    assert [text for text in shown if text.startswith("◀ here request_headers")]
+    assert shown == samples.drawn(samples.picture())
+
+
 def test_runs_that_differ_in_figures_only_leave_a_sample_as_it_is():
     one = "  40/401 31 passed (1.9 s)\nactual 127.85.254.101:8000 is not in the list\n"
     two = "  41/402 9 passed (12.25 s)\nactual 127.1.1.1:8000 is not in the list\n"
@@ -113,3 +119,21 @@ def test_the_tutorial_needs_only_what_it_says_and_its_parts_are_where_it_says():
     named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
     assert named
     assert [name for name in named if not (ROOT / "reference_epp" / name).exists()] == []
+
+
+@pytest.mark.parametrize("fault", samples.FIXES)
+def test_a_failure_on_the_page_of_fixes_is_what_the_suite_prints(fault):
+    now = samples.all_samples()[fault].printed()
+    page = samples.FIX.read_text()
+    assert samples.without_figures(shown(fault, page)) == samples.without_figures(now)
+    requirement = re.match(r"✗ (\S+)", now)[1]
+    assert f"epp-conformance explain {requirement}\n" in page
+
+
+def test_each_fix_is_a_part_of_a_program_that_is_tested():
+    blocks = re.findall(r"^```\w+ from=(\S+)\n(.*?)^```$", samples.FIX.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == len(samples.FIXES)
+    for name, text in blocks:
+        lines = [line.strip() for line in (ROOT / name).read_text().splitlines()]
+        wanted = [line.strip() for line in text.splitlines()]
+        assert any(lines[at : at + len(wanted)] == wanted for at in range(len(lines))), text
