@@ -1,13 +1,12 @@
-"""What the site of `mkdocs.yml` has: docs/, and of the rest of the repository what is linked to, with the links adapted.
+"""What the site of `mkdocs.yml` has: docs/, and what of the rest of the repository is linked to, with links adapted.
 
 MkDocs calls the functions `on_…`. A linked Markdown file becomes a page, another file a page that shows its text, and
 a published report is copied as it is. So the Markdown is the only copy, and its links work at the repository's host
-and on the site.
+and on the site. Each requirement has a page with what `epp-conformance explain` says, which the search finds by its id.
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -15,6 +14,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from conformance.cli.explain import requirement_text
+from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import load
 
 ROOT = Path(__file__).parents[1]
 SECTIONS = {
@@ -50,6 +53,8 @@ def on_files(files: Files, config: Any) -> Files:
         {"Home": "README.md"},
         *({title: _menu(uris, folder)} for title, folder in SECTIONS.items()),
     ]
+    for uri, text in _requirements():
+        files.append(File.generated(config, uri, content=text))
     return files
 
 
@@ -69,6 +74,15 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return f"{found['before']}{uri}{hash_}{fragment}"
 
     return _FENCE_OR_LINK.sub(adapted, markdown)
+
+
+def _requirements() -> Iterator[tuple[str, str]]:
+    """A page for each requirement."""
+    catalogue = Catalogue.load()
+    instances = load(catalogue)
+    for one in catalogue.requirements.values():
+        text = f"# {one.id}: {one.title}\n\n{one.statement}\n\n```text\n{requirement_text(one, instances)}\n```\n"
+        yield f"requirement/{one.id}.md", text
 
 
 def _menu(uris: list[str], folder: str) -> list[str]:
@@ -118,7 +132,9 @@ def _file(path: str, config: Any) -> File:
     if path.endswith(".md") or _copied(path):
         return File.generated(config, _uri(path), abs_src_path=str(source))
     if source.is_dir():
-        return File.generated(config, _uri(path), content=_block(path, "\n".join(sorted(os.listdir(source)))))
+        return File.generated(
+            config, _uri(path), content=_block(path, "\n".join(sorted(one.name for one in source.iterdir())))
+        )
     text = source.read_text(encoding="utf-8")
     language = {".yaml": "yaml", ".yml": "yaml", ".sh": "sh"}.get(source.suffix, "text")
     return File.generated(config, _uri(path), content=_block(path, text, language))

@@ -25,6 +25,10 @@ def certify(
     submission: Annotated[
         Path, typer.Option("--submission", metavar="DIR", help="Where the folder for upstream goes.")
     ] = Path("reports"),
+    pull_request: Annotated[
+        Path | None,
+        typer.Option("--pull-request", metavar="DIR", help="Write what a pull request to upstream has, too."),
+    ] = None,
     mode: Annotated[
         str, typer.Option("--mode", help="Name of the way it was run, part of the file's name.")
     ] = "default",
@@ -46,12 +50,19 @@ def certify(
 
     if no_color:
         without_colour()
+    if pull_request is not None and observed:
+        from conformance.errors import UsageError
+
+        raise UsageError(
+            "--pull-request goes with no --observed: at upstream the implementation owns its folder",
+            hint="only those who make it submit a report",
+        )
     if from_report is not None:
         from conformance.cli.report import read
         from conformance.cli.reproduce import reproducing_command
 
         report, path = read(from_report)
-        _write(report, path, submission, mode, observed=observed)
+        _write(report, path, submission, pull_request, mode, observed=observed)
         typer.echo(f"to check it against the target itself: {reproducing_command(report)}")
         return
     from conformance.cli.run_and_report import run_and_report
@@ -72,7 +83,7 @@ def certify(
     done = run_and_report(settings, output, title=title, quiet=quiet)
     show(done)
     if done.code in (0, 1):
-        _write(done.report, done.paths[1], submission, mode, observed=observed)
+        _write(done.report, done.paths[1], submission, pull_request, mode, observed=observed)
     raise typer.Exit(done.code)
 
 
@@ -89,10 +100,17 @@ def _has_owner(implementation: object, *, observed: bool) -> None:
         )
 
 
-def _write(report: Report, path: Path, submission: Path, mode: str, *, observed: bool) -> None:
+def _write(
+    report: Report, path: Path, submission: Path, pull_request: Path | None, mode: str, *, observed: bool
+) -> None:
     from conformance.cli.report import evidence_of
+    from conformance.report.render.pull_request import write_pull_request
     from conformance.report.render.submission import write_submission
 
     evidence = evidence_of(report, path)
-    for one in write_submission(report, submission, mode=mode, evidence=evidence, observed=observed):
+    written = write_submission(report, submission, mode=mode, evidence=evidence, observed=observed)
+    for one in written:
         typer.echo(f"{one.version}: {one.report}")
+    if pull_request is not None:
+        for file in write_pull_request([one.report.parent for one in written], pull_request):
+            typer.echo(f"pull request: {file}")

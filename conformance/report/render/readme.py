@@ -70,15 +70,20 @@ def _reproduce(reports: Sequence[tuple[str, Report]]) -> list[str]:
     lines += code("\n".join(f"epp-conformance report verify {name}" for name, _ in reports))
     lines += ["", "Its target is run again, and compared verdict by verdict, by:", ""]
     lines += code("\n".join(f"epp-conformance report reproduce {name}" for name, _ in reports))
-    lines += ["", "| Mode | How it was run | Digest of the program | Run | Seed |", "|---|---|---|---|---|"]
-    for _, one in reports:
+    return [*lines, "", *how_run([one for _, one in reports]), ""]
+
+
+def how_run(reports: Sequence[Report]) -> list[str]:
+    """A table that says of each report how its target was run."""
+    lines = ["| Mode | How it was run | Digest of the program | Run | Seed |", "|---|---|---|---|---|"]
+    for one in reports:
         flags = f" {' '.join(one.subject.flags)}" if one.subject.flags else ""
         digest = f"`{one.subject.digest}`" if one.subject.digest else "not known"
         lines.append(
             f"| {_mode(one)} | {one.subject.kind} `{cell(one.subject.name + flags)}` | {digest} "
             f"| {cell(one.started_at)} | {one.environment.seed} |"
         )
-    return [*lines, ""]
+    return lines
 
 
 def _failures(reports: Sequence[tuple[str, Report]]) -> list[str]:

@@ -13,6 +13,7 @@ from conformance.cli.app import app
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import Report, read_report
 from conformance.report.render.matrix import html, markdown, matrix
+from conformance.report.render.pull_request import write_pull_request
 from conformance.report.render.submission import evidence_beside, write_submission
 from conformance.report.render.upstream import conformance_report
 from conformance.report.verify.reproduction import compare
@@ -152,3 +153,38 @@ def test_upstreams_form_has_its_keys_and_says_what_failed(reports):
     (protocol, ext_proc) = document["profiles"]
     assert (protocol["core"]["result"], ext_proc["core"]["result"]) == ("failure", "success")
     assert "destination.chat" in protocol["core"]["failedTests"]
+
+
+def test_the_pull_request_has_what_upstreams_rules_ask_for(reports, tmp_path):
+    report = read_report(reports("epp") / "report.json")
+    folders = [
+        write_submission(report, tmp_path / "reports", mode=mode, evidence=reports("epp") / "evidence.ndjson.gz")[0]
+        for mode in ("default", "other-way")
+    ]
+    said, *files = write_pull_request([one.report.parent for one in folders[:1]], tmp_path / "pr")
+    inside = {str(path.relative_to(tmp_path / "pr" / "conformance" / "reports")) for path in files}
+    name, version = folders[0].report.parent.name, report.implementation.version
+    folder = f"v1.0.0/epp/{name}"
+    assert inside == {f"{folder}/README.md", *(f"{folder}/{path.report.name}" for path in folders)}
+    for path in files:
+        if path.suffix == ".yaml":
+            document = yaml.safe_load(path.read_text())
+            (profile,) = document["profiles"]
+            assert (profile["name"], profile["core"]["result"]) == ("EPP", "success")
+            assert path.name == f"{version}-{document['mode']}-epp-report.yaml"
+            assert document["GatewayAPIInferenceExtensionVersion"] == "v1.0.0"
+    readme = next(path for path in files if path.name == "README.md").read_text()
+    assert "| Extension Version Tested | Profile Tested | Implementation Version | Mode | Report |" in readme
+    assert [f"](./{one.report.name})" in readme for one in folders] == [True, True]
+    assert "## Reproduce" in readme
+    assert report.implementation.project in said.read_text()
+
+
+def test_there_is_no_pull_request_without_a_conformant_report(reports, tmp_path):
+    from conformance.errors import UsageError
+
+    report = read_report(reports("bad-epp") / "report.json")
+    (written,) = write_submission(report, tmp_path, evidence=reports("bad-epp") / "evidence.ndjson.gz")
+    with pytest.raises(UsageError, match=r"nothing to submit to upstream: 1\.0\.0 .*: non-conformant"):
+        write_pull_request([written.report.parent], tmp_path / "pr")
+    assert not (tmp_path / "pr").exists()
