@@ -6,6 +6,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     profile.md        `conformance.targets.profile`              scenario.md      `conformance.scenario.schema`
     gateway-profile.md, model-server-profile.md  `conformance.targets.gateway`, `conformance.targets.model_server`
     coverage.md       `docs/coverage_page.py`
+    upstream-profile.md  `docs/upstream_page.py`
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
@@ -33,6 +34,7 @@ import typer
 from coverage_page import coverage as coverage_page
 from page import page, table
 from pydantic.alias_generators import to_camel
+from upstream_page import proposal
 
 from conformance.cli.app import app
 from conformance.cli.list import tested
@@ -93,6 +95,7 @@ def pages() -> Mapping[str, str]:
             Report,
         ),
         "requirements.md": requirements(catalogue, load(catalogue)),
+        "upstream-profile.md": proposal(catalogue, load(catalogue)),
         "coverage.md": coverage_page(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
         "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),

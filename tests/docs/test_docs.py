@@ -58,6 +58,14 @@ def test_generated_pages_are_up_to_date(monkeypatch):
         assert (ROOT / "docs" / "reference" / name).read_text() == text, "not up to date: make docs"
 
 
+def test_the_proposal_to_upstream_fits_into_an_issue():
+    longest = 65_536
+    text = (ROOT / "docs" / "reference" / "upstream-profile.md").read_text()
+    assert len(text) < longest / 2
+    core = [one for one in Catalogue.load().requirements.values() if one.role == "epp" and "1.0.0" in one.effects]
+    assert [one.id for one in core if f"`{one.id}`" not in text and not one.id.startswith("RAR")] == []
+
+
 @pytest.mark.parametrize("model", [Profile, GatewayProfile, ScenarioFile, WaiverFile, Report])
 def test_every_key_of_every_file_is_described(model):
     schema = model.model_json_schema(by_alias=True, mode="serialization")
