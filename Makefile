@@ -92,6 +92,9 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/samples.py
 
+dist: $(READY)
+	.ci/dist $(BIN)/uv
+
 site: $(READY)
 	$(BIN)/mkdocs build --strict
 

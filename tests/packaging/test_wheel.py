@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,3 +94,55 @@ def test_the_installed_suite_does_the_main_job(installed, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["versions"][0]["kinds"] == {"protocol": "conformant", "ext_proc": "conformant"}
     assert (tmp_path / "out" / "evidence.ndjson.gz").stat().st_size
+
+
+# -- a release ---------------------------------------------------------------------------------------------------------
+
+
+def clone(folder, *, tag=""):
+    """A clean checkout of the last commit, as a release is built from."""
+    command("git", "clone", "-q", str(CHECKOUT), str(folder))
+    if tag:
+        command("git", "tag", "-f", tag, cwd=folder)
+    return folder
+
+
+def dist(folder, code=0):
+    """Run the release's script in a checkout; what it says to the terminal."""
+    return command(".ci/dist", uv.find_uv_bin(), cwd=folder, code=code)
+
+
+def test_a_release_has_wheel_source_and_bill_of_materials(tmp_path):
+    checkout = clone(tmp_path / "checkout")
+    dist(checkout)
+    names = sorted(path.name for path in (checkout / "dist").iterdir() if not path.name.startswith("."))
+    version = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["version"]
+    stem = f"epp_conformance-{version}"
+    assert names == ["SHA256SUMS", f"{stem}-py3-none-any.whl", f"{stem}.cdx.json", f"{stem}.tar.gz"]
+    command("sha256sum", "--check", "--quiet", "SHA256SUMS", cwd=checkout / "dist")
+
+    bill = json.loads((checkout / "dist" / f"{stem}.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", version)
+    lock = tomllib.loads((checkout / "uv.lock").read_text())["package"]
+    (own,) = [one for one in lock if one["name"] == "epp-conformance"]
+    locked = {one["name"]: one["version"] for one in lock}
+    listed = {one["name"]: one["version"] for one in bill["components"]}
+    assert {one["name"] for one in own["dependencies"]} <= listed.keys()
+    assert listed.items() <= locked.items()
+    assert "mypy" not in listed
+
+
+@pytest.mark.parametrize("tag", ["v99.0.0", "v0.1.0"])
+def test_a_tag_of_another_version_or_without_a_changelog_is_refused(tmp_path, tag):
+    checkout = clone(tmp_path / "checkout", tag=tag)
+    changelog = checkout / "CHANGELOG.md"
+    changelog.write_text(changelog.read_text().replace("## [0.1.0]", "## 0.1.0"))
+    dist(checkout, code=1)
+
+
+def test_the_wheel_runs_without_being_installed(built, tmp_path):
+    """As `uvx` and `pipx run` do it."""
+    flags = ("tool", "run", "--isolated", "-q", "--from", str(built.wheel), "epp-conformance")
+    incomplete = 4
+    arguments = ("run", "--scenario", "subset.wrong-port", "--output", "out", "--quiet")
+    assert "incomplete" in command(uv.find_uv_bin(), *flags, *arguments, cwd=tmp_path, code=incomplete)
