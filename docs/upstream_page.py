@@ -63,7 +63,7 @@ def proposal(catalogue: Catalogue, instances: Sequence[Instance]) -> str:
         "New scenarios run and do not count for one release. Now: "
         f"{', '.join(f'`{one}`' for one in provisional) or 'none'}.",
         f"What upstream's main has beyond {VERSION} is tested as `next` and belongs to no numbered version: "
-        f"{', '.join(f'`{one.id}`' for one in later)}. The request attribute reporter (RAR) is a document of its own.",
+        f"{', '.join(f'`{one.id}`' for one in later)}. The request attribute reporter (RAR) has another document.",
     )
 
 

@@ -27,7 +27,7 @@ CODE = [
     path
     for pattern in ("*.py", "*.yaml", "*.go")
     for path in sorted(ROOT.rglob(pattern))
-    if not {".venv", "build", "reports", "conformance-report"} & {*path.relative_to(ROOT).parts}
+    if not {".venv", ".tox", "build", "reports", "conformance-report"} & {*path.relative_to(ROOT).parts}
     and path != Path(__file__)
 ]
 """Published reports keep the words of the suite that wrote them."""
