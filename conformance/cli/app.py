@@ -18,6 +18,7 @@ from conformance.cli.load import load
 from conformance.cli.pool import pool
 from conformance.cli.profile import profile
 from conformance.cli.proxy import proxy
+from conformance.cli.replay import replay
 from conformance.cli.report import report
 from conformance.cli.run import run
 from conformance.cli.scenario import scenario
@@ -48,6 +49,7 @@ app.command()(pool)
 app.command()(tap)
 app.command()(load)
 app.command()(judge)
+app.command()(replay)
 app.command()(proxy)
 
 

@@ -10,10 +10,12 @@ import typer
 
 from conformance.cli import completion
 from conformance.cli.commands import Commands
+from conformance.cli.scenario_from import from_
 
 scenario = typer.Typer(
     cls=Commands, no_args_is_help=True, rich_markup_mode=None, help="Begin and check your own scenario files."
 )
+scenario.command("from")(from_)
 
 
 @scenario.command()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Coroutine, Mapping, Sequence
-from random import Random
 from typing import Any, TypeVar
 
 import pydantic
@@ -15,11 +14,12 @@ from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
 from conformance.planning.fixed import fixed_pool
 from conformance.pytest_plugin.suite import SUITE, PluginSuite
-from conformance.reading.conversation import Conversation, conversations
+from conformance.reading.conversation import Conversation
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
 from conformance.run.epp.runner import EppRunner
+from conformance.run.epp.single import send_one
 from conformance.scenario.pool import Load, Pod, PodState, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange, PoolStep
@@ -232,19 +232,12 @@ class Proxy:
 
     async def _send(self, request: HttpRequest | None, exchange: Exchange) -> Sent:
         lane = self._stage.lane
-        with lane.capture() as capture:
-            name = capture.exchange()
-            prepared = lane.prepared(exchange, 0, lane.profile.body_modes[0], Random(f"{lane.seed} {name}"))
-            if request is not None:
-                prepared = dataclasses.replace(prepared, request=request)
-            outcome = await lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
-            episode = capture.episode()
-        conversation = next(one for one in conversations(episode) if one.exchange == name)
+        single = await send_one(lane, exchange, request)
         return Sent(
-            outcome=outcome,
-            conversation=conversation,
-            episode=episode,
-            findings=self._stage.judged(episode),
+            outcome=single.outcome,
+            conversation=single.conversation,
+            episode=single.episode,
+            findings=self._stage.judged(single.episode),
             destination_namespace=lane.profile.metadata.destination,
         )
 

@@ -1,0 +1,162 @@
+"""`epp-conformance replay FILE`: recorded conversations, sent again to any endpoint picker."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from conformance.cli import options
+from conformance.targets.flags import TargetFlags
+
+if TYPE_CHECKING:
+    from conformance.evidence.episode import Context, Episode
+    from conformance.reading.conversation import Conversation
+    from conformance.run.engine import EngineThread
+    from conformance.run.epp.replay import Replay, Replayed
+    from conformance.targets.resolve import Resolved
+
+NOT_HERE = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
+"""Flags of other roles, and of what carries requests: a replay is sent by the suite's own data plane."""
+
+_MARKS = {"same": "✓", "fixed": "✓", "different": "≠", "still failing": "✗", "fails now": "✗"}
+
+
+@options.spelt_out
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `tap --record` wrote, or a report's folder.")],
+    target: Annotated[TargetFlags, options.Taken(without=NOT_HERE)],
+    exchange: Annotated[
+        list[str] | None, typer.Option("--exchange", metavar="NAME", help="Only these conversations. Repeatable.")
+    ] = None,
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option("--scenario", "-k", metavar="ID|GLOB", help="Only those of these scenarios. Repeatable."),
+    ] = None,
+    requirement: Annotated[
+        list[str] | None,
+        typer.Option("--requirement", metavar="ID", help="Only those that break one of these rules. Repeatable."),
+    ] = None,
+    protocol_version: Annotated[
+        str | None, typer.Option("--protocol-version", metavar="VERSION", help="Judge by this version.")
+    ] = None,
+    each: Annotated[int, typer.Option("--each", min=0, help="So many differences are shown in full.")] = 3,
+    exact: Annotated[bool, typer.Option("--exact", help="A difference counts as a failure, too.")] = False,
+    no_color: options.NoColor = False,
+) -> None:
+    """Send recorded conversations to an endpoint picker, and say of each: same, different, still failing, fixed.
+
+    Record and replay are judged by today's rules, and compared without request ids, dates and addresses. Exit code 1
+    if a rule is broken.
+
+    epp-conformance replay traffic.ndjson --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
+
+    epp-conformance replay conformance-report --requirement EPP-SUB-06 --profile my-epp.yaml
+    """
+    from conformance.cli.console import out, without_colour
+    from conformance.errors import UsageError
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.run.engine import EngineThread
+    from conformance.targets.profile import Profile
+    from conformance.targets.resolve import Resolved, protocol_versions
+
+    if no_color:
+        without_colour()
+    resolved = target.resolve()
+    if not isinstance(resolved, Resolved) or not isinstance(resolved.profile, Profile):
+        raise UsageError("a replay is for an endpoint picker", hint="name one with --epp or --profile")
+    version = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())[-1]
+    catalogue = Catalogue.load()
+    rules = {catalogue.get(name).id for name in requirement or ()}
+    wanted = [
+        one for one in _replays(file, version, exchange or [], scenario or []) if not rules or rules & {*one.broken}
+    ]
+    if not wanted:
+        raise UsageError(f"no conversation in {file} is chosen", hint="`epp-conformance judge FILE` names them")
+    counts: Counter[str] = Counter()
+    console = out()
+    with EngineThread() as engine:
+        for one, done in _sent(engine, resolved, version, wanted):
+            counts[done.outcome] += 1
+            broken = ", ".join(dict.fromkeys(finding.requirement for finding in done.findings)) or ", ".join(one.broken)
+            console.print(f"{_MARKS[done.outcome]} {done.outcome:13}  {one.title}  {broken}".rstrip())
+            for what in one.recorded.unsaid:
+                console.print(f"    sent without: {what}")
+            if done.outcome != "same" and done.difference and each:
+                each -= 1
+                console.print("\n".join(f"    {line}" for line in done.difference))
+    console.print(f"{sum(counts.values())} replayed: " + ", ".join(f"{n} {name}" for name, n in counts.most_common()))
+    bad = counts["still failing"] + counts["fails now"] + (counts["different"] if exact else 0)
+    raise typer.Exit(1 if bad else 0)
+
+
+def _replays(file: Path, version: str, exchanges: list[str], scenarios: list[str]) -> Iterator[Replay]:
+    """The conversations that are chosen. Raises `UsageError` for one that can't be sent again."""
+    import dataclasses
+
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.run.epp.replay import replayable
+
+    catalogue = Catalogue.load()
+    for episode, conversation, context in recorded_conversations(file):
+        if exchanges and conversation.exchange not in exchanges:
+            continue
+        if scenarios and not any(_is_of(context.scenario, pattern) for pattern in scenarios):
+            continue
+        yield replayable(episode, conversation, dataclasses.replace(context, version=version), catalogue)
+
+
+def _is_of(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name.partition("@")[0].partition("[")[0], pattern)
+
+
+def recorded_conversations(file: Path) -> Iterator[tuple[Episode, Conversation, Context]]:
+    """The conversations of a record or of a report's evidence. Raises `UsageError` for what is none."""
+    from conformance.errors import UsageError
+    from conformance.reading.conversation import conversations
+    from conformance.report.render.folder import EVIDENCE
+    from conformance.tap.files import Damage, read
+
+    path = file / EVIDENCE if file.is_dir() else file
+    found = False
+    for one in read(path):
+        if isinstance(one, Damage):
+            if not one.harmless:
+                hint = "name what `tap --record` or a run wrote; `epp-conformance judge` reads as much as there is"
+                raise UsageError(f"{path}:{one.line}: no recorded conversation: {one.what}", hint=hint)
+            continue
+        if one.context.role != "epp":
+            raise UsageError(
+                f"{path} is the record of a {one.context.role}, and replay is for those of endpoint pickers",
+                hint=f"run the scenarios again instead: epp-conformance run --role {one.context.role}",
+            )
+        for conversation in conversations(one.episode):
+            settles = bool(conversation.note.get("settling"))
+            if not settles and (conversation.asked or conversation.opened is not None):
+                found = True
+                yield one.episode, conversation, one.context
+    if not found:
+        raise UsageError(f"there is no conversation in {path}", hint="was anything recorded?")
+
+
+def _sent(
+    engine: EngineThread, resolved: Resolved, version: str, wanted: list[Replay]
+) -> Iterator[tuple[Replay, Replayed]]:
+    from conformance.requirements.catalogue import Catalogue
+    from conformance.run.epp.replay import check_secrets, send_again
+    from conformance.run.epp.runner import EppRunner
+
+    catalogue = Catalogue.load()
+    lane = EppRunner(resolved.profile, version, dict(resolved.values), seed=0, lag=engine.lag, status=lambda _: None)
+    for one in wanted:
+        check_secrets(one, lane)
+    engine.call(lane.__aenter__())
+    try:
+        for one in wanted:
+            yield one, engine.call(send_again(one, lane, catalogue))
+    finally:
+        engine.call(lane.close())
