@@ -23,6 +23,7 @@ def add_options(group: pytest.OptionGroup) -> None:
             group.addoption(name, action=action, type=flag.type, metavar=flag.metavar, help=flag.help)
     group.addoption("--epp-report", metavar="DIR", help="Write report, evidence, HTML and JUnit here.")
     group.addoption("--epp-fixtures-only", action="store_true", help="Collect no scenarios, only offer the fixtures.")
+    group.addoption("--epp-update-snapshots", action="store_true", help="Take what comes into the snapshots of tests.")
 
 
 def options(group: type[TargetFlags] | type[SelectionFlags]) -> Iterator[Flag]:

@@ -7,7 +7,7 @@ The normalisation, all of it:
 * UUIDs become `{uuid}`; dates and times (RFC 3339, HTTP) become `{date}`; other runs of 12 or more hexadecimal digits
   become `{hex}`; identifiers such as `cmpl-…`, `chatcmpl-…` and `req-…` become `{id}`.
 * Bodies that came in several messages are put together; how they were cut is left out, and with it how many answers
-  let pieces pass unchanged. Of more than 4,096 characters
+  let pieces pass unchanged. A body that is the one that was sent to it is `(as it came)`. Of more than 4,096 characters
   only the length is kept, as is of bytes that are no UTF-8.
 * Of the HTTP side only the status is kept, and of the end of the stream how it ended and the gRPC status.
 """
@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
 from conformance.reading.conversation import Conversation
-from conformance.reading.decoded_message import EPP, DecodedMessage
+from conformance.reading.decoded_message import EPP, REQUEST, RESPONSE, DecodedMessage
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
@@ -51,7 +51,8 @@ def normal_form(
     """
     answers = [one for one in conversation.messages if one.author is EPP]
     endpoints = _named(conversation, namespace)
-    form: dict[str, Any] = {"answers": [_normal(one, endpoints) for one in _joined(answers, bodies=bodies)]}
+    sent = [b"".join(one.body for one in conversation.asked if one.side == side) for side in (REQUEST, RESPONSE)]
+    form: dict[str, Any] = {"answers": [_normal(one, endpoints, sent) for one in _joined(answers, bodies=bodies)]}
     if conversation.end is not None:
         ended = conversation.end[1]
         form["end"] = ended.how if ended.status is None else f"{ended.how} {ended.status}"
@@ -78,24 +79,24 @@ def _named(conversation: Conversation, namespace: str) -> dict[str, str]:
 
 
 def _joined(answers: Iterable[DecodedMessage], *, bodies: bool) -> list[dict[str, Any]]:
-    """The answers as plain data, streamed bodies put together."""
+    """The answers as plain data, in which bodies are bytes, and those that were streamed are put together."""
     joined: list[dict[str, Any]] = []
     for one in answers:
         if one.response is None:
             joined.append({"undecodable": one.problem or "not kept"})
             continue
-        found = _plain(MessageToDict(one.response, preserving_proto_field_name=True))
+        found = _with_bytes(MessageToDict(one.response, preserving_proto_field_name=True))
         piece = _streamed(found)
         before = _streamed(joined[-1]) if joined else None
         if piece is not None and not bodies:
-            piece["body"] = "…"
+            piece["body"] = b"..."
         if piece is None and joined and joined[-1] == found and found.keys() <= {"request_body", "response_body"}:
             continue
         if piece is None or before is None or joined[-1].keys() != found.keys():
             joined.append(found)
         elif bodies:
-            before["body"] = before.get("body", "") + piece.get("body", "")
-            before |= {key: value for key, value in piece.items() if key != "body"}
+            whole = before.get("body", b"") + piece.get("body", b"")
+            before |= {**piece, **({"body": whole} if whole else {})}
     return joined
 
 
@@ -109,29 +110,32 @@ def _streamed(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def _plain(value: Any, name: str = "") -> Any:
+def _with_bytes(value: Any, name: str = "") -> Any:
     match value:
         case dict():
             # What a vendor puts into metadata has whatever names it likes.
-            return {key: item if key == "dynamic_metadata" else _plain(item, key) for key, item in value.items()}
+            return {key: item if key == "dynamic_metadata" else _with_bytes(item, key) for key, item in value.items()}
         case list():
-            return [_plain(item, name) for item in value]
+            return [_with_bytes(item, name) for item in value]
         case str() if name in _BYTES:
-            raw = base64.b64decode(value)
-            try:
-                return raw.decode()
-            except UnicodeDecodeError:
-                return f"({len(raw)} bytes)"
+            return base64.b64decode(value)
         case _:
             return value
 
 
-def _normal(value: Any, endpoints: Mapping[str, str]) -> Any:
+def _normal(value: Any, endpoints: Mapping[str, str], sent: Collection[bytes]) -> Any:
     match value:
+        case bytes() if value and value in sent:
+            return "(as it came)"
+        case bytes():
+            try:
+                return _normal(value.decode(), endpoints, sent)
+            except UnicodeDecodeError:
+                return f"({len(value)} bytes)"
         case dict():
-            return {key: _normal(value[key], endpoints) for key in sorted(value)}  # a map has no order
+            return {key: _normal(value[key], endpoints, sent) for key in sorted(value)}  # a map has no order
         case list():
-            return [_normal(item, endpoints) for item in value]
+            return [_normal(item, endpoints, sent) for item in value]
         case str():
             if len(value) > LONGEST:
                 return f"({len(value)} characters)"
