@@ -49,7 +49,8 @@ class Snapshot:
         if difference := list(difflib.unified_diff(before, now, "stored", "now", lineterm="", n=4)):
             text = "\n".join(difference)
             raise _failed(
-                f"the answers differ from the snapshot {name!r} in {self._shown}:\n{text}", f"{UPDATE} takes them"
+                f"the answers differ from the snapshot {name!r} in {self._shown}:\n{text}",
+                f"{UPDATE} takes them, if they are right",
             )
 
     def finish(self) -> None:
