@@ -1,10 +1,10 @@
-"""Fixtures for a vendor's own tests: `epp` (the target), `pool` (its pods), `proxy` (the data plane), snapshots."""
+"""Fixtures for a vendor's own tests: `epp` (the target), `pool` (its pods) and `proxy` (the data plane)."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pydantic
 import pytest
@@ -28,9 +28,6 @@ from conformance.verdict import Finding, Verdict
 from ext_proc.protocol import DESTINATION_NAMESPACE
 from fake_proxy.client import HttpRequest
 from fake_proxy.exchange import ExchangeOutcome
-
-if TYPE_CHECKING:
-    from conformance.pytest_plugin.snapshots import Snapshot
 
 T = TypeVar("T")
 
@@ -295,13 +292,3 @@ def pool(epp_stage: Stage) -> PoolView:
 def proxy(epp_stage: Stage, pool: PoolView) -> Proxy:  # noqa: ARG001 - the pool is clean before the first request
     """The data plane: `proxy.send(...)` gives what came of one request."""
     return Proxy(epp_stage)
-
-
-@pytest.fixture
-def epp_snapshot(request: pytest.FixtureRequest) -> Iterator[Snapshot]:
-    """Compares what was answered with what is stored: `epp_snapshot(proxy.send(...))`."""
-    from conformance.pytest_plugin.snapshots import snapshot_of
-
-    snapshot = snapshot_of(request)
-    yield snapshot
-    snapshot.finish()

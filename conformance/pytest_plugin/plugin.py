@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.errors import ConformanceError
-from conformance.pytest_plugin import fixtures
+from conformance.pytest_plugin import fixtures, snapshots
 from conformance.pytest_plugin.hooks import Hooks, usage_error
 from conformance.pytest_plugin.items import batches_by_item, invariant_reports
 from conformance.pytest_plugin.settings import settings_of
@@ -44,6 +44,7 @@ def install(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "epp_conformance: a scenario or an invariant of epp-conformance")
     config.pluginmanager.register(_worker(config, suite) if worker else Plugin(config, suite), PLUGIN)
     config.pluginmanager.register(fixtures, f"{PLUGIN}-fixtures")
+    config.pluginmanager.register(snapshots, f"{PLUGIN}-snapshots")
 
 
 def _worker(config: pytest.Config, suite: PluginSuite) -> Hooks:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ FOLDER = "epp_snapshots"
 UPDATE = "--epp-update-snapshots"
 
 
-class Snapshot:
+class AnswerSnapshots:
     """Compares exchanges of one test with its file, or (`update`) takes them into it."""
 
     def __init__(self, path: Path, *, update: bool) -> None:
@@ -71,7 +72,7 @@ class Snapshot:
         try:
             data = parse(self.path, name=self._shown).data
         except UsageError as problem:
-            raise _failed(str(problem), f"{UPDATE} writes it anew") from None
+            raise _failed(str(problem), f"{UPDATE} writes it again") from None
         match data:
             case {"format": found, "exchanges": dict(exchanges)} if found == FORMAT:
                 return exchanges
@@ -79,15 +80,23 @@ class Snapshot:
                 what = f"{self._shown} has format {found!r}, and this version of the suite compares format {FORMAT}"
             case _:
                 what = f"{self._shown} holds no snapshots"
-        raise _failed(what, f"look at what the EPP answers now, and write it anew with {UPDATE}")
+        raise _failed(what, f"look at what the EPP answers now, and write it again with {UPDATE}")
 
 
-def snapshot_of(request: pytest.FixtureRequest) -> Snapshot:
+@pytest.fixture
+def epp_snapshot(request: pytest.FixtureRequest) -> Iterator[AnswerSnapshots]:
+    """Compares what was answered with what is stored: `epp_snapshot(proxy.send(...))`."""
+    snapshots = snapshots_of(request)
+    yield snapshots
+    snapshots.finish()
+
+
+def snapshots_of(request: pytest.FixtureRequest) -> AnswerSnapshots:
     """The snapshots of a test."""
     name = re.sub(r"[^\w.\[\]=-]+", "_", request.node.name)[:150]
     owner = request.node.cls.__name__ + "." if request.node.cls is not None else ""
     path = request.path.parent / FOLDER / request.path.stem / f"{owner}{name}.yaml"
-    return Snapshot(path, update=bool(request.config.getoption("epp_update_snapshots")))
+    return AnswerSnapshots(path, update=bool(request.config.getoption("epp_update_snapshots")))
 
 
 def _failed(what: str, hint: str) -> BaseException:

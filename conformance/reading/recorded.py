@@ -41,7 +41,7 @@ PLACEHOLDER = re.compile(r"\[redacted:[^\]]*\]")
 """What stands where a secret was."""
 
 _OF_THE_DATA_PLANE = re.compile(r":.*|content-length|transfer-encoding|x-request-id|x-forwarded-.*|x-envoy-.*|host")
-"""Headers that the data plane makes, for each request anew."""
+"""Headers that the data plane makes, for each request."""
 
 _IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": [], "waiting_loras": [], "metrics": "ok", "course": "steady"}
 """What a pod's metrics show if a scenario says nothing of them."""

@@ -220,7 +220,7 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
 
 
 def _own_socket(text: str) -> str | None:
-    """The address of a command that listens on a socket of ours; None if it says nothing of one."""
+    """The address of a command that listens on the socket `{socket}`; None if it has no such word."""
     return "unix:{socket}" if "{socket}" in text and "{port}" not in text else None
 
 

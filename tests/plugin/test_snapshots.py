@@ -71,6 +71,6 @@ def test_a_snapshot_that_can_not_be_compared(snap, pytester: pytest.Pytester) ->
     result = snap()
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(["*has format 7, and this version of the suite compares format 1*"])
-    result.stdout.fnmatch_lines(["*write it anew with --epp-update-snapshots*"])
+    result.stdout.fnmatch_lines(["*write it again with --epp-update-snapshots*"])
     result.stdout.fnmatch_lines(["*subset0?.yaml:*"])
     result.stdout.fnmatch_lines(["*subset1?.yaml holds no snapshots*"])
