@@ -136,7 +136,7 @@ def recorded_conversations(file: Path) -> Iterator[tuple[Episode, Conversation, 
             )
         for conversation in conversations(one.episode):
             settles = bool(conversation.note.get("settling"))
-            if not settles and (conversation.asked or conversation.opened is not None):
+            if conversation.asked and not settles:
                 found = True
                 yield one.episode, conversation, one.context
     if not found:

@@ -38,6 +38,9 @@ _WORDS = (
     (re.compile(r"\b(?:chatcmpl|cmpl|req|resp|msg)-[0-9A-Za-z-]+\b"), "{id}"),
     (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,}\b", re.IGNORECASE), "{hex}"),
 )
+_PASSING: tuple[dict[str, Any], ...] = ({"request_body": {}}, {"response_body": {}})
+"""Answers that let a piece of body pass."""
+
 _BYTES = frozenset({"raw_value", "body"})
 """Fields of the messages that are bytes, which protobuf's JSON has in base64."""
 
@@ -90,8 +93,11 @@ def _joined(answers: Iterable[DecodedMessage], *, bodies: bool) -> list[dict[str
         before = _streamed(joined[-1]) if joined else None
         if piece is not None and not bodies:
             piece["body"] = b"..."
-        if piece is None and joined and joined[-1] == found and found.keys() <= {"request_body", "response_body"}:
+        if joined and found in _PASSING and found.keys() <= joined[-1].keys():
             continue
+        if joined and joined[-1] in _PASSING and joined[-1].keys() <= found.keys():
+            joined.pop()
+            before = None
         if piece is None or before is None or joined[-1].keys() != found.keys():
             joined.append(found)
         elif bodies:

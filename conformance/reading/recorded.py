@@ -77,9 +77,8 @@ def recorded_exchange(
     """What was sent in `conversation` of `episode`. `subset_namespace` is where its subset hint is."""
     read = _Reading()
     asked = [one for one in conversation.asked if one.request is not None]
-    read.missing += [
-        f"a message of the data plane ({one.what or 'unknown'})" for one in conversation.asked if one.request is None
-    ]
+    if len(asked) < len(conversation.asked) and not conversation.note.get("inject"):
+        read.missing.append("a message of the data plane")
     sent = [one for one in asked if one.side == REQUEST]
     metadata = _metadata(asked)
     hint = metadata.get(subset_namespace, {}).pop(SUBSET, None)
@@ -214,6 +213,9 @@ def _body(sent: list[DecodedMessage], read: _Reading) -> dict[str, Any]:
         return {}
     pieces = [one.body for one in messages if one.body]
     body = b"".join(pieces)
+    if not messages and not any(one.ends for one in sent):
+        read.unsaid.append("the request's body, of which the EPP got nothing: an ordinary one stands for it")
+        return {}
     if not body:
         return {"body": "empty" if messages else "none"}
     found: dict[str, Any] = {"body": _content(body)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from conformance.cli import call
@@ -141,3 +143,48 @@ def test_copies_of_a_target_on_a_socket_do_not_share_it() -> None:
     profile = resolve(f"cmd:{EPP}").profile
     assert profile.address == "unix:{socket}"
     assert profile.only_one_at_a_time is None
+
+
+def said(process: subprocess.Popen[str], text: str) -> str:
+    """The first line with `text` of what a program prints on either stream."""
+    assert process.stdout is not None
+    return next((line for line in process.stdout if text in line), "")
+
+
+def test_curl_through_proxy_and_tap_over_two_sockets(folder: Path) -> None:
+    endpoints = folder / "endpoints"
+    endpoints.touch()
+    epp = EPP.replace("{socket}", str(folder / "epp.sock")).replace("{endpointsFile}", str(endpoints)).split()
+    suite = [sys.executable, "-u", "-m", "conformance"]
+    tap = [*suite, "tap", "--upstream", f"unix:{folder}/epp.sock", "--listen", f"unix:{folder}/tap.sock"]
+    proxy = [*suite, "proxy", "--epp", f"unix:{folder}/tap.sock", "--listen", "127.0.0.1:0", "--pods", "1"]
+    proxy += ["--endpoints-file", str(endpoints)]
+    with contextlib.ExitStack() as stack:
+
+        def start(words: list[str]) -> subprocess.Popen[str]:
+            process = stack.enter_context(
+                subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            )
+            stack.callback(process.terminate)
+            return process
+
+        assert said(start(epp), "listening")
+        assert f"relaying unix:{folder}/tap.sock → unix:{folder}/epp.sock" in said(start(tap), "relaying")
+        line = said(start(proxy), "endpoint picker")
+        url = line.split(" → ")[0].strip()
+        body = {"model": "llama-3", "prompt": "hi"}
+        for _ in range(50):  # until the EPP has read its file
+            got = httpx.post(f"{url}/v1/completions", json=body, timeout=20)
+            if got.status_code == 200:
+                break
+        assert got.status_code == 200, got.text
+        assert got.json()["object"] == "text_completion"
+
+
+def test_a_proxy_to_what_is_no_socket_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call(["proxy", "--epp", "unix:"]) == 2
+    assert "not the address of a Unix socket" in capfd.readouterr().err
+    assert call(["tap", "--upstream", "unix:", "--listen", "127.0.0.1:0"]) == 2
+    assert "not the address of a Unix socket" in capfd.readouterr().err
+    assert call(["tap", "--upstream", "127.0.0.1:9", "--listen", f"unix:{__file__}"]) == 2
+    assert "hint:" in capfd.readouterr().err
