@@ -57,6 +57,7 @@ async def _surroundings(lane: EppRunner) -> list[Diagnosis]:
             if kinds
             else Diagnosis(name="discovery", state="bad", text="it watches nothing", hint="does it use KUBECONFIG?")
         )
+        answers += _objectives(lane)
     if lane.profile.discovery.scrapes:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(_scraped(lane), WATCH_TIME)
@@ -77,6 +78,29 @@ async def _surroundings(lane: EppRunner) -> list[Diagnosis]:
             )
         )
     return answers
+
+
+def _objectives(lane: EppRunner) -> list[Diagnosis]:
+    """Whether a target that claims to shed reads the objects that say which requests it may drop."""
+    given, emulator = lane.profile.discovery.kubernetes, lane.emulator
+    if given is None or emulator is None or not lane.profile.claims.sheds or not (given.objectives or given.models):
+        return []
+    paths = {one.path.rsplit("/", 1)[-1] for one in emulator.requests}
+    lacking = [
+        f"{kind} ({', '.join(names)})"
+        for kind, names in (("InferenceObjectives", given.objectives), ("InferenceModels", given.models))
+        if names and not any(path in paths for path in (kind.lower(), *names))
+    ]
+    if not lacking:
+        return [Diagnosis(name="objectives", state="good", text="it reads what says which requests it may drop")]
+    return [
+        Diagnosis(
+            name="objectives",
+            state="bad",
+            text=f"it claims to shed, and reads no {' and no '.join(lacking)}: which it may drop it can't know",
+            hint="does it watch them in this version? If it never does, say claims.sheds: false",
+        )
+    ]
 
 
 async def _scraped(lane: EppRunner) -> None:

@@ -12,7 +12,7 @@ from conformance.verdict import Verdict
 if TYPE_CHECKING:
     from conformance.cli.run_and_report import ReportedRun
     from conformance.evidence.episode import Episode
-    from conformance.report.document.failures import Concern
+    from conformance.report.document.failures import Concern, Defect
     from conformance.report.document.model import Report
 
 BLOCKS = 3
@@ -46,19 +46,22 @@ def show_failures(
 ) -> None:
     """Print the requirements with one of `verdicts`: the first in full with the conversation, then one line each.
 
+    Those that most likely only follow from another are named under it, unless more than `BLOCKS` are shown in full.
     With `whole`, conversations are not cut to what fits on a screen.
     """
-    from conformance.report.document.failures import concerns, waived_text, waiver_of
+    from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of
     from conformance.report.render.marks import STYLE, WORD
     from conformance.report.render.safe import safe
     from conformance.report.render.text import failure_text
 
     report = safe(report)
-    found = [one for one in concerns(report, verdicts) if one.occurrences]
+    every = [one for one in concerns(report, verdicts) if one.occurrences]
+    grouped = defects(every) if blocks <= BLOCKS else [Defect(cause=one, consequences=()) for one in every]
+    found = [one.cause for one in grouped]
     console = out()
     see_all = f"epp-conformance report show {evidence.parent} --whole" if evidence is not None else ""
     episodes = _episodes(found[:blocks], evidence)
-    for one in found[:blocks]:
+    for number, one in enumerate(found[:blocks]):
         first = one.occurrences[0]
         sha256 = first.result.evidence.sha256 if first.result.evidence else ""
         console.print(
@@ -74,36 +77,54 @@ def show_failures(
         )
         if more := len(one.occurrences) - 1:
             console.print(f"             seen in {more} more scenario{'s' * (more > 1)}", style="dim")
+        if folded := grouped[number].consequences:
+            console.print(f"explains     {_folded(folded)}", style="dim")
         console.print()
     rest = found[blocks:]
-    for one in rest[:LINES]:
+    for at, one in enumerate(rest[:LINES], blocks):
         requirement, first = one.requirement, one.occurrences[0]
         waiver = waiver_of(report, requirement.id, first.result.id)
         why = waived_text(waiver) if waiver is not None else first.finding.actual
         console.print(
-            f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(why)}",
+            f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(why)}{_more(grouped[at])}",
             style=STYLE[requirement.verdict],
         )
     if len(rest) > LINES:
         console.print(f"… and {len(rest) - LINES} more requirements")
     show_warnings(report)
-    if rest:
+    if len(every) > len(found[:blocks]):
         if evidence is not None:
             console.print(f"each in full: epp-conformance report show {evidence.parent} --all", style="dim")
         console.print()
 
 
 def show_warnings(report: Report) -> None:
-    """Print each warning on a line: requirement, scenario, what was seen."""
-    from conformance.report.document.failures import warnings
+    """Print a line for each requirement with warnings: scenario and what was seen of the first, and how many more."""
+    from conformance.report.document.failures import Occurrence, cause_of, warnings
     from conformance.report.render.marks import STYLE
 
-    found = warnings(report)
-    for one in found[:LINES]:
-        line = f"{'warn':13}{one.finding.requirement}  {one.result.id}: {_line(one.finding.actual)}"
+    found: dict[tuple[str, str], list[Occurrence]] = {}
+    for one in warnings(report):
+        found.setdefault((one.result.version, one.finding.requirement), []).append(one)
+    for (_, requirement), own in found.items():
+        more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+        more += f" (follows from {cause})" if (cause := cause_of(report, own)) else ""
+        line = f"{'warn':13}{requirement}  {own[0].result.id}: {_line(own[0].finding.actual)}{more}"
         out().print(line, style=STYLE[Verdict.WARN])
-    if len(found) > LINES:
-        out().print(f"… and {len(found) - LINES} more warnings")
+
+
+def _folded(consequences: tuple[Concern, ...]) -> str:
+    """The failures that follow from one, and in how many scenarios each was seen."""
+    from conformance.report.render.marks import plural
+
+    each = [f"{one.requirement.id} ({plural(len(one.occurrences), 'scenario')})" for one in consequences]
+    return (
+        f"{plural(len(each), 'failure')} that most likely {'follow' if len(each) > 1 else 'follows'}: {', '.join(each)}"
+    )
+
+
+def _more(defect: Defect) -> str:
+    return f" (explains {', '.join(one.requirement.id for one in defect.consequences)})" if defect.consequences else ""
 
 
 def show_summary(report: Report, paths: list[Path]) -> None:

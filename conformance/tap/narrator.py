@@ -8,7 +8,7 @@ from conformance.evidence.episode import Context, Episode
 from conformance.reading.owed import OwedAnswer, owed_answer
 from conformance.report.render.transcript import transcript
 from conformance.requirements.catalogue import Catalogue
-from conformance.tap.judging import judged, with_expired_wait
+from conformance.tap.judging import judged
 from conformance.tap.metrics import Tally
 from conformance.tap.wording import finding_text
 from ext_proc.record import Entry
@@ -19,7 +19,8 @@ WIDTH = 160
 class Narrator:
     """A listener of a recorder that prints each event of an exchange with `show`; `details` prints all that it says.
 
-    With `context` an exchange is judged once it is `finished`, and what was found is printed.
+    With `context` an exchange is judged once it is `finished`, and what was found is printed. How long an answer may
+    take is for the data plane to say that waits for it: what it waited for in vain is in its record.
     """
 
     def __init__(self, show: Callable[[str], None], *, context: Context | None, details: bool = False) -> None:
@@ -53,7 +54,7 @@ class Narrator:
             return
         if not entries:
             return
-        episode = Episode(id=name, entries=with_expired_wait(tuple(entries), self._context.deadline))
+        episode = Episode(id=name, entries=tuple(entries))
         result = judged(episode, self._context, self._catalogue)
         self.tally.add(result)
         if result.problem:

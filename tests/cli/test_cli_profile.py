@@ -174,3 +174,27 @@ def test_a_target_that_asks_for_another_pool_is_told_which(cli, tmp_path: Path) 
     ran = cli("profile", "check", impatient(tmp_path, "kubernetes", ASKS))
     assert ran.code == 4
     assert "it asks for pool 'mypool' in namespace 'default', and the suite has 'pool' in 'default'" in ran.out
+
+
+def watching(folder: Path, *told: str) -> Path:
+    """The profile of an EPP that watches pods, and objectives only if it is told; it claims to shed by them."""
+    script = [sys.executable, str(Path(__file__).with_name("watching_epp.py")), "{port}", str(folder / "found"), *told]
+    profile = {
+        "name": "watching",
+        "start": {"command": script, "env": {"KUBECONFIG": "{kubeconfig}"}},
+        "discovery": {"kubernetes": {"objectives": {"batch": -1}}},
+        "requests": {"sheddable": {"headers": {"x-gateway-inference-objective": "batch"}}},
+        "claims": {"sheds": True},
+    }
+    (folder / "profile.yaml").write_text(json.dumps(profile))
+    return folder / "profile.yaml"
+
+
+def test_doctor_tells_of_objectives_that_a_target_which_sheds_does_not_read(cli, tmp_path: Path) -> None:
+    ran = cli("doctor", "--profile", watching(tmp_path))
+    assert "it watches pods" in ran.out, ran.out + ran.err
+    assert "✗ objectives" in ran.out
+    assert "it claims to shed, and reads no InferenceObjectives (batch)" in ran.out
+    assert "claims.sheds: false" in ran.out
+    ran = cli("doctor", "--profile", watching(tmp_path, "objectives"))
+    assert "✓ objectives" in ran.out, ran.out + ran.err

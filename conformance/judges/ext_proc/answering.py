@@ -153,13 +153,35 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
+    hint = _HINTS.get(requirement, "" if silent else "Send an ImmediateResponse instead of ending the stream.")
+    if silent and requirement == "ENV-21":
+        actual += f", with {len(view.overlapping) + 1} streams open at the same time"
+        hint = _CROWDED
+    elif silent and requirement == "ENV-16":
+        hint = _silence(view, f"{side}_{part}")
     return view.fail(
         requirement,
         _expected(view, requirement, side, part),
         actual,
         at=stop.entry.seq if stop.entry is not None else None,
-        hint=_HINTS.get(requirement, "" if silent else "Send an ImmediateResponse instead of ending the stream."),
+        hint=hint,
         nature=nature,
+    )
+
+
+_CROWDED = (
+    "Requests like this one are answered when fewer streams are open. A server with a thread for each stream may have "
+    "run out of threads; a lock or a queue that streams share looks the same."
+)
+
+
+def _silence(view: ExchangeView, missing: str) -> str:
+    """What was answered, and what the message that was not needs."""
+    answered = ", ".join(dict.fromkeys(message.what for message in view.stream.answers if message.what))
+    if not answered:
+        return f"Nothing was answered. Answer {missing} as soon as it comes, and do not wait for what follows it."
+    return (
+        f"{answered} came, and for {missing} nothing: each message needs an answer of its kind, if only an empty one."
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.report.document import causes
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.model import Report
 from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
@@ -30,16 +31,73 @@ class Concern:
     occurrences: tuple[Occurrence, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """What is most likely one mistake: the failure to begin with, and those that follow from it."""
+
+    cause: Concern
+    consequences: tuple[Concern, ...]
+
+
 def concerns(report: Report, verdicts: Iterable[Verdict] = (Verdict.FAIL,)) -> tuple[Concern, ...]:
-    """The requirements of the target's role with one of `verdicts`: newest version first, then those that count."""
+    """The requirements of the target's role with one of `verdicts`: newest version first, then those that count.
+
+    Of these, what explains others comes first (`causes.FIRST`).
+    """
     wanted = set(verdicts)
     order = {row.version: position for position, row in enumerate(reversed(report.versions))}
     rows = [row for row in report.requirements if row.verdict in wanted]
-    rows.sort(key=lambda row: (order.get(row.version, 0), row.effect != "fail", PRECEDENCE.index(row.verdict)))
+    rows.sort(
+        key=lambda row: (
+            order.get(row.version, 0),
+            row.effect != "fail",
+            PRECEDENCE.index(row.verdict),
+            causes.order(row.id),
+        )
+    )
     by_id = {(result.version, result.id): result for result in report.results}
     return tuple(
         concern(row, [by_id[row.version, name] for name in row.blamed if (row.version, name) in by_id]) for row in rows
     )
+
+
+def defects(found: Iterable[Concern]) -> tuple[Defect, ...]:
+    """`found` in its order, each of its failures that follows from an earlier one of its version put under that."""
+    grouped: list[tuple[Concern, list[Concern]]] = []
+    for one in found:
+        cause = next((own for first, own in grouped if _explains(first, one)), None)
+        if cause is None:
+            grouped.append((one, []))
+        else:
+            cause.append(one)
+    return tuple(Defect(cause=first, consequences=tuple(own)) for first, own in grouped)
+
+
+def cause_of(report: Report, warned: Sequence[Occurrence]) -> str:
+    """The failed requirement that explains warnings of one requirement and version; empty if none does."""
+    seen = [(one.result, one.finding) for one in warned]
+    first = warned[0]
+    rows = (one for one in concerns(report) if one.requirement.version == first.result.version)
+    name = first.finding.requirement
+    return next((c.requirement.id for c in rows if causes.explains(c.requirement.id, _seen(c), name, seen)), "")
+
+
+def _explains(cause: Concern, other: Concern) -> bool:
+    first, second = cause.requirement, other.requirement
+    if first.version != second.version or {first.verdict, second.verdict} != {Verdict.FAIL}:
+        return False
+    return causes.explains(first.id, _seen(cause), second.id, _seen(other))
+
+
+def _seen(of: Concern) -> list[tuple[ScenarioRow, FindingRow]]:
+    """Every finding of the requirement, not only the first of each scenario."""
+    name, verdict = of.requirement.id, of.requirement.verdict
+    return [
+        (one.result, finding)
+        for one in of.occurrences
+        for finding in one.result.findings
+        if finding.requirement == name and finding.verdict is verdict
+    ]
 
 
 def waiver_of(report: Report, requirement: str, result: str) -> Waiver | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.errors import UsageError
@@ -78,6 +79,8 @@ class Diff:
     scenarios_removed: tuple[str, ...]
     versions_added: tuple[str, ...]
     versions_removed: tuple[str, ...]
+    order: str
+    """Whether the same ran in the same order."""
 
     @property
     def regressed(self) -> bool:
@@ -99,7 +102,7 @@ class Diff:
             ("scenarios only in the first report", self.scenarios_removed),
         )
         found = [line for title, items in sections if items for line in (f"{title}:", *(f"  {item}" for item in items))]
-        return tuple(found) or ("no differences in verdicts",)
+        return (*(found or ("no differences in verdicts",)), self.order)
 
 
 def diff(before: Report, after: Report) -> Diff:
@@ -146,7 +149,28 @@ def diff(before: Report, after: Report) -> Diff:
         scenarios_removed=tuple(f"{version} {name}" for version, name in old_runs if (version, name) not in new_runs),
         versions_added=tuple(version for version in second if version not in both),
         versions_removed=tuple(version for version in first if version not in both),
+        order=_order(_ran(before), _ran(after)),
     )
+
+
+def _ran(report: Report) -> list[str]:
+    """What was run, in the order in which it was done."""
+    return [f"{row.version} {row.id}" for row in report.results if row.evidence is not None]
+
+
+def _order(before: Sequence[str], after: Sequence[str]) -> str:
+    """Both orders in words, each with a digest, by which it is known again among other reports."""
+    if before == after:
+        return f"ran: the same {len(after)} scenarios in the same order ({_digest(after)})"
+    digests = f"({_digest(before)}, then {_digest(after)})"
+    if sorted(before) != sorted(after):
+        return f"ran: other scenarios, {len(before)}, then {len(after)} {digests}"
+    at = next(at for at, (one, two) in enumerate(zip(before, after, strict=True)) if one != two)
+    return f"ran: the same {len(after)} scenarios in another order, from {after[at]} on {digests}"
+
+
+def _digest(ran: Sequence[str]) -> str:
+    return "order " + hashlib.sha256("\n".join(ran).encode()).hexdigest()[:12]
 
 
 def _fields(before: RequirementRow, after: RequirementRow) -> tuple[str, ...]:

@@ -79,6 +79,8 @@ def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
     excused = row.provisional or waiver is not None
     verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
     message = row.actual or row.reason or MEANING[row.verdict]
+    if row.requirement and row.actual:
+        message = f"{row.requirement}: {message}"
     if waiver is not None and row.verdict is Verdict.FAIL:
         message = f"{waived_text(waiver)}; {message}"
     expected = [f"expected: {one}" for one in row.expected]
@@ -95,7 +97,7 @@ def _invariant(row: RequirementRow, report: Report) -> ET.Element:
     _properties(case, properties)
     blamed = [one for one in report.results_of(row.version) if one.id in row.blamed]
     seen = concern(row, blamed).occurrences
-    message = seen[0].finding.actual if seen else row.note or MEANING[row.verdict]
+    message = f"{row.id}: {seen[0].finding.actual}" if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
     waivers = [waiver_of(report, row.id, name) for name in row.blamed or ("",)]

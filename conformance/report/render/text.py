@@ -30,8 +30,13 @@ if TYPE_CHECKING:
 CONVERSATION_LINES = 14
 """How much of a conversation fits on a screen beside the rest."""
 
+ROWS = 2
+"""Rows of a line of a conversation, unless the whole is wanted."""
+
 SUMMARY_LINES = 12
 DETAILS = 6
+RARE = 10
+"""A failure is rare if it was seen in no more than one of so many scenarios."""
 
 
 def failure_text(
@@ -52,6 +57,7 @@ def failure_text(
     result, finding = occurrence.result, occurrence.finding
     block.line(f"{SYMBOL[finding.verdict]} {requirement.id} {WORD[finding.verdict]}", STYLE[finding.verdict])
     block.append(f"  {result.id}  (version {requirement.version})")
+    block.field("scenario", result.title)
     if waiver is not None:
         block.field("waived", waived_text(waiver).removeprefix("waived "), "bold")
     block.field("requires", f"{requirement.level}: {requirement.statement} (section: {requirement.section})")
@@ -110,18 +116,22 @@ class _Block:
         style = STYLE[Verdict.FAIL] if line.marked else ""
         text = f"{'▶' if line.marked else ' '} {line.who:12} {line.what}"
         shown = f"{text}: {line.summary}" if line.summary else text
+        details = line.details if self.whole else line.details[:DETAILS] if line.marked else ()
+        if line.marked and line.summary and set(line.summary.split(", ")) <= set(details):
+            shown = text  # the details say the same
         self.folded(f"{label:{self.LABEL}}", shown, room, style)
         self.cut = self.cut or line.what == "…"
-        details = line.details if self.whole else line.details[:DETAILS] if line.marked else ()
         for detail in details:
             self.folded(f"{'':{self.LABEL}}    ", detail, room - 4, style)
 
     def folded(self, margin: str, text: str, room: int, style: str) -> None:
-        """A line that is cut at the width; folded where the whole is wanted."""
+        """A line that is folded at the width: into two rows at most, or all that it takes where the whole is wanted."""
         import textwrap
 
-        parts = textwrap.wrap(text, room, break_on_hyphens=False) if self.whole else [_fit(text, room)]
-        self.cut = self.cut or (parts != [text] and not self.whole)
+        parts = textwrap.wrap(text, room, break_on_hyphens=False, subsequent_indent=" " * 6)
+        if len(parts) > ROWS and not self.whole:
+            parts[ROWS - 1 :] = [_fit(" ".join((parts[ROWS - 1], *map(str.strip, parts[ROWS:]))), room)]
+            self.cut = True
         for position, part in enumerate(parts or [""]):
             self.line(margin if position == 0 else " " * len(margin), "dim")
             self.append(part, style)
@@ -142,7 +152,7 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
     room = max(SUMMARY_LINES - 2 - len(facts), 2)
     shown = report.versions if len(report.versions) <= room else report.versions[: room - 1]
     for row in shown:
-        _version_line(block, row)
+        _version_line(block, row, stopped=bool(report.stopped))
     if len(shown) < len(report.versions):
         rest = [f"{row.version} {mark(row.result)}" for row in report.versions[len(shown) :]]
         _one_line(block, "", ", ".join(rest))
@@ -172,7 +182,7 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         first = f"{found[0].finding.requirement} in {found[0].result.id}: {found[0].finding.actual}"
         yield "warnings", f"{len(found)}: {first}" + (" …" if len(found) > 1 else "")
     if headline is not None and headline.envoy_ai_gateway is not None and not report.stopped:
-        yield "AI Gateway", headline.envoy_ai_gateway.line()
+        yield "AI Gateway", headline.envoy_ai_gateway.line(_rare(report, headline.version))
     if found_gauges := gauges(report):
         yield "gauges", gauges_line(found_gauges)
     if report.waivers:
@@ -187,13 +197,21 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         yield "report", " · ".join((str(paths[0]), *names))
 
 
-def _version_line(block: _Block, row: VersionRow) -> None:
+def _rare(report: Report, version: str) -> dict[str, str]:
+    """Of requirements that failed in few scenarios, in how many: for the other paths the gateway is served well."""
+    rows = report.results_of(version)
+    found = {one.id: len({*one.blamed}) for one in report.requirements_of(version) if one.verdict is Verdict.FAIL}
+    few = {name: count for name, count in found.items() if 0 < count * RARE <= len(rows)}
+    return {name: f"{name} in {count} of {len(rows)} scenarios" for name, count in few.items()}
+
+
+def _version_line(block: _Block, row: VersionRow, *, stopped: bool) -> None:
     block.line(f"{row.version:{block.LABEL}}", "dim")
     block.append(mark(row.result), STYLE[row.result])
     for kind, result in row.kinds.items():
         block.append(f"  {kind} ")
         block.append(mark(result), STYLE[result])
-    if row.blockers:
+    if row.blockers and not stopped:  # what was not reached is no news then
         block.append(f"  {plural(len(row.blockers), 'blocker')}")
     if not row.claimed:
         block.append("  (not claimed)", "dim")

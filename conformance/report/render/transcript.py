@@ -5,7 +5,7 @@ A view for readers only. It limits what it shows (long bodies, long runs of chun
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,11 @@ from conformance.evidence.episode import (
 )
 from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.printable import printable
+from conformance.reading.conversation import conversations
 from conformance.reading.decoded_message import decode
+from conformance.reading.destination import Destination
+from conformance.reading.endpoints import canonical, parse_list
+from conformance.reading.stream_state import follow
 from conformance.report.render import server_events
 from conformance.report.render.messages import (
     Described,
@@ -35,6 +39,7 @@ from conformance.report.render.messages import (
     json_of,
 )
 from ext_proc.record import (
+    Author,
     ClientAborted,
     ClientResponse,
     Entry,
@@ -110,7 +115,34 @@ def transcript(
     if pool_before is not None:
         shown[pool_before.seq] = pool_before
     lines = [replace(line, marked=line.seq == mark) for _, entry in sorted(shown.items()) for line in _line(entry)]
+    lines = _with_own_choices(lines, entries)
     return _shortened(_merged(lines), limit)
+
+
+def _with_own_choices(lines: list[Line], entries: Sequence[Entry]) -> list[Line]:
+    """`lines`, where an attempt went to an endpoint that no answer of the EPP names with the reason."""
+    if not any(isinstance(entry.event, Message) and entry.event.author is Author.EPP for entry in entries):
+        return lines
+    named = {canonical(one) for one in _named(entries)}
+    astray = {
+        entry.seq: entry.event.endpoint
+        for entry in entries
+        if isinstance(entry.event, UpstreamRequest) and canonical(entry.event.endpoint) not in named
+    }
+    why = "none was taken from the EPP's answers" if named else "the EPP named none"
+    return [
+        replace(line, summary=f"{line.summary} (the data plane's own choice: {why})") if line.seq in astray else line
+        for line in lines
+    ]
+
+
+def _named(entries: Sequence[Entry]) -> Iterator[str]:
+    """Every endpoint that an answer of the EPP names, in the header or in metadata."""
+    for conversation in conversations(Episode(id="", entries=tuple(entries))):
+        found = Destination(conversation=conversation, stream=follow(conversation), namespace="envoy.lb")
+        settings = (one.value for one in (*found.settings, *found.late_settings))
+        for value in (*settings, *(one.value for one in found.metadata_entries)):
+            yield from parse_list(value).endpoints if isinstance(value, str) else ()
 
 
 def _exchange_of(episode: Episode, mark: int | None) -> str | None:
@@ -209,7 +241,8 @@ def _described(entry: Entry) -> Described | None:
             return MODEL_SERVER, f"answers ({response.endpoint})", summary, details
         case ClientResponse() as answer:
             cut = "" if answer.complete else f", cut short {answer.details}".rstrip()
-            summary = f"{answer.status if answer.status is not None else 'none'}, {len(answer.body)} bytes{cut}"
+            why = f" ({answer.details})" if answer.complete and answer.details not in ("", "via_upstream") else ""
+            summary = f"{answer.status if answer.status is not None else 'none'}, {len(answer.body)} bytes{cut}{why}"
             details = (*((f"details: {answer.details}",) if answer.details else ()), *header_lines(answer.headers))
             return CLIENT, "HTTP response", summary, (*details, *body_lines(answer.body))
         case event:
