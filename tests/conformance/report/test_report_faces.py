@@ -322,7 +322,7 @@ def test_junit_counts_and_explains(run):
     assert {("requirement", "EPP-SUB-01"), ("level", "MUST"), ("verdict", "fail")} <= properties
     failure = case.find("failure")
     assert failure is not None
-    assert failure.get("message") == "127.1.0.3:8000"
+    assert failure.get("message") == "EPP-SUB-01: 127.1.0.3:8000"
     assert "reproduce: epp-conformance run" in (failure.text or "")
     broken = next(one for one in invariants.iter("testcase") if one.get("name") == "invariant::EPP-DEST-05")
     assert broken.find("failure") is not None
