@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pydantic
@@ -220,6 +220,11 @@ class Proxy:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
+    @property
+    def pool(self) -> PoolView:
+        """The pods behind it."""
+        return PoolView(self._stage)
+
     def send(self, request: HttpRequest | None = None, **exchange: Any) -> Sent:
         """Send one request through the target to a model server, and wait for the end.
 
@@ -292,3 +297,17 @@ def pool(epp_stage: Stage) -> PoolView:
 def proxy(epp_stage: Stage, pool: PoolView) -> Proxy:  # noqa: ARG001 - the pool is clean before the first request
     """The data plane: `proxy.send(...)` gives what came of one request."""
     return Proxy(epp_stage)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """To a test that failed with the pool, add which pod has which endpoint: an assertion shows addresses only."""
+    report = yield
+    used = getattr(item, "funcargs", {}).values()
+    pool = next(
+        (one.pool if isinstance(one, Proxy) else one for one in used if isinstance(one, PoolView | Proxy)), None
+    )
+    if call.when == "call" and report.failed and pool is not None:
+        pods = (f"{name}: {', '.join(endpoints)}" for name, endpoints in pool.endpoints.items())
+        report.sections.append(("epp-conformance", f"pods: {'; '.join(pods)}"))
+    return report

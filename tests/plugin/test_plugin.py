@@ -222,11 +222,15 @@ def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
 
         def test_wrong_pod(pool):
             pool.set("z", queue=1)
+
+        def test_wrong_pick(proxy):
+            assert proxy.send(subset=["{b}"]).picked == ("c",)
         """
     )
     result = run("--epp", "reference", "--epp-fixtures-only")
-    assert outcomes(result) == {"passed": 4, "failed": 2}
+    assert outcomes(result) == {"passed": 4, "failed": 3}
     result.stdout.fnmatch_lines(["*unknown key 'subst'*did you mean 'subset'*", "*no pod 'z'*"])
+    result.stdout.re_match_lines([r".*pods: b: 127\.\S+; c: 127\.\S+; a: .*"])
 
 
 def test_fixtures_and_scenarios_take_turns(run, pytester: pytest.Pytester) -> None:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,12 +27,13 @@ from conformance.tap.files import Transcript, read
 from conformance.tap.gathering import Gathered
 from conformance.tap.judge_process import JudgingProcess
 from conformance.tap.judging import JudgedExchange, JudgingSettings, context, judged
+from conformance.tap.narrator import Narrator
 from conformance.tap.redaction import LiveRedaction
 from conformance.tap.session import LiveSettings, LiveTap
 from conformance.verdict import Verdict
 from ext_proc.channel import dial
 from ext_proc.http2.tls import ClientTls, ServerTls
-from ext_proc.record import Author, Message, Recorder, StreamEnded, StreamOpened
+from ext_proc.record import Author, Entry, Message, Recorder, StreamEnded, StreamOpened
 from fake_epp import (
     Answer,
     FakeEpp,
@@ -45,7 +47,7 @@ from fake_epp import (
     picks,
     stays_silent,
 )
-from fake_proxy.client import Chunk, HttpRequest
+from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.exchange import run_exchange
 from fake_proxy.pace import Pace
@@ -552,6 +554,39 @@ def test_proxy_and_tap_accuse_an_epp_that_answers_the_headers_only(tmp_path: Pat
         for command in (tap, proxy):
             if command is not None:
                 command.process.stdout.close()
+
+
+@pytest.mark.parametrize(("patience", "accused"), [(300.0, False), (0.2, True)])
+def test_the_data_planes_patience_says_how_long_an_answer_may_take(patience: float, accused: bool) -> None:
+    """A client that goes away after 11 s without an answer accuses nothing where a proxy would wait for 300 s."""
+    passed = [0.0]
+    printed: list[str] = []
+    narrator = Narrator(printed.append, context=context("1.0.0"))
+    recorder = Recorder(clock=lambda: time.monotonic_ns() + int(passed[0] * 1e9))
+
+    def later(entry: Entry) -> None:
+        if isinstance(entry.event, Message):
+            passed[0] += 11
+
+    async def main() -> None:
+        epp = await open_epp(default=stays_silent())
+        recorder.listen(narrator)
+        recorder.listen(later)
+        channel = await dial(epp.address)
+        request, upstream = SHAPES["chat"]
+        if not accused:
+            request = replace(request, abort=Abort(at="request"))
+        pace = Pace(deadline=patience)
+        await run_exchange(channel, request, ProxyConfig(), Stimulus(), upstream, recorder, "x", pace=pace)
+        narrator.finished("x")
+        await channel.close()
+        await epp.close()
+
+    run(main)
+    said = "\n".join(printed)
+    assert ("✗" in said) is accused
+    unpaid = re.search(r"^x  \? request_headers had no answer after [1-9][0-9][.0-9]* s", said, re.MULTILINE)
+    assert (unpaid is None) is accused
 
 
 def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
