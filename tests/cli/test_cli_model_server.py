@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -231,12 +233,49 @@ def test_what_is_no_model_server_is_told_in_a_sentence(cli, tmp_path: Path, answ
 
 
 @pytest.mark.timeout(60)
+def test_a_server_that_says_nothing_is_told(cli, tmp_path: Path) -> None:
+    with BadTarget(None) as bad:
+        ran = cli("run", "--server", f"http://{bad.address}", "-o", tmp_path / "r")
+    assert (ran.code, "can't be reached: no answer within 10 s" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.timeout(60)
 def test_an_endless_page_of_metrics_is_told(cli, tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
     with model_server() as pod, BadTarget(answer, b"x 1\n" * 1_000_000) as bad:
         flags = ("--server", f"http://{pod.endpoint}", "--metrics-url", f"http://{bad.address}/metrics")
         ran = cli("run", *flags, "-o", tmp_path / "r")
     assert (ran.code, "/metrics does not end" in ran.err) == (4, True), ran.err
+
+
+@pytest.mark.timeout(120)
+def test_keys_do_not_follow_a_redirect_to_another_host(cli, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(str(self.headers))
+            body = b"# TYPE up gauge\nup 1\n"
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    profile = tmp_path / "server.yaml"
+    with model_server(address="127.0.0.1") as pod, ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as other:
+        threading.Thread(target=other.serve_forever).start()
+        with BadTarget(http(f"302 Found\r\nlocation: http://localhost:{other.server_port}/metrics")) as bad:
+            profile.write_text(
+                f"role: model-server\nurl: http://{pod.endpoint}\nmetrics: {{url: 'http://{bad.address}/metrics'}}\n"
+                f"requests: {{secretHeaders: {{authorization: Bearer {KEY}, x-api-key: {KEY}}}}}\n"
+            )
+            cli("run", "--profile", profile, "-k", "metrics.page", "-o", tmp_path / "r", "-q")
+        other.shutdown()
+    assert seen
+    assert not any(KEY in headers for headers in seen)
 
 
 @pytest.mark.timeout(60)

@@ -22,6 +22,9 @@ from ext_proc.record import Headers
 MOST = 16 * 1024 * 1024
 """Bytes of an answer, at most: pages of large servers have a third of a megabyte."""
 
+REDIRECTS = 5
+"""How often the page of metrics may be elsewhere."""
+
 CONNECT = 5.0
 """Seconds that a connection may take."""
 
@@ -87,15 +90,21 @@ class ServerClient:
         return await self._take(request, begin=limit, end=limit, follow=True)
 
     async def ask(
-        self, request: ServerRequest, *, whole: float | None = None, seen: Callable[[bytes], object] | None = None
+        self,
+        request: ServerRequest,
+        *,
+        begin: float | None = None,
+        whole: float | None = None,
+        seen: Callable[[bytes], object] | None = None,
     ) -> Got:
-        """The answer to a request. `whole` bounds the seconds from its first byte to its last (default: that of
-        answers); `seen` gets each piece of the body as it comes."""
+        """The answer to a request. `begin` bounds the seconds to its first byte, `whole` those from there to its last
+        (default: those of answers); `seen` gets each piece of the body as it comes."""
         limit = self._profile.timeouts.answer
         made = self._http.build_request(
             request.method, self.url + request.path, headers=request.headers, content=request.body or None
         )
-        return await self._take(made, begin=limit, end=limit if whole is None else whole, seen=seen)
+        begin = limit if begin is None else min(begin, limit)
+        return await self._take(made, begin=begin, end=limit if whole is None else whole, seen=seen)
 
     def _own_headers(self) -> list[tuple[bytes, bytes]]:
         requests = self._profile.requests
@@ -141,9 +150,21 @@ class ServerClient:
         got.seconds = loop.time() - began
         return got
 
+    def _elsewhere(self, request: httpx.Request) -> httpx.Request:
+        """A redirected request, without the keys if it goes to another host."""
+        if request.url.host != httpx.URL(self.url).host:
+            for name, _ in self._own_headers():
+                request.headers.pop(name.decode(), None)
+        return request
+
     @contextlib.asynccontextmanager
     async def _sent(self, request: httpx.Request, *, follow: bool) -> AsyncIterator[httpx.Response]:
-        response = await self._http.send(request, stream=True, follow_redirects=follow)
+        response = await self._http.send(request, stream=True)
+        for _ in range(REDIRECTS if follow else 0):
+            if response.next_request is None:
+                break
+            await response.aclose()
+            response = await self._http.send(self._elsewhere(response.next_request), stream=True)
         try:
             yield response
         finally:

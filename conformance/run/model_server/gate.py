@@ -13,6 +13,9 @@ from conformance.targets.model_server import ModelServerProfile
 ENDING = 8.0
 """Seconds that the answers of the gate may take from their first byte to their last."""
 
+LISTING = 10.0
+"""Seconds within which a server that runs already must begin to list its models: nothing is computed for that."""
+
 STARTING = (404, 425, 500, 502, 503)
 """What servers answer while they load a model."""
 

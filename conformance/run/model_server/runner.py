@@ -12,7 +12,7 @@ from conformance.errors import IncompleteError
 from conformance.evidence.episode import ProcessStarted
 from conformance.evidence.model_server import ModelServerFacts, ServerAnswered
 from conformance.run.model_server.client import Got, ServerClient
-from conformance.run.model_server.gate import ENDING, STARTING, models_of, refused, serves, trouble
+from conformance.run.model_server.gate import ENDING, LISTING, STARTING, models_of, refused, serves, trouble
 from conformance.run.model_server.requests import ServerRequest, request_of
 from conformance.run.model_server.target import ModelServerTarget
 from conformance.run.target_runner import TargetRunner
@@ -122,8 +122,9 @@ class ModelServerRunner(TargetRunner):
     async def _first_answer(self, until: float) -> tuple[str, ...]:
         """The models that the server lists, as soon as it answers. Raises `IncompleteError`."""
         loop = asyncio.get_running_loop()
+        begin = None if self.profile.started_by_us else LISTING
         while True:
-            got = await self.client.ask(self._plain(Ask(api="models")), whole=ENDING)
+            got = await self.client.ask(self._plain(Ask(api="models")), begin=begin, whole=ENDING)
             if self.target.crashed:
                 raise await self.target.explain_end()
             problem = trouble(got, self.target.url, API_PATHS["models"])
