@@ -18,7 +18,7 @@ _TRIAL = pydantic.TypeAdapter(MutantTrial)
 def noticed_before(path: Path) -> Mapping[str, MutantTrial]:
     """By mutant, the trials in the file that need no other: each was noticed. No file: none.
 
-    Raises `UsageError` for a file that is none of ours.
+    Raises `UsageError` for a file with other lines.
     """
     trials: dict[str, MutantTrial] = {}
     try:

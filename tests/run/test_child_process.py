@@ -1,4 +1,4 @@
-"""Processes of the suite: forked from a warm one or started anew, they carry out the same and end with their parent."""
+"""Processes of the suite: forked or new interpreters, they carry out the same and end with their parent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("end", ["killed", "closed"])
-@pytest.mark.parametrize("begin", ["warm", "anew"])
+@pytest.mark.parametrize("begin", ["warm", "new"])
 def test_a_process_carries_out_commands_and_ends_with_its_parent(begin: str, end: str, tmp_path) -> None:
     script = tmp_path / "adds.py"
     script.write_text(textwrap.dedent(SCRIPT))
@@ -51,7 +51,7 @@ def test_a_process_carries_out_commands_and_ends_with_its_parent(begin: str, end
         assert parent.stdout is not None
         total, own, session, devnull, known = parent.stdout.readline().split()
         assert total == "42"
-        assert own == session == known  # a session of its own: no Ctrl-C of the terminal's
+        assert own == session == known  # its session, so that Ctrl-C of the terminal does not reach it
         assert devnull == "True"
         child = os.pidfd_open(int(own))
         copies = [int(one) for one in _children(parent.pid)]
