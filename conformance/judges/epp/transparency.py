@@ -85,4 +85,4 @@ def _same_under_append(view: ExchangeView, overwritten: Sequence[bytes]) -> Iter
 
 
 def _show(values: Sequence[bytes]) -> str:
-    return ", ".join(value.decode("latin-1")[:60] for value in values)
+    return ", ".join(repr(value.decode("latin-1")[:60]) for value in values)
