@@ -159,7 +159,10 @@ class StreamEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRequest(Event):
-    """The data plane sent attempt number `attempt` (from 1) to `endpoint` (`ip:port`)."""
+    """The data plane sent attempt number `attempt` (from 1) to `endpoint` (`ip:port`).
+
+    Here as in what follows, a `body` of which only the beginning was kept has `size` and `sha256` of the whole.
+    """
 
     kind: ClassVar[str] = "upstream-request"
     attempt: int
@@ -167,6 +170,8 @@ class UpstreamRequest(Event):
     headers: Headers = ()
     body: bytes = b""
     trailers: Headers = ()
+    size: int | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +186,8 @@ class UpstreamResponse(Event):
     headers: Headers = ()
     body: bytes = b""
     trailers: Headers = ()
+    size: int | None = None
+    sha256: str | None = None
 
 
 UNROUTED = "unrouted"
@@ -201,6 +208,13 @@ class ClientResponse(Event):
     trailers: Headers = ()
     complete: bool = True
     details: str = ""
+    size: int | None = None
+    sha256: str | None = None
+
+
+def body_length(event: UpstreamRequest | UpstreamResponse | ClientResponse) -> int:
+    """Bytes of the whole body."""
+    return len(event.body) if event.size is None else event.size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,11 @@ class ProcessStream:
         """The stream's connection; None while it is being opened again."""
         return self._transport
 
+    def hold(self, held: bool) -> None:
+        """Give the EPP no more flow-control credit while it is `held`: who gets its answers is behind."""
+        if self._transport is not None and self.ended is None:
+            self._transport.hold(self._stream, held)
+
     async def drain(self) -> None:
         """Wait until all that was sent has left for the socket, or the stream is over."""
         if self._transport is not None:

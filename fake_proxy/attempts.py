@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from ext_proc.record import Recorder, UpstreamRequest, UpstreamResponse
 from fake_proxy.actions import HeaderList, OpenUpstream
 from fake_proxy.header_map import get
+from fake_proxy.kept_body import KeptBody
 from fake_proxy.router import Failure
 from fake_proxy.upstream import Attempt, Upstream, UpstreamEvents
 
@@ -24,10 +25,10 @@ class _Current:
     """The attempt under way and what was seen of it."""
 
     opening: OpenUpstream
-    request_body: bytearray
+    request_body: KeptBody
     request_trailers: HeaderList
+    response_body: KeptBody
     response_headers: HeaderList = field(default_factory=list)
-    response_body: bytearray = field(default_factory=bytearray)
     response_trailers: HeaderList = field(default_factory=list)
     request_recorded: bool = False
 
@@ -35,17 +36,24 @@ class _Current:
 class Attempts:
     """Opens attempts at `upstream`, passes their events on to `events` and records both sides.
 
-    Events of an attempt that is no longer under way are dropped.
+    Events of an attempt that is no longer under way are dropped. `keep`: bytes of each body that are recorded.
     """
 
     def __init__(
-        self, upstream: Upstream, events: UpstreamEvents, recorder: Recorder, exchange: str, clock: Callable[[], float]
+        self,
+        upstream: Upstream,
+        events: UpstreamEvents,
+        recorder: Recorder,
+        exchange: str,
+        clock: Callable[[], float],
+        keep: int | None = None,
     ) -> None:
         self._upstream = upstream
         self._events = events
         self._recorder = recorder
         self._exchange = exchange
         self._clock = clock
+        self._keep = keep
         self._began: float | None = None
         self._current: _Current | None = None
         self._made: list[Attempt] = []
@@ -68,7 +76,8 @@ class Attempts:
         if self._began is None:
             self._began = self._clock()
         self._endpoints.append(opening.endpoint)
-        self._current = _Current(opening, bytearray(opening.body), opening.trailers or [])
+        request = KeptBody(self._keep, opening.body)
+        self._current = _Current(opening, request, opening.trailers or [], KeptBody(self._keep))
         if opening.end:
             self._record_request(self._current)
         self._made.append(self._upstream.open(opening, self))
@@ -76,7 +85,7 @@ class Attempts:
     def send_data(self, data: bytes, end: bool) -> None:
         """More request body."""
         if self._current is not None:
-            self._current.request_body += data
+            self._current.request_body.add(data)
             self._made[-1].data(data, end)
             if end:
                 self._record_request(self._current)
@@ -87,6 +96,16 @@ class Attempts:
             self._current.request_trailers = trailers
             self._made[-1].trailers(trailers)
             self._record_request(self._current)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of the request that the model server has not taken."""
+        return self._made[-1].unsent if self._current is not None else 0
+
+    async def drain(self) -> None:
+        """Wait until the model server takes more of the request, or the attempt is over."""
+        if self._current is not None:
+            await self._made[-1].drain()
 
     def abort(self) -> None:
         """Drop the attempt under way, if any."""
@@ -115,7 +134,7 @@ class Attempts:
     async def data(self, attempt: int, data: bytes, end: bool) -> None:
         """Response body."""
         if (current := self._of(attempt)) is not None:
-            current.response_body += data
+            current.response_body.add(data)
             if end:
                 self._record_response(current, "response")
             await self._events.data(attempt, data, end)
@@ -147,8 +166,8 @@ class Attempts:
                     attempt=current.opening.attempt,
                     endpoint=current.opening.endpoint,
                     headers=tuple(current.opening.headers),
-                    body=bytes(current.request_body),
                     trailers=tuple(current.request_trailers),
+                    **current.request_body.recorded,
                 )
             )
 
@@ -164,7 +183,7 @@ class Attempts:
                 outcome=outcome,
                 status=int(status) if status is not None else None,
                 headers=tuple(current.response_headers),
-                body=bytes(current.response_body),
                 trailers=tuple(current.response_trailers),
+                **current.response_body.recorded,
             )
         )

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from ext_proc.record import Headers, header
 from fake_proxy.actions import ClientData, ClientHeaders, ClientReset, ClientTrailers, HeaderList
 from fake_proxy.header_map import REQUEST, get, joined, put
+from fake_proxy.kept_body import KeptBody
 
 _HTTP1_FIRST_READ = 1_048_285
 """What fits Envoy's first read of 1 MiB beside the request's own headers, as recorded."""
@@ -128,6 +129,10 @@ class Client(Protocol):
     async def ready(self) -> None:
         """Wait until the client takes more of the response."""
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of the response that the client has not taken."""
+
     def finished(self) -> None:
         """The exchange is over, with a response or without: `arrivals` ends."""
 
@@ -137,7 +142,7 @@ class Received:
     """What a client has got so far."""
 
     headers: HeaderList | None = None
-    body: bytearray = field(default_factory=bytearray)
+    body: KeptBody = field(default_factory=KeptBody)
     trailers: HeaderList = field(default_factory=list)
     pieces: int = 0
     cut: bool = False
@@ -154,7 +159,7 @@ class Received:
             case ClientHeaders(headers, _):
                 self.headers = headers
             case ClientData(data, _):
-                self.body += data
+                self.body.add(data)
                 self.pieces += 1
             case ClientTrailers(trailers):
                 self.trailers = trailers

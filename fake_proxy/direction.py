@@ -12,12 +12,7 @@ from collections import deque
 from enum import Enum
 from typing import Protocol
 
-from ext_proc.messages import (
-    BodyResponse,
-    CommonResponse,
-    HeadersResponse,
-    TrailersResponse,
-)
+from ext_proc.messages import BodyResponse, CommonResponse, HeadersResponse, TrailersResponse
 from fake_proxy.actions import HeaderList, Side
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.config import BodyMode, ProxyConfig
@@ -245,6 +240,11 @@ class Direction:
         ended_by_trailers = self.trailers_sent and self.mode is BodyMode.FULL_DUPLEX_STREAMED
         kind = kinds.get(self._awaiting, "trailers" if ended_by_trailers else "body")
         return f"answer to {self._side}_{kind}" if self._awaiting is not Awaiting.NOTHING else ""
+
+    @property
+    def held(self) -> int:
+        """Bytes of body that are held back, or were sent and wait for an answer that may replace them."""
+        return len(self._gate.buffer or b"") + sum(len(data) for data, _ in self._queue)
 
     @property
     def awaits_headers(self) -> bool:

@@ -15,7 +15,8 @@ class Echo:
     after a piece was sent is taken as the echo of that piece.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts: bool = True) -> None:
+        self._counts = counts
         self._sent = bytearray()
         self._came = 0
         self._same = True
@@ -30,6 +31,8 @@ class Echo:
 
     def sent(self, data: bytes) -> None:
         """A piece goes to the EPP."""
+        if not self._counts:
+            return
         self._sent += data
         self._since = 0
 
@@ -55,11 +58,11 @@ class Echo:
 
 
 class Echoes:
-    """The echoes of both bodies of one exchange."""
+    """The echoes of both bodies of one exchange. Unless it `counts`, no body is kept, and none can be waited for."""
 
-    def __init__(self, exchange: str, timeout: float) -> None:
-        self.request = Echo()
-        self.response = Echo()
+    def __init__(self, exchange: str, timeout: float, *, counts: bool = True) -> None:
+        self.request = Echo(counts=counts)
+        self.response = Echo(counts=counts)
         self._exchange = exchange
         self._timeout = timeout
 

@@ -76,6 +76,16 @@ class EppStream:
         if self._opening is not None:
             await self._opening
 
+    def hold(self, held: bool) -> None:
+        """Let the EPP send no more than its window while it is `held`."""
+        if self._stream is not None:
+            self._stream.hold(held)
+
+    async def drain(self) -> None:
+        """Wait until the EPP's connection took what was sent before this turn, or the stream is over."""
+        if self._stream is not None:
+            await self._stream.drain()
+
     def close(self, closing: Closing) -> None:
         """The data plane is done with the stream: the first step of its ending."""
         self._closing = closing

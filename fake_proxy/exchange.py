@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ext_proc.channel import Channel
-from ext_proc.record import (
-    ClientAborted,
-    ClientResponse,
-    ExchangeOpened,
-    Recorder,
-    StreamEnded,
-    Wait,
-)
+from ext_proc.record import ClientAborted, ClientResponse, ExchangeOpened, Recorder, StreamEnded, Wait
 from fake_proxy.actions import (
     AbortUpstream,
     Action,
@@ -53,11 +46,16 @@ from fake_proxy.client import (
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.echo import Echoes
 from fake_proxy.epp_stream import EppStream
+from fake_proxy.flow import Flow, Paced, Unlimited
+from fake_proxy.kept_body import KeptBody
 from fake_proxy.machine import Machine
 from fake_proxy.pace import PATIENCE, Pace
 from fake_proxy.router import Failure
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import Upstream
+
+RECORDED = 1024 * 1024
+"""Bytes of each body that are recorded of an exchange with a real client, which is not held in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +133,13 @@ class ExchangeDriver:
             channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended, expires=self._expires
         )
         self._timers: dict[Side, asyncio.TimerHandle] = {}
-        self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time)
-        self._response = Received()
-        self._echoes = Echoes(exchange_id, pace.echo_timeout)
+        keep = None if client is None else RECORDED
+        self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time, keep)
+        self._response = Received(body=KeptBody(keep))
+        self._echoes = Echoes(exchange_id, pace.echo_timeout, counts=client is None or pace.lock_step)
+        self._flow: Flow = Unlimited()
+        if client is not None:
+            self._flow = Paced(config, self._machine, self._stream, self._attempts, client)
         self._over = asyncio.Event()
         self._abort_due: AbortPoint | None = None
         self._aborted = False
@@ -166,6 +168,7 @@ class ExchangeDriver:
             await self._over.wait()
         finally:
             self._deadline.cancel()
+            self._flow.close()
             self._feed(self._machine.client_gone())  # only a cancelled exchange is not over yet
             await self._attempts.close()
             for timer in self._timers.values():
@@ -175,7 +178,7 @@ class ExchangeDriver:
             raise self._defect
         outcome = self._outcome()
         self._machine.dissolve()
-        del self._stream, self._attempts  # they know us, too
+        del self._stream, self._attempts, self._flow  # they know us, too
         return outcome
 
     # -- the client ----------------------------------------------------------------------------------------------------
@@ -207,7 +210,7 @@ class ExchangeDriver:
                         self._feed(self._machine.request_trailers(trailers))
                     case EchoAwaited(through):
                         await self._await_echo("request", through)
-                await asyncio.sleep(0)  # Envoy too lets the EPP's answers in between two reads
+                await self._flow.room("request")  # Envoy too lets the EPP's answers in between two reads
         self._abort_at("request")
 
     async def _held(self, hold: Callable[[], Awaitable[None]]) -> None:
@@ -228,7 +231,7 @@ class ExchangeDriver:
         if due > self._loop.time():
             self._deadline = self._loop.call_at(due, self._expire)
         elif not self._machine.done:
-            self._expired = self._machine.awaiting
+            self._expired = self._flow.waits_for or self._machine.awaiting
             self._recorder.emit(
                 Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=self._pace.deadline)
             )
@@ -274,10 +277,8 @@ class ExchangeDriver:
         if self._lock_step and streams and data:
             # One echo that does not come says it: waiting for the others would end in the deadline, as if it hung.
             self._lock_step = await self._await_echo("response", self._echoes.response.total)
-        elif self._client is not None:
-            await self._client.ready()
         else:
-            await asyncio.sleep(0)
+            await self._flow.room("response")
 
     async def trailers(self, attempt: int, trailers: HeaderList) -> None:
         """The response is complete."""
@@ -299,6 +300,7 @@ class ExchangeDriver:
             self._recorder.emit(ClientAborted(exchange=self._id, point=self._abort_due))
             self._abort_due = None
             self._feed(self._machine.client_gone())
+        self._flow.moved()
 
     def _perform(self, action: Action) -> None:
         match action:
@@ -367,10 +369,10 @@ class ExchangeDriver:
                     exchange=self._id,
                     status=response.status,
                     headers=tuple(response.headers or ()),
-                    body=bytes(response.body),
                     trailers=tuple(response.trailers),
                     complete=self._complete,
                     details=self._machine.details,
+                    **response.body.recorded,
                 )
             )
         self._over.set()
@@ -384,7 +386,7 @@ class ExchangeDriver:
         return ExchangeOutcome(
             exchange=self._id,
             status=self._response.status,
-            body=bytes(self._response.body),
+            body=bytes(self._response.body.kept),
             complete=self._complete,
             details=self._machine.details,
             attempts=self._attempts.endpoints,

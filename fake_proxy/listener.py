@@ -35,7 +35,7 @@ _LINGER = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What each exchange is run with. `max_body` bounds a request's body, which is held in memory (as in any exchange).
+    """What each exchange is run with. `max_body` bounds a request's body, of which only the beginning is kept.
 
     `finished` is called after each exchange.
     """
@@ -301,6 +301,11 @@ class _LiveClient:
                     self._cut()
         except h11.LocalProtocolError:  # such as a body that is not as long as was announced
             self._cut()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the client has not taken."""
+        return self._writer.transport.get_write_buffer_size()
 
     async def ready(self) -> None:
         """Wait until the client takes more."""

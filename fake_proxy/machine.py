@@ -88,6 +88,10 @@ class Machine:
                 return direction.awaited
         return "response of the model server" if self._router.open else "rest of the request"
 
+    def held(self, side: Side) -> int:
+        """Bytes of a body that are held back now, or that the EPP has and has not answered yet."""
+        return (self._request if side == "request" else self._response).held
+
     # -- the client ----------------------------------------------------------------------------------------------------
 
     def request_headers(self, headers: HeaderList, end: bool) -> list[Action]:

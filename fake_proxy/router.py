@@ -77,7 +77,7 @@ class Router:
         self._local_reply = local_reply
         self._walk: Iterator[str] = iter(())
         self._headers: HeaderList = []
-        self._body = bytearray()
+        self._body: bytearray | None = bytearray()  # None: it was too large to be kept
         self._trailers: HeaderList | None = None
         self._fallbacks = 0
         self._bodyless = False
@@ -98,7 +98,10 @@ class Router:
 
     def data(self, data: bytes, end: bool) -> None:
         """More body; kept for retries as long as it fits the buffer."""
-        self._body += data
+        if self._body is not None and len(self._body) + len(data) <= self._buffer_limit:
+            self._body += data
+        else:
+            self._body = None
         self.sent = end
         if self.open:
             self._emit(UpstreamData(data, end))
@@ -148,7 +151,7 @@ class Router:
 
     def _may_retry(self) -> bool:
         """Envoy retries what it still has from the beginning, be it complete or not."""
-        return len(self._body) <= self._buffer_limit and self.attempt <= self._config.num_retries
+        return self._body is not None and self.attempt <= self._config.num_retries
 
     def _try(self) -> None:
         endpoint = self._choose()
@@ -158,7 +161,7 @@ class Router:
         self.attempt += 1
         self.open = True
         self._selected(endpoint)
-        body, trailers = bytes(self._body), self._trailers
+        body, trailers = bytes(self._body or b""), self._trailers
         late = self.sent and not (self._bodyless or body or trailers)  # a body that turned out to be empty
         self._emit(OpenUpstream(self.attempt, endpoint, list(self._headers), body, trailers, self.sent and not late))
         if late:

@@ -93,6 +93,14 @@ class _ScriptedAttempt:
         """The request ends."""
         self._complete.set()
 
+    @property
+    def unsent(self) -> int:
+        """Nothing: a script takes all."""
+        return 0
+
+    async def drain(self) -> None:
+        """There is nothing to wait for."""
+
     def abort(self) -> None:
         """Stop playing."""
         self._task.cancel()

@@ -18,6 +18,7 @@ from fake_proxy.header_map import get
 from fake_proxy.router import Failure
 
 _READ = 64 * 1024
+_CHUNK = 1024 * 1024
 _VERSION = b"HTTP/1."
 _BODYLESS = frozenset({b"GET", b"HEAD", b"DELETE", b"CONNECT", b"TRACE"})
 """Methods whose requests need not say that they have no body."""
@@ -52,6 +53,13 @@ class Attempt(Protocol):
     def trailers(self, trailers: HeaderList) -> None:
         """The request ends with trailers."""
 
+    @property
+    def unsent(self) -> int:
+        """Bytes of the request that the endpoint has not taken."""
+
+    async def drain(self) -> None:
+        """Wait until the endpoint takes more of the request, or it is over."""
+
     def abort(self) -> None:
         """Give up; no event comes any more."""
 
@@ -71,7 +79,8 @@ class HttpUpstream:
 
     An endpoint that `may_dial` refuses is out of reach, as if it refused the connection.
 
-    One chunk of a chunked response is one piece of data, so that server-sent events keep their borders.
+    One chunk of a chunked response is one piece of data, so that server-sent events keep their borders; one above
+    1 MiB comes in several.
     """
 
     def __init__(
@@ -103,6 +112,7 @@ class _HttpAttempt:
         self._h11 = h11.Connection(h11.CLIENT)
         self._writer: asyncio.StreamWriter | None = None
         self._queued: list[bytes] = []
+        self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left: int | None = None  # of the announced content-length; None: in chunks
         self._begin()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -123,6 +133,20 @@ class _HttpAttempt:
         """The end; without chunked coding there is no place for trailers."""
         if self._left is None:
             self._write(b"0\r\n" + _lines(trailers) + b"\r\n")
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait for the connection, or for its peer to read."""
+        if self._writer is None:
+            return sum(map(len, self._queued))
+        return self._writer.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Wait until the connection takes more, or is gone."""
+        await asyncio.wait([self._task, self._connected], return_when=asyncio.FIRST_COMPLETED)
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                await self._writer.drain()
 
     def abort(self) -> None:
         """Close the connection."""
@@ -161,8 +185,9 @@ class _HttpAttempt:
             self._writer.write(data)
 
     def _close(self) -> None:
+        """Drop what the peer has not taken: waiting for one that never reads would have no end."""
         if self._writer is not None:
-            self._writer.close()
+            self._writer.transport.abort()
 
     async def _run(self) -> None:
         attempt = self._opening.attempt
@@ -176,6 +201,8 @@ class _HttpAttempt:
             await self._events.failed(attempt, "connect-failed")
             return
         self._writer.write(b"".join(self._queued))
+        self._queued.clear()
+        self._connected.set_result(None)
         try:
             await self._read(reader)
         except _HungUpError:
@@ -207,7 +234,7 @@ class _HttpAttempt:
                         return
                 case h11.Data(data=data, chunk_end=chunk_end):
                     chunk += data
-                    if chunk_end or not self._chunked:
+                    if chunk_end or not self._chunked or len(chunk) >= _CHUNK:
                         pieces.append(bytes(chunk))
                         chunk.clear()
                 case h11.EndOfMessage(headers=trailers):

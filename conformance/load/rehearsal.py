@@ -235,7 +235,7 @@ class Rehearsal:
                     exchange=EXCHANGE,
                     status=got.status,
                     headers=tuple(got.headers or ()),
-                    body=bytes(got.body),
+                    body=bytes(got.body.kept),
                     trailers=tuple(got.trailers),
                     complete=got.headers is not None and not (got.cut or self._aborted or self._expired),
                     details=self._machine.details,

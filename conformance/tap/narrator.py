@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from conformance.evidence.episode import Context, Episode
@@ -10,10 +11,20 @@ from conformance.report.render.transcript import transcript
 from conformance.requirements.catalogue import Catalogue
 from conformance.tap.judging import judged
 from conformance.tap.metrics import Tally
+from conformance.tap.redaction import LiveRedaction
 from conformance.tap.wording import finding_text
-from ext_proc.record import Entry
+from ext_proc.record import Entry, Message
 
 WIDTH = 160
+
+WHOLE = 4 * 1024 * 1024
+"""Bytes of messages that are kept whole of one exchange; of later ones the bodies are cut."""
+
+WHOLE_OF_ALL = 64 * 1024 * 1024
+"""The same of all exchanges that are open."""
+
+KEPT = 512
+"""Bytes kept of a body that is cut."""
 
 
 class Narrator:
@@ -31,6 +42,8 @@ class Narrator:
         self._catalogue = Catalogue.load()
         self._entries: dict[str, list[Entry]] = {}
         self._began: dict[str, int] = {}
+        self._sizes: Counter[str] = Counter()
+        self._cut = LiveRedaction(secrets=False, body=KEPT)
 
     def __call__(self, entry: Entry) -> None:
         """Tell what happened."""
@@ -38,7 +51,7 @@ class Narrator:
         if name is None:
             return
         began = self._began.setdefault(name, entry.t)
-        self._entries.setdefault(name, []).append(entry)
+        self._entries.setdefault(name, []).append(self._kept(name, entry))
         for line in transcript(Episode(id=name, entries=(entry,)), name):
             summary = f": {line.summary}" if line.summary else ""
             text = f"{name}  {(entry.t - began) / 1e6:9.1f} ms  {line.who:12}  {line.what}{summary}"
@@ -50,6 +63,7 @@ class Narrator:
         """An exchange is over."""
         entries = self._entries.pop(name, [])
         self._began.pop(name, None)
+        self._sizes.pop(name, None)
         if self._context is None:
             return
         if not entries:
@@ -64,6 +78,15 @@ class Narrator:
         if not result.findings and not result.problem:
             owed = owed_answer(entries)
             self._show(f"{name}  " + (_unpaid(owed, entries[-1]) if owed else "✓ no rule broken"))
+
+    def _kept(self, name: str, entry: Entry) -> Entry:
+        """The entry as it waits for the judges: rules about bodies are not applied to one that was cut."""
+        event = entry.event
+        if isinstance(event, Message):
+            if self._sizes[name] + len(event.raw) > WHOLE or self._sizes.total() > WHOLE_OF_ALL:
+                event = self._cut(event)
+            self._sizes[name] += len(event.raw) if isinstance(event, Message) else 0
+        return Entry(entry.seq, entry.t, event)
 
 
 def _unpaid(owed: OwedAnswer, end: Entry) -> str:

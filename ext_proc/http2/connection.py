@@ -153,6 +153,13 @@ class Http2Connection:
         self._closing = True
         self._sender.write(data)
 
+    def hold(self, stream_id: int, held: bool) -> None:
+        """Give the peer no more credit for a stream while it is `held`: it may send what the window still has."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            stream.held = held
+            self._grant(stream)
+
     def queued(self, stream_id: int) -> int:
         """Bytes of a stream that wait for window or for their turn."""
         stream = self._streams.get(stream_id)
@@ -239,13 +246,16 @@ class Http2Connection:
             stream.received += size
             if stream.received > self._grants_stream:
                 raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer overran the window of stream {stream_id}")
-            if stream.received * 2 > self._grants_stream:
-                self._sender.write(f.window_update(stream_id, stream.received))
-                stream.received = 0
+            self._grant(stream)
         stream.remote_end = end
         stream.sink.on_data(data, end)
         if end:
             self._remote_end(stream)
+
+    def _grant(self, stream: Http2Stream) -> None:
+        if stream.received * 2 > self._grants_stream and not (stream.held or stream.remote_end):
+            self._sender.write(f.window_update(stream.id, stream.received))
+            stream.received = 0
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._block = (stream_id, flags, bytearray(f.unpad(flags, payload)))

@@ -30,13 +30,14 @@ class Sink(Protocol):
 class Http2Stream:
     """The state of one stream."""
 
-    __slots__ = ("finish", "id", "local_end", "pending", "received", "remote_end", "sink", "window")
+    __slots__ = ("finish", "held", "id", "local_end", "pending", "received", "remote_end", "sink", "window")
 
     def __init__(self, stream: int, sink: Sink, window: int) -> None:
         self.id = stream
         self.sink = sink
         self.window = window
         self.received = 0  # bytes that the peer has not been given credit for
+        self.held = False  # it gets none now
         self.pending: deque[memoryview] = deque()
         self.finish: bytes | None = None  # frames that end our side, sent after `pending`; b"" rides on the last DATA
         self.local_end = False

@@ -88,6 +88,11 @@ class Transport(asyncio.Protocol):
         self._schedule()
         self._wake()
 
+    def hold(self, stream: int, held: bool) -> None:
+        """Give the peer no more flow-control credit for `stream` while it is `held`."""
+        self.connection.hold(stream, held)
+        self._schedule()
+
     async def drain(self, stream: int) -> None:
         """Wait until all that was sent on `stream` has left its queue, or the stream is over."""
         while self.connection.queued(stream) and not self.closed:

@@ -53,6 +53,7 @@ from ext_proc.record import (
     UpstreamRequest,
     UpstreamResponse,
     Wait,
+    body_length,
 )
 
 SUMMARY = 180
@@ -227,7 +228,7 @@ def _described(entry: Entry) -> Described | None:
         case StreamEnded() as end:
             return _stream_ended(end)
         case UpstreamRequest() as request:
-            summary = f"attempt {request.attempt} to {request.endpoint}, {len(request.body)} bytes of body"
+            summary = f"attempt {request.attempt} to {request.endpoint}, {body_length(request)} bytes of body"
             return (
                 "data-plane",
                 "upstream request",
@@ -235,14 +236,14 @@ def _described(entry: Entry) -> Described | None:
                 (*header_lines(request.headers), *body_lines(request.body)),
             )
         case UpstreamResponse() as response:
-            status = f"{response.status}, {len(response.body)} bytes" if response.status is not None else ""
+            status = f"{response.status}, {body_length(response)} bytes" if response.status is not None else ""
             summary = f"{response.outcome} {status}".strip()
             details = (*header_lines(response.headers), *body_lines(response.body))
             return MODEL_SERVER, f"answers ({response.endpoint})", summary, details
         case ClientResponse() as answer:
             cut = "" if answer.complete else f", cut short {answer.details}".rstrip()
             why = f" ({answer.details})" if answer.complete and answer.details not in ("", "via_upstream") else ""
-            summary = f"{answer.status if answer.status is not None else 'none'}, {len(answer.body)} bytes{cut}{why}"
+            summary = f"{answer.status if answer.status is not None else 'none'}, {body_length(answer)} bytes{cut}{why}"
             details = (*((f"details: {answer.details}",) if answer.details else ()), *header_lines(answer.headers))
             return CLIENT, "HTTP response", summary, (*details, *body_lines(answer.body))
         case event:

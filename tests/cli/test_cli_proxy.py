@@ -1,0 +1,126 @@
+"""`proxy` with bodies that no process should hold: the same bytes arrive, in bounded memory, whoever is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import re
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from fake_epp import open_epp, picks
+from fake_epp.script import Script
+
+MIB = 1024 * 1024
+PIECE = bytes(range(256)) * 256
+UP, DOWN = 50 * MIB, 20 * MIB
+
+BOUND = 150 * MIB
+"""Memory of the proxy, of which half is Python with all that it has loaded; it took 477 MiB when it held bodies."""
+
+
+def digest(size: int) -> str:
+    return hashlib.sha256(PIECE * (size // len(PIECE))).hexdigest()
+
+
+class ModelServer:
+    """Digests what it gets, once it may read, and answers with `DOWN` bytes."""
+
+    def __init__(self) -> None:
+        self.may_read = asyncio.Event()
+        self.got = hashlib.sha256()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await self.may_read.wait()
+        while length := int(await reader.readline(), 16):
+            self.got.update(await reader.readexactly(length))
+            await reader.readexactly(2)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % DOWN)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(DOWN // len(PIECE)):
+                writer.write(PIECE)
+                await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def proxied(
+    program: Callable[..., subprocess.Popen[str]], server: ModelServer, script: Callable[[str], Script], *flags: str
+) -> AsyncIterator[tuple[int, subprocess.Popen[str]]]:
+    """The port of a proxy before an EPP and `server`, and its process, whose output is read."""
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    host, port = listening.sockets[0].getsockname()
+    epp = await open_epp(default=script(f"{host}:{port}"))
+    process = program("proxy", "--listen", "127.0.0.1:0", "--epp", epp.address, *flags, PYTHONUNBUFFERED="1")
+    assert process.stdout is not None
+    found = re.search(r"http://127.0.0.1:(\d+)", await asyncio.to_thread(process.stdout.readline))
+    assert found
+    reading = asyncio.create_task(asyncio.to_thread(process.stdout.read))
+    try:
+        yield int(found[1]), process
+    finally:
+        process.terminate()
+        await reading
+        await epp.close()
+        listening.close()
+
+
+def peak(process: subprocess.Popen[str]) -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+
+
+def send(client: socket.socket, stalled: Callable[[], None]) -> None:
+    """Send the request; `stalled` is called when the proxy has taken nothing for a while."""
+    client.settimeout(1)
+    client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n")
+    left = memoryview(b"".join((b"%x\r\n" % len(PIECE), PIECE, b"\r\n")) * (UP // len(PIECE)) + b"0\r\n\r\n")
+    while left:
+        try:
+            left = left[client.send(left) :]
+        except TimeoutError:
+            stalled()
+            client.settimeout(60)
+
+
+def receive(client: socket.socket) -> tuple[int, str]:
+    """The status of the response, and the digest of its body."""
+    client.settimeout(60)
+    found = hashlib.sha256()
+    with HTTPResponse(client) as response:
+        response.begin()
+        while data := response.read(MIB):
+            found.update(data)
+    return response.status, found.hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("mode", "decides"),
+    [("full-duplex", "headers"), ("full-duplex", "end"), ("streamed", "headers"), ("none", "headers")],
+)
+def test_large_bodies_arrive_whole_and_are_not_held(program, mode: str, decides: Literal["headers", "end"]) -> None:
+    """The model server reads only once the client could send no more, or could send all: to an EPP that collects the
+    body before it decides."""
+
+    async def main() -> None:
+        server = ModelServer()
+        loop = asyncio.get_running_loop()
+        script = partial(picks, decides=decides)
+        async with proxied(program, server, script, "--body-mode", mode) as (port, process):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                await asyncio.to_thread(send, client, lambda: loop.call_soon_threadsafe(server.may_read.set))
+                server.may_read.set()
+                status, answered = await asyncio.to_thread(receive, client)
+            assert (status, server.got.hexdigest(), answered) == (200, digest(UP), digest(DOWN))
+            assert peak(process) < BOUND
+
+    asyncio.run(asyncio.wait_for(main(), 120))
