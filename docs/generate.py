@@ -10,6 +10,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
     pytest.md         `conformance.pytest_plugin`
+    misbehaving-targets.md  `tests/support/hostile`
     faults.md, gateway-faults.md, model-server-faults.md  what the deviations declare; what was observed is the
                       selftest's part of the page
 """
@@ -98,10 +99,34 @@ def pages() -> Mapping[str, str]:
         "upstream-profile.md": proposal(catalogue, load(catalogue)),
         "coverage.md": coverage_page(catalogue, load(catalogue)),
         "pytest.md": pytest_options(),
+        "misbehaving-targets.md": misbehaving_targets(),
         "faults.md": faults(catalogue, "epp", REFERENCE / "faults.md"),
         "gateway-faults.md": faults(catalogue, "data-plane", REFERENCE / "gateway-faults.md"),
         "model-server-faults.md": faults(catalogue, "model-server", REFERENCE / "model-server-faults.md"),
     }
+
+
+def misbehaving_targets() -> str:
+    """The targets of the tests that misbehave."""
+    sys.path.insert(0, str(REFERENCE.parents[1] / "tests" / "support"))
+    from hostile import TARGETS
+
+    parties = dict.fromkeys(one.party for one in TARGETS)
+    return page(
+        "Targets that misbehave",
+        f"The {len(TARGETS)} targets of `tests/support/hostile`, each of which a test runs: with a selection of "
+        "scenarios, in bounded time and memory. The run ends with this exit code and a report that `report verify` "
+        "accepts, and leaves no process and no folder. A selection gives no full verdict: a target that does nothing "
+        "wrong on the wire has exit code 4, too. [What the suite promises](../explanation/misbehaving-targets.md).",
+        *(
+            f"## {party.capitalize()}s\n\n"
+            + table(
+                ("target", "what it does", "exit code"),
+                ((f"`{one.name}`", one.does, str(one.code)) for one in TARGETS if one.party == party),
+            )
+            for party in parties
+        ),
+    )
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

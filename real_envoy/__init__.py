@@ -15,13 +15,14 @@ from real_envoy.errors import (
     EnvoyTooOldError,
     EnvoyUnusableError,
 )
-from real_envoy.http_client import HttpResponse, send_request
+from real_envoy.http_client import MOST, HttpResponse, send_request
 from real_envoy.process import Envoy, start_envoy, validate
 from real_envoy.rendering import render
 from real_envoy.settings import EnvoySettings, Routing, subset_header_value
 from real_envoy.variants import VARIANTS, EnvoyVariant
 
 __all__ = [
+    "MOST",
     "VARIANTS",
     "Envoy",
     "EnvoyBinary",

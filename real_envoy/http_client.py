@@ -24,6 +24,9 @@ from fake_proxy.client import Abort, AbortPoint, HttpRequest
 
 _READ = 64 * 1024
 
+MOST = 64 * 1024 * 1024
+"""Bytes of a body, at most: the largest that a scenario sends."""
+
 EchoReached = Callable[[int], Awaitable[None]]
 """Waits until that many bytes of request body have come through the gateway; only the model server's side can know."""
 
@@ -45,6 +48,8 @@ class HttpResponse:
     complete: bool = False
     expired: bool = False
     """The time was over before the response was complete."""
+    endless: bool = False
+    """The body was larger than `MOST`; only its first piece is here."""
     aborted: bool = False
     """The client went away as its request said."""
 
@@ -101,7 +106,9 @@ class ResponseParts:
     trailers: Headers = ()
     complete: bool = False
     expired: bool = False
+    endless: bool = False
     aborted: bool = False
+    size: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def reached(self, point: AbortPoint, count: int = 1) -> bool:
@@ -126,7 +133,12 @@ class ResponseParts:
         """Body."""
         if piece and not self.aborted:
             self.pieces.append(piece)
+            self.size += len(piece)
             self.reached("response-body", len(self.pieces))
+            if self.size > MOST:
+                self.endless = True
+                del self.pieces[1:]
+                self.end(complete=False)
 
     def end(self, *, complete: bool) -> None:
         """Nothing comes any more."""
@@ -143,6 +155,7 @@ class ResponseParts:
             trailers=self.trailers,
             complete=self.complete,
             expired=self.expired,
+            endless=self.endless,
             aborted=self.aborted,
         )
 

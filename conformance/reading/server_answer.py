@@ -28,10 +28,7 @@ class ServerAnswer:
     @cached_property
     def json(self) -> Any:
         """The body as JSON; None if it is none."""
-        try:
-            return json.loads(self.event.body)
-        except ValueError:
-            return None
+        return json_of(self.event.body)
 
     @cached_property
     def events(self) -> Events:
@@ -61,7 +58,7 @@ class Events:
     @property
     def chunks(self) -> list[Any]:
         """The data as JSON, without the last one's mark; None stands for what is no JSON."""
-        return [_json(one) for one in self.data if one != DONE]
+        return [json_of(one) for one in self.data if one != DONE]
 
 
 def read_events(body: bytes) -> Events:
@@ -96,8 +93,9 @@ def error_message(body: Any) -> str | None:
     return None
 
 
-def _json(text: str) -> Any:
+def json_of(text: str | bytes) -> Any:
+    """The value that JSON says; None if it is none, or nested too deeply."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

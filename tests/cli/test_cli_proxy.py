@@ -8,17 +8,19 @@ import hashlib
 import re
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from fake_epp import open_epp, picks
+from fake_epp import FakeEpp, open_epp, picks
 from fake_epp.script import Script
 
+SOCKETS = Path(__file__).parents[1] / "support" / "hostile" / "sockets.py"
 MIB = 1024 * 1024
 PIECE = bytes(range(256)) * 256
 UP, DOWN = 50 * MIB, 20 * MIB
@@ -55,8 +57,8 @@ class ModelServer:
 @contextlib.asynccontextmanager
 async def proxied(
     program: Callable[..., subprocess.Popen[str]], server: ModelServer, script: Callable[[str], Script], *flags: str
-) -> AsyncIterator[tuple[int, subprocess.Popen[str]]]:
-    """The port of a proxy before an EPP and `server`, and its process, whose output is read."""
+) -> AsyncIterator[tuple[int, subprocess.Popen[str], FakeEpp]]:
+    """The port of a proxy before an EPP and `server`, its process, whose output is read, and the EPP."""
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     host, port = listening.sockets[0].getsockname()
     epp = await open_epp(default=script(f"{host}:{port}"))
@@ -66,7 +68,7 @@ async def proxied(
     assert found
     reading = asyncio.create_task(asyncio.to_thread(process.stdout.read))
     try:
-        yield int(found[1]), process
+        yield int(found[1]), process, epp
     finally:
         process.terminate()
         await reading
@@ -115,7 +117,7 @@ def test_large_bodies_arrive_whole_and_are_not_held(program, mode: str, decides:
         server = ModelServer()
         loop = asyncio.get_running_loop()
         script = partial(picks, decides=decides)
-        async with proxied(program, server, script, "--body-mode", mode) as (port, process):
+        async with proxied(program, server, script, "--body-mode", mode) as (port, process, _):
             with socket.create_connection(("127.0.0.1", port)) as client:
                 await asyncio.to_thread(send, client, lambda: loop.call_soon_threadsafe(server.may_read.set))
                 server.may_read.set()
@@ -124,3 +126,67 @@ def test_large_bodies_arrive_whole_and_are_not_held(program, mode: str, decides:
             assert peak(process) < BOUND
 
     asyncio.run(asyncio.wait_for(main(), 120))
+
+
+MISBEHAVING = {
+    "half-open": {504},
+    "resets": {503},
+    "closes": {503},
+    "garbage": {503},
+    "html": {200},
+    "http-slow-drip": {504},
+    "http-1xx": {504},
+    "http-headers": {503},
+    "http-body": {200},
+    "http-lines": {200},
+    "http-cut": {200, 502},
+    "http-bad-chunks": {200, 502},
+    "http-gzip": {200},
+}
+"""What model servers of `hostile/sockets.py` do, and the status that the client of the proxy gets: 503 once the other
+places that name the endpoint have been tried; 502 in place of a response that has not begun."""
+
+
+@contextlib.contextmanager
+def misbehaving(what: str) -> Iterator[str]:
+    """The endpoint of such a model server."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    process = subprocess.Popen([sys.executable, SOCKETS, str(port), what])
+    try:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ask(port: int) -> int:
+    """The status of a response, of which no more than a part is read."""
+    client = HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(client):
+        client.request("POST", "/v1/completions", b"{}")
+        response = client.getresponse()
+        with contextlib.suppress(HTTPException, OSError):
+            response.read(MIB)
+        return response.status
+
+
+@pytest.mark.timeout(180)
+def test_model_servers_that_misbehave_cost_one_request_each(program) -> None:
+    """The proxy goes on after each, in bounded memory."""
+
+    async def main() -> None:
+        async with proxied(program, ModelServer(), picks, "--timeout", "1") as (port, process, epp):
+            got = {}
+            for what in MISBEHAVING:
+                with misbehaving(what) as endpoint:
+                    epp.default = picks(endpoint)
+                    got[what] = await asyncio.to_thread(ask, port)
+            assert {what: status for what, status in got.items() if status not in MISBEHAVING[what]} == {}
+            assert process.poll() is None
+            assert peak(process) < BOUND
+
+    asyncio.run(asyncio.wait_for(main(), 150))

@@ -17,7 +17,7 @@ import pytest
 
 from conformance.cli import SAME_WISH, Interrupt
 
-HOSTILE = Path(__file__).with_name("hostile_epp.py")
+HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 REFERENCE = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
 FEW = ("-k", "destination.completion", "-k", "subset.only-unready", "--body-mode", "full-duplex")
 

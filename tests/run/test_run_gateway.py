@@ -23,7 +23,7 @@ from conformance.verdict import Result, Verdict
 from ext_proc.record import ClientResponse, StreamOpened, UpstreamRequest
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
-HOSTILE = Path(__file__).with_name("hostile_gateway.py")
+HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
 SHORT = Timeouts(start=2, answer=1, stop=1)
 TWO_POOLS = (
     *("{python}", "-m", "reference_gateway", "--listen", "127.0.0.1:{port}", "--protocol-version", "{version}"),

@@ -17,7 +17,7 @@ from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.record import ExchangeOpened
 
-HOSTILE = Path(__file__).with_name("hostile_epp.py")
+HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "habits.py"
 CHANGES = (
     "pool.removed",
     "pool.no-longer-ready",

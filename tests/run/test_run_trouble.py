@@ -21,7 +21,7 @@ from conformance.targets.launch import free_ports
 from conformance.targets.profile import Discovery, File, Kubernetes, Profile, Start, Timeouts
 from conformance.verdict import Result, Verdict
 
-HOSTILE = Path(__file__).with_name("hostile_epp.py")
+HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "habits.py"
 SOME = Selection(scenarios=("destination.bodyless", "destination.completion", "destination.within-pool"))
 OPTIONS = "destination.bodyless[method=OPTIONS]"
 

@@ -79,7 +79,7 @@ class Patience:
                 self._let_run_out.update(one for one in (ECHO, STILL_OPEN) if what.startswith(one))
                 if what.startswith(AWAITED_ANSWER) and not self.shortened:
                     self._unanswered[what] += 1
-                    if self.shortened:
-                        brief = min(self._answer, max(BRIEF, ROOM * self._slowest))
+                    brief = min(self._answer, max(BRIEF, ROOM * self._slowest))
+                    if self.shortened and brief < self._answer:
                         text = f"the {what} did not come {UNANSWERED} times: from then on it was waited {brief:.1f} s"
                         self._told(f"{text} for answers, and not {self._answer:g} s")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
-from conformance.evidence.episode import GaugesShown, PoolState, ProcessStarted
+from conformance.evidence.episode import GaugesShown, PoolState, ProcessExited, ProcessStarted
 from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
@@ -206,9 +207,11 @@ class EppRunner(TargetRunner):
 
         So no scenario begins with what another has left, and it comes to the same verdict alone.
         """
-        await self.pool.reset(pool)
+        with self._death_told():
+            await self.pool.reset(pool)
         if not self.pool.followed:
-            await self._prove()
+            if not self.crashed:  # one that ended is started again before its next scenario
+                await self._prove()
             self.pool.take_for_followed()
 
     async def _prove(self) -> None:
@@ -218,10 +221,25 @@ class EppRunner(TargetRunner):
             return
         self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
         await self.restart_target()
-        await self.pool.settle()
+        with self._death_told():
+            await self.pool.settle()
         if not self.pool.followed:
             self._restarts_that_may_help -= 1
             self.unsettled("started again, the target does not pick from the pool either")
+
+    @contextlib.contextmanager
+    def _death_told(self) -> Iterator[None]:
+        """What ends the target between two scenarios is in the episode of the second: a finding like any other."""
+
+        def remember(entry: Entry) -> None:
+            if isinstance(entry.event, ProcessExited) and not entry.event.asked:
+                self._transition.append(entry)
+
+        stop = self.recorder.listen(remember)
+        try:
+            yield
+        finally:
+            stop()
 
     def unsettled(self, what: str) -> None:
         """Tell of a change that was not followed."""

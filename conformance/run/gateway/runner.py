@@ -34,7 +34,7 @@ from ext_proc.record import (
     Wait,
 )
 from fake_proxy.client import HttpRequest
-from real_envoy import HttpResponse, send_request
+from real_envoy import MOST, HttpResponse, send_request
 
 ENDING = 1.0
 """Seconds that a gateway has to end its ext_proc streams once the client has its response."""
@@ -219,6 +219,8 @@ class GatewayRunner(TargetRunner):
             limit = self.profile.timeouts.answer
             self.recorder.emit(Wait(exchange=name, what="answer of the gateway", outcome="expired", seconds=limit))
             details = "no complete response in time"
+        elif response is not None and response.endless:
+            details = f"the body is larger than {MOST // 1024 // 1024} MiB"
         self.recorder.emit(
             ClientResponse(
                 exchange=name,

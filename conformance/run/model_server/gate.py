@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
 from urllib.parse import urlsplit
 
 from conformance.errors import GateFailedError, IncompleteError, TargetUnreachableError
+from conformance.reading.server_answer import json_of
 from conformance.run.model_server.client import Got
 from conformance.targets.model_server import ModelServerProfile
 
@@ -50,7 +49,7 @@ def trouble(got: Got, url: str, path: str) -> IncompleteError | None:
 
 def models_of(got: Got) -> tuple[str, ...]:
     """The models that an answer to `/v1/models` lists; () if it is none."""
-    body = json_of(got)
+    body = json_of(got.body)
     data = body.get("data") if isinstance(body, dict) else None
     cards = data if isinstance(data, list) else []
     return tuple(str(card["id"]) for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str))
@@ -58,7 +57,7 @@ def models_of(got: Got) -> tuple[str, ...]:
 
 def serves(got: Got) -> bool:
     """Whether an answer to a plain request is one of a model server: JSON with choices."""
-    body = json_of(got)
+    body = json_of(got.body)
     return got.status == 200 and isinstance(body, dict) and isinstance(body.get("choices"), list)
 
 
@@ -68,14 +67,6 @@ def refused(profile: ModelServerProfile, url: str, got: dict[str, Got]) -> GateF
     model = profile.requests.model if "model" in profile.requests.model_fields_set else "the model that it lists first"
     hint = f"it must serve completions for {model}: name another with --model"
     return GateFailedError(f"the server at {url} serves no plain request: {said}", hint=hint)
-
-
-def json_of(got: Got) -> Any:
-    """The body as JSON; None if it is none."""
-    try:
-        return json.loads(got.body)
-    except ValueError:
-        return None
 
 
 def _said(got: Got) -> str:

@@ -528,7 +528,7 @@ class Command:
 
 
 def test_proxy_and_tap_accuse_an_epp_that_answers_the_headers_only(tmp_path: Path) -> None:
-    endpoints, hostile = tmp_path / "endpoints", Path(__file__).parents[2] / "cli" / "hostile_epp.py"
+    endpoints, hostile = tmp_path / "endpoints", Path(__file__).parents[2] / "support" / "hostile" / "epps.py"
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     epp = subprocess.Popen([sys.executable, hostile, str(port), str(endpoints), "headers_only", "0"])

@@ -1,4 +1,4 @@
-"""The reference EPP with one bad habit: `python hostile_epp.py HABIT MARK ARGUMENT…`.
+"""The reference EPP with one bad habit: `python habits.py HABIT MARK ARGUMENT…`.
 
 The stimulus that most habits wait for is a request with the method OPTIONS. MARK is a file that remembers what happened
 in earlier lives.

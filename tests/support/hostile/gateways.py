@@ -1,4 +1,4 @@
-"""Gateways that no suite should trip over: `python hostile_gateway.py HOW PORT ENDPOINTS`.
+"""Gateways that no suite should trip over: `python gateways.py HOW PORT ENDPOINTS`.
 
 `unasked` sends requests to the first endpoint without a word to an EPP; `garbage` answers with bytes that are no HTTP;
 `closes` ends each connection; `hangs` answers nothing; `dies` ends with the first request; `deaf` never listens;
