@@ -9,6 +9,7 @@ from pathlib import Path
 from conformance.errors import TargetUnreachableError
 from conformance.run.watched import HURRY, Watched
 from conformance.targets.bridge import Bridge
+from conformance.targets.fixed_address import claim
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch
@@ -85,6 +86,8 @@ class RunningTarget(ABC):
         """Start the process, or the container, which sees `folders` besides its own and the run's scratch folder."""
         folder = Path(self.profile.start.workdir) if self.profile.start.workdir else None
         if how.image is None:
+            if "{" not in self.profile.address:
+                await claim(how.address.rpartition("//")[2])
             return await start_process(how.command, env=how.env, cwd=folder, redact=self._redact)
         seen = {folder: "ro"} if folder else {}
         return await start_container(

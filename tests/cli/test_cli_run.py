@@ -377,6 +377,50 @@ def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defe
     assert {row["verdict"] for row in report(tmp_path / "r")["results"]} == {"pass"}, ran.out + ran.err
 
 
+# -- a fixed address ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> tuple[Path, str]:
+    """A profile of the reference EPP with a port of its own choice, and the address."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        address = f"127.0.0.1:{found.getsockname()[1]}"
+    command = [sys.executable, "-m", "reference_epp", "--listen", address, "--endpoints-file", "{endpointsFile}"]
+    profile = {"name": "fixed", "address": address, "start": {"command": command}, "discovery": {"file": {}}}
+    path = tmp_path / "fixed.yaml"
+    path.write_text(json.dumps(profile))
+    return path, address
+
+
+def test_a_fixed_address_is_for_one_run_at_a_time(cli, program, tmp_path: Path, fixed: tuple[Path, str]) -> None:
+    """The second would judge the target of the first, and take its own for one that crashes."""
+    profile, address = fixed
+    first = program("run", "--profile", profile, *FEW, "-o", tmp_path / "first")
+    assert first.stderr is not None
+    for line in first.stderr:
+        if "waiting until it is ready" in line:
+            break
+    second = cli("run", "--profile", profile, *FEW, "-o", tmp_path / "second")
+    assert second.code == 2, second.err
+    assert f"{address} is in use by another run" in second.err
+    assert "use {port}" in second.err
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 4, out + err
+    assert {row["verdict"] for row in report(tmp_path / "first")["results"]} == {"pass"}
+    assert cli("run", "--profile", profile, *FEW, "-o", tmp_path / "third").code == 4
+
+
+def test_a_server_that_was_there_before_is_not_taken_for_the_target(
+    cli, tmp_path: Path, fixed: tuple[Path, str]
+) -> None:
+    profile, address = fixed
+    host, port = address.split(":")
+    with socket.create_server((host, int(port))):
+        ran = cli("run", "--profile", profile, *FEW, "-o", tmp_path / "r")
+    assert ran.code == 2, ran.err
+    assert f"something listens on {address} before the target is started" in ran.err
+
+
 # -- Ctrl-C ------------------------------------------------------------------------------------------------------------
 
 
