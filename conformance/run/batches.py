@@ -61,7 +61,7 @@ class BatchRunner:
         """The results of the batch, as they come. Raises `IncompleteError` if the target can't be had back."""
         if self._runner.hangs >= HANGS:
             for work in batch.work:
-                yield JudgedResult(result=not_done(work, HUNG_TOO_OFTEN), episode=None, context=None)
+                yield _not_tried(work)
             return
         await self._runner.prepare(batch.pool)
         if len(batch.work) == 1 or self._runner.at_a_time == 1:
@@ -84,6 +84,8 @@ class BatchRunner:
 
     async def alone(self, work: Work, pool: Pool | None = None) -> JudgedResult:
         """Run one piece of work with nothing else in flight, on the pool as it is, or as it was made (`pool`)."""
+        if self._runner.hangs >= HANGS:
+            return _not_tried(work)
         for left in reversed(range(TRIES)):
             await self._alive()
             done = await self._execute(work)
@@ -164,6 +166,7 @@ class BatchRunner:
         if not runner.profile.started_by_us or runner.never_responds or await runner.responds():
             return
         self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
+        await runner.target.stop(hurry=True)  # it does not even answer: to wait for its farewell is of no use
         await runner.restart_target()
         if await runner.responds():
             runner.hangs += 1
@@ -174,6 +177,11 @@ class BatchRunner:
 
     async def _execute(self, work: Work) -> WorkDone:
         return await execute(self._runner, work, self._execution_type)
+
+
+def _not_tried(work: Work) -> JudgedResult:
+    """The result of what is left out because the target hung too often."""
+    return JudgedResult(result=not_done(work, HUNG_TOO_OFTEN), episode=None, context=None)
 
 
 def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work], str]) -> JudgedResult:

@@ -15,6 +15,7 @@ from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import Claims, ProcessExited
 from conformance.outcome import RunOutcome, ScenarioResult
 from conformance.planning.plan import Selection
+from conformance.run.batches import HANGS, HUNG_TOO_OFTEN
 from conformance.run.session import RunSettings, run
 from conformance.targets import launch
 from conformance.targets.launch import free_ports
@@ -159,6 +160,20 @@ def test_waits_for_what_was_left_out_again_and_again_are_shortened_and_told(tmp_
     (anomaly,) = [one for one in outcome.anomalies if one.code == "silent"]
     assert "did not come 3 times: from then on it was waited 1.0 s for answers, and not 3 s" in anomaly.text
     assert broken(results(outcome)["own.silence"]).keys() == broken(once).keys() != set()
+
+
+def test_one_that_freezes_again_and_again_is_not_started_again_without_end(tmp_path):
+    script = str(HOSTILE.with_name("epps.py"))
+    start = Start(command=("{python}", script, "{port}", "{endpointsFile}", "stops_itself", "4"))
+    discovery = Discovery(file=File(reread=0.05), scrapes=False)
+    timeouts = Timeouts(answer=0.5, stop=0.3, convergence=0.3)
+    target = profile("freezes", tmp_path / "mark", start=start, discovery=discovery, timeouts=timeouts)
+    outcome = conduct(target, Selection(scenarios=("destination.*",)))
+    restarts = [one for one in outcome.anomalies if "answered nothing any more and was started again" in one.text]
+    assert len(restarts) == HANGS
+    left = [one for one in results(outcome).values() if one.reason == HUNG_TOO_OFTEN]
+    assert {one.verdict for one in left} == {Verdict.INCONCLUSIVE}
+    assert outcome.versions[0].result is Result.NON_CONFORMANT
 
 
 def test_a_flood_of_output_hurts_nobody(tmp_path):
