@@ -105,6 +105,7 @@ TARGETS: tuple[Target, ...] = (
     _epp("content_type", "answers 200 with JSON"),
     _epp("trailers_only", "ends streams with an error whose message is HTML and control characters"),
     _epp("no_trailers", "ends streams without trailers"),
+    _epp("answers_after_its_end", "ends streams, and answers then"),
     _epp("giant_trailers", "ends streams with 2 MB of trailers"),
     _epp("bytes_of:compressed", "sets the compressed flag"),
     _epp("bytes_of:cut-short", "claims a longer message than it sends"),

@@ -20,6 +20,7 @@ from wire import WIRES
 
 from ext_proc import grpc
 from ext_proc.headers import to_struct
+from ext_proc.http2 import frames
 from ext_proc.http2.connection import SERVER_SETTINGS
 from ext_proc.http2.frames import Setting
 from ext_proc.messages import (
@@ -257,6 +258,12 @@ class Epp:
     async def no_trailers(self, stream: ServedStream) -> None:
         await self.answer_one(stream)
         stream.end_without_trailers()
+
+    async def answers_after_its_end(self, stream: ServedStream) -> None:
+        raw = await stream.recv()
+        stream.end(0)
+        late = grpc.frame(self.answer(ProcessingRequest.FromString(raw)).SerializeToString())
+        stream.transport.write_raw(frames.frame(frames.DATA, 0, stream.stream_id, late) * 100)
 
     async def giant_trailers(self, stream: ServedStream) -> None:
         await self.answer_one(stream)
