@@ -382,7 +382,7 @@ def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defe
 
 @pytest.fixture
 def fixed(tmp_path: Path) -> tuple[Path, str]:
-    """A profile of the reference EPP with a port of its own choice, and the address."""
+    """A profile of the reference EPP on a port that is fixed, and the address."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         address = f"127.0.0.1:{found.getsockname()[1]}"
     command = [sys.executable, "-m", "reference_epp", "--listen", address, "--endpoints-file", "{endpointsFile}"]

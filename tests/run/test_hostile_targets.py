@@ -55,7 +55,7 @@ class Ran:
 
 
 def conduct(target: Target, folder: Path) -> Ran:
-    """Run the suite against `target`, as a program of its own."""
+    """Run the suite against `target`, as a program."""
     more, scenarios = PARTIES[target.party]
     (scratch := folder / "scratch").mkdir(parents=True)
     profile, mark = folder / "profile.yaml", uuid.uuid4().hex

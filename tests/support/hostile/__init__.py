@@ -162,7 +162,7 @@ TARGETS: tuple[Target, ...] = (
     _process("tracebacks", "exits with a traceback of HTML and control characters", 4),
     _process("never-listens", "never listens", 4),
     _process("listens-elsewhere", "listens on another port", 4),
-    _process("leaves", "starts a server in a session of its own, and exits", 4),
+    _process("leaves", "starts a server in a new session, and exits", 4),
     _process("forks", "is right, and starts processes that stay", 4),
     _process("ignores-sigterm", "is right, and ignores SIGTERM, as its child does", 4),
     _process("shouts", "is right, and prints control characters without end", 4),

@@ -53,7 +53,7 @@ def main(port: str, endpoints: str, how: str) -> None:
             time.sleep(3600)
         case "listens-elsewhere":
             serves(str(int(port) + 1 if int(port) < 65_000 else int(port) - 1), endpoints)
-        case "leaves":  # what serves is a child in a session of its own, that ignores SIGTERM
+        case "leaves":  # what serves is a child in a new session, that ignores SIGTERM
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             command = [sys.executable, EPPS, port, endpoints, "behave", "1000000"]
             subprocess.Popen(command, start_new_session=True)
