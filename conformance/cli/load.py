@@ -47,6 +47,9 @@ def load(
         float | None,
         typer.Option("--grace", metavar="S", min=0, help="In which a pool change must be followed; default: profile."),
     ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="N", min=1, max=64, help="Processes that share the requests.")
+    ] = 1,
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="No more exchanges under way than this.")
     ] = 10_000,
@@ -76,8 +79,10 @@ def load(
     from conformance.errors import UsageError
     from conformance.load import document
     from conformance.load.churn import check as check_churn
+    from conformance.load.many import ManyProcesses
     from conformance.load.run import LoadRun, LoadSettings, check_bounds
     from conformance.report.render.folder import reserved
+    from conformance.run.child_process import warm
     from conformance.run.engine import EngineThread, collect_seldom
     from conformance.targets.profile import Profile
     from conformance.targets.resolve import protocol_versions
@@ -99,6 +104,7 @@ def load(
         at_once=at_once,
         memory=memory * 1024 * 1024,
         evidence=output / document.EVIDENCE,
+        of=processes,
     )
     check_bounds(settings.profile, remote=allow_remote)
     check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
@@ -112,8 +118,12 @@ def load(
         remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
     with reserved(output):
         collect_seldom()
-        with EngineThread() as engine, _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch:
-            run = LoadRun(settings, lag=engine.lag, status=status, watch=watch)
+        with (
+            warm(processes if processes > 1 else 0),
+            EngineThread() as engine,
+            _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch,
+        ):
+            run = (LoadRun if processes == 1 else ManyProcesses)(settings, lag=engine.lag, status=status, watch=watch)
             _go(run, engine)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
         path = document.write(made, output)
@@ -165,7 +175,7 @@ def _go(run: LoadRun, engine: EngineThread) -> None:
     try:
         engine.call(run.run())
     except KeyboardInterrupt:
-        if run.schedule is None:
+        if not run.began:
             raise
 
 

@@ -17,11 +17,16 @@ _AT_ONCE = 256
 
 
 class Schedule:
-    """Begins requests as `stages` say, one after the other. `stage` is the number of the one that runs, from 1."""
+    """Begins requests as `stages` say, one after the other. `stage` is the number of the one that runs, from 1.
 
-    def __init__(self, stages: Sequence[Arrivals], begin: Begin) -> None:
+    Where `of` schedules share the requests, this one begins every request whose number leaves `index` when divided.
+    """
+
+    def __init__(self, stages: Sequence[Arrivals], begin: Begin, *, index: int = 0, of: int = 1) -> None:
         self._stages = stages
         self._begin = begin
+        self._index = index
+        self._of = of
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self.stage = 0
@@ -41,9 +46,9 @@ class Schedule:
         for number, stage in enumerate(self._stages, 1):
             self.stage = number
             if stage.concurrent is not None:
-                await self._keep(stage.concurrent, start + stage.seconds)
+                await self._keep(self._share(stage.concurrent), start + stage.seconds)
             elif stage.burst is not None:
-                await self._bursts(stage.burst, stage.every, start, stage.seconds)
+                await self._bursts(self._share(stage.burst), stage.every, start, stage.seconds)
             else:
                 assert stage.rate is not None
                 first, last = stage.rate if isinstance(stage.rate, tuple) else (stage.rate, stage.rate)
@@ -58,6 +63,9 @@ class Schedule:
     def _one(self, due: float) -> None:
         self.due += 1
         self.not_begun += not self._begin(due)
+
+    def _share(self, number: int) -> int:
+        return len(range(self._index, number, self._of))
 
     async def _keep(self, number: int, end: float) -> None:
         self._closed = True
@@ -77,15 +85,15 @@ class Schedule:
         await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
 
     async def _at_rate(self, first: float, last: float, start: float, seconds: float) -> None:
-        begun, total = 0, int((first + last) / 2 * seconds + 1e-6)
-        while begun < total:
+        number, total = self._index, int((first + last) / 2 * seconds + 1e-6)
+        while number < total:
             passed = self._loop.time() - start
             due = total if passed >= seconds else min(total, int(_until(passed, first, last, seconds)) + 1)
-            for number in range(begun, min(due, begun + _AT_ONCE)):
-                self._one(start + _when(number, first, last, seconds))
-            behind = due - begun > _AT_ONCE
-            begun = min(due, begun + _AT_ONCE)
-            await asyncio.sleep(0 if behind else _TICK)
+            numbers = range(number, due, self._of)[:_AT_ONCE]
+            for one in numbers:
+                self._one(start + _when(one, first, last, seconds))
+            number += len(numbers) * self._of
+            await asyncio.sleep(0 if number < due else _TICK)
         await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
 
 

@@ -54,14 +54,13 @@ def exit_code(run: LoadRun) -> int:
 def kept_up(run: LoadRun) -> bool:
     """Whether requests began when they were due: otherwise times are the generator's as much as the target's."""
     lateness = run.figures.summary()[LATENESS]
-    not_begun = run.schedule.not_begun if run.schedule is not None else 0
-    return not not_begun and lateness.get("p99", 0.0) <= LATE
+    return not run.totals.not_begun and lateness.get("p99", 0.0) <= LATE
 
 
 def document(run: LoadRun, *, command: str) -> dict[str, Any]:
     """The whole result as plain data."""
     settings = run.settings
-    profile, traffic, schedule, churn = settings.profile, run.traffic, run.schedule, run.churn
+    profile, totals, churn = settings.profile, run.totals, run.churn
     return {
         "apiVersion": "conformance.epp/v1alpha1",
         "kind": KIND,
@@ -80,8 +79,8 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "byRequest": dict(sorted(run.by_shape.items())),
             "unfinished": run.unfinished,
             "lostWithTheProcess": run.lost_with_process,
-            "refusedAndOpenedAgain": traffic.refused if traffic is not None else 0,
-            "waitedForAStream": traffic.waited if traffic is not None else 0,
+            "refusedAndOpenedAgain": totals.refused,
+            "waitedForAStream": totals.waited,
         },
         "requirements": [
             {
@@ -110,8 +109,9 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "late": churn.late if churn is not None else 0,
         },
         "generator": {
-            "due": schedule.due if schedule is not None else 0,
-            "notBegun": schedule.not_begun if schedule is not None else 0,
+            "processes": settings.of,
+            "due": totals.due,
+            "notBegun": totals.not_begun,
             "keptUp": kept_up(run),
         },
         "memory": _memory(run),
@@ -120,6 +120,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "seconds": round(run.seconds, 3),
             "target": run.target_vitals.summary(),
             "suite": run.own_vitals.summary(),
+            **({"generators": run.generators} if run.generators else {}),
             "judgedPerSecond": round(run.tally.exchanges / run.seconds, 1) if run.seconds else 0,
             "milliseconds": run.figures.summary(),
             "histogramsInMicroseconds": run.figures.encoded(),
@@ -128,16 +129,14 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
 
 
 def _memory(run: LoadRun) -> dict[str, Any]:
-    if run.memory is None:
-        return {}
-    counts = run.memory.counts
+    counts = run.totals.memory
     return {
         "hitRate": round(counts.hit_rate, 6),
         "remembered": counts.exchanges,
         "judgedInFull": counts.judged,
         "dependedOnTheirId": counts.opaque,
         "forgotten": counts.forgotten,
-        "bytes": run.memory.size,
+        "bytes": run.totals.memory_bytes,
     }
 
 
@@ -183,8 +182,8 @@ def summary(run: LoadRun) -> Iterator[str]:
         if times[name]["count"]:
             yield f"{what}: {_times(times[name])} ms, from when each request was due"
     yield from _generator(run, times[LATENESS])
-    if run.memory is not None:
-        counts = run.memory.counts
+    if run.began:
+        counts = run.totals.memory
         yield f"{counts.hit_rate:.2%} of the verdicts were remembered, {counts.judged} judged in full"
     yield from _growth(run)
     if run.unfinished:
@@ -210,7 +209,7 @@ def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
     if kept_up(run):
         yield f"the generator kept up: requests began {_times(lateness)} ms after they were due"
         return
-    not_begun = run.schedule.not_begun if run.schedule is not None else 0
+    not_begun = run.totals.not_begun
     left = f"{not_begun} were not begun, as {run.settings.at_once} were under way; " if not_begun else ""
     yield (
         f"the generator did NOT keep up: {left}requests began {_times(lateness)} ms late; "

@@ -30,7 +30,8 @@ class Figures:
             ) from problem
         names = (PICK, FIRST_BYTE, LATENESS)
         self._histograms: dict[str, Any] = {name: HdrHistogram(1, _HIGHEST, 3) for name in names}
-        self._latest: Any = HdrHistogram(1, _HIGHEST, 3)  # used again and again: each has 200 kB, in a circle
+        # Used again and again: each has 200 kB, in a circle.
+        self._latest: dict[str, Any] = {name: HdrHistogram(1, _HIGHEST, 3) for name in names}
         self._added = {name: array("d") for name in names}
 
     def add(self, name: str, seconds: float) -> None:
@@ -41,14 +42,26 @@ class Figures:
         """Put what was added into the histograms; what it came to alone, in milliseconds."""
         latest = {}
         for name, added in self._added.items():
-            histogram = self._latest
-            histogram.reset()
+            histogram = self._latest[name]
             for seconds in added:
                 histogram.record_value(min(_HIGHEST, max(1, round(seconds * 1e6))))
             del added[:]
             self._histograms[name].add(histogram)
             latest[name] = _summary(histogram)
+            histogram.reset()
         return latest
+
+    def take(self) -> Mapping[str, str]:
+        """Everything until now in the form of `encoded`, and none of it any more."""
+        found = self.encoded()
+        for histogram in self._histograms.values():
+            histogram.reset()
+        return found
+
+    def include(self, encoded: Mapping[str, str]) -> None:
+        """Count what others took."""
+        for name, histogram in encoded.items():
+            self._latest[name].decode_and_add(histogram)
 
     def summary(self) -> Mapping[str, Mapping[str, float]]:
         """Everything until now, in milliseconds."""

@@ -213,6 +213,11 @@ class Moments:
         """The latest state."""
         return self._states[-1]
 
+    @property
+    def eligible(self) -> frozenset[str]:
+        """The endpoints that may be picked now."""
+        return self.current.eligible
+
     def asked(self, state: State, at: float) -> None:
         """The pool is asked to become `state` at time `at`; the target has not been told yet."""
         self._forget(at)

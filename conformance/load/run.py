@@ -12,12 +12,12 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.errors import UsageError
-from conformance.evidence.episode import Context, ProcessExited, ProcessStarted
+from conformance.evidence.episode import Context, Episode, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
@@ -29,14 +29,18 @@ from conformance.load.memory import MEMORY, Memory
 from conformance.load.mix import LoadFile, Mix
 from conformance.load.moments import Moments
 from conformance.load.shape import RequestIds
+from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally, Traffic
 from conformance.load.vitals import Vitals
 from conformance.requirements.catalogue import Catalogue
+from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.engine import LagMeter
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Pod, Pool
+from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
+from ext_proc.channel import Channel
 from ext_proc.http2.address import UNIX
 from ext_proc.record import Entry
 
@@ -56,7 +60,10 @@ _MARGIN = 5.0
 class LoadSettings:
     """What a load run is to do. `grace`: seconds in which a change of the pool must be followed once it was delivered
     (None: the profile's convergence time). `at_once`: exchanges that may be under way; `memory`: bytes for what is
-    remembered; `evidence`: the file for exchanges with findings."""
+    remembered; `evidence`: the file for exchanges with findings.
+
+    Where `of` processes share the load, this one has the number `index`, and `head` begins the ids of all.
+    """
 
     profile: Profile
     version: str
@@ -67,6 +74,9 @@ class LoadSettings:
     at_once: int = 10_000
     memory: int = MEMORY
     evidence: Path | None = None
+    index: int = 0
+    of: int = 1
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +102,19 @@ class Example:
     episode: str
     shape: str
     second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where requests go: connections to the target, how an exchange is made ready for it, and what may be picked."""
+
+    channel: Callable[[], Channel]
+    prepared: Callable[[Exchange, random.Random], Prepared]
+    eligible: Callable[[], Sequence[str]]
+
+
+_IDS_OF_A_PROCESS = 40
+"""Bits of the count of requests in one process; those above are the number of the process."""
 
 
 class LoadRun:
@@ -122,6 +145,8 @@ class LoadRun:
         self.crashes: list[ProcessExited] = []
         self.target_vitals = Vitals()
         self.own_vitals = Vitals()
+        self.generators: list[Mapping[str, float]] = []
+        """Of the processes that make the requests, where they are others: what `Vitals` come to."""
         self._pid = 0
         self.seconds = 0.0
         self.begun = 0
@@ -131,6 +156,8 @@ class LoadRun:
         self.traffic: Traffic | None = None
         self.schedule: Schedule | None = None
         self.churn: PoolChurn | None = None
+        self.began = False
+        """Whether the target was there, and requests began."""
         self.complete = False
         """Whether all stages ran to their end."""
         self._lag = lag
@@ -147,7 +174,7 @@ class LoadRun:
         settings = self.settings
         loop = asyncio.get_running_loop()
         profile = settings.profile
-        moments = Moments(profile.timeouts.convergence if settings.grace is None else settings.grace)
+        moments = self._moments(profile.timeouts.convergence if settings.grace is None else settings.grace)
         runner = EppRunner(
             profile, settings.version, dict(settings.values), seed=settings.seed, lag=self._lag, status=self._status,
             redactor=self._redactor,
@@ -160,22 +187,36 @@ class LoadRun:
                     self._status(f"making a pool of {settings.file.pods} pods")
                     pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
                     await runner.pool.reset(Pool(pods=pods))
-                await self._pass(runner, moments)
+                moments.delivered(loop.time() - moments.grace)  # the pool has settled
+                self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed)
+                await self._pass(runner, moments, self.churn)
 
-    async def _pass(self, runner: EppRunner, moments: Moments) -> None:
+    def _moments(self, grace: float) -> Moments:
+        return Moments(grace)
+
+    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn) -> None:
+        mode = self.settings.profile.body_modes[0]
+        place = Place(
+            channel=lambda: runner.target.channel,
+            prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
+            eligible=lambda: runner.pool.eligible,
+        )
+        await self._generate(place, moments, churn.run())
+
+    async def _generate(self, place: Place, moments: Moments, beside: Coroutine[None, None, None]) -> None:
+        """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
         settings, loop = self.settings, asyncio.get_running_loop()
-        mode = settings.profile.body_modes[0]
-        moments.delivered(loop.time() - moments.grace)  # the pool has settled
-        self.memory = Memory(Bench(self.context, self.catalogue), RequestIds(), limit=settings.memory)
+        ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
+        self.memory = Memory(Bench(self.context, self.catalogue), ids, limit=settings.memory)
         rng = random.Random(settings.seed)
         mix = Mix(
             settings.file.mix,
-            lambda exchange: runner.prepared(exchange, 0, mode, rng),
-            lambda: runner.pool.eligible,
+            lambda exchange: place.prepared(exchange, rng),
+            place.eligible,
             settings.seed,
         )
         traffic = self.traffic = Traffic(
-            lambda: runner.target.channel,
+            place.channel,
             self.memory,
             moments,
             deadline=settings.profile.timeouts.answer,
@@ -192,33 +233,55 @@ class LoadRun:
             traffic.start(mix.draw(), due)
             return True
 
-        schedule = self.schedule = Schedule(settings.file.arrivals, begin)
-        self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed)
-        self._start = loop.time()
+        schedule = self.schedule = Schedule(settings.file.arrivals, begin, index=settings.index, of=settings.of)
         async with traffic:
-            beside = [loop.create_task(self.churn.run()), loop.create_task(self._every_second(traffic))]
-            try:
-                arriving = loop.create_task(schedule.run())
-                await _first_of(arriving, *beside)
-                self.complete = True
-            finally:
-                self.seconds = loop.time() - self._start
-                arriving.cancel()
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(arriving, *beside, return_exceptions=True)
-                await self._end(traffic)
+            await self._let_pass(schedule.run(), beside)
 
-    async def _end(self, traffic: Traffic) -> None:
+    async def _let_pass(self, arrivals: Coroutine[None, None, None], beside: Coroutine[None, None, None]) -> None:
+        """Until `arrivals` are over or the target is gone; then what is under way ends."""
+        loop = asyncio.get_running_loop()
+        self.began, self._start = True, loop.time()
+        others = [loop.create_task(beside), loop.create_task(self._every_second())]
+        arriving = loop.create_task(arrivals)
+        try:
+            await _first_of(arriving, *others)
+            self.complete = True
+        finally:
+            self.seconds = loop.time() - self._start
+            arriving.cancel()
+            for task in others:
+                task.cancel()
+            await asyncio.gather(arriving, *others, return_exceptions=True)
+            await self._end()
+
+    async def _end(self) -> None:
         """Let what is under way end, and count what could not be counted before."""
+        traffic = self.traffic
+        assert traffic is not None
         if self.complete:
-            longest = max((one.service_time for one in self.settings.file.mix), default=0.0)
-            await traffic.drained(self.settings.profile.timeouts.answer + longest + _MARGIN)
+            await traffic.drained(longest_end(self.settings))
             if self._lost and not self.crashes:
                 await asyncio.sleep(_DYING)
         self.unfinished = len(traffic.open)
         self._settle_lost(everything=True)
         self.figures.fold()
+
+    @property
+    def totals(self) -> Totals:
+        """What it has come to until now."""
+        traffic, schedule, memory = self.traffic, self.schedule, self.memory
+        if traffic is None or schedule is None or memory is None:
+            return Totals()
+        return Totals(
+            stage=schedule.stage,
+            due=schedule.due,
+            not_begun=schedule.not_begun,
+            open=len(traffic.open),
+            refused=traffic.refused,
+            waited=traffic.waited,
+            memory=memory.counts,
+            memory_bytes=memory.size,
+        )
 
     # -- what comes of exchanges ---------------------------------------------------------------------------------------
 
@@ -266,8 +329,7 @@ class LoadRun:
             for event in map(self._redactor.event, exchange.learner.events)
         ]
         seen = episode(events, exchange.window, name=name, trouble=exchange.trouble)
-        if self._evidence is not None:
-            self._evidence.add(name, seen, self.context)
+        self._record(name, seen)
         shown: dict[tuple[str, Verdict], Finding] = {}
         for one in judgement.telling:
             shown.setdefault((one.requirement, one.verdict), one)
@@ -275,6 +337,10 @@ class LoadRun:
         for key in sorted(wanted):
             finding = dataclasses.replace(shown[key], exchange=name, actual=self._redactor.text(shown[key].actual))
             self.examples.append(Example(finding=finding, episode=name, shape=exchange.shape.name, second=second))
+
+    def _record(self, name: str, seen: Episode) -> None:
+        if self._evidence is not None:
+            self._evidence.add(name, seen, self.context)
 
     def _settle_lost(self, *, everything: bool = False) -> None:
         """Exchanges whose connection broke: the end of the process explains them, or they are counted as they are."""
@@ -299,7 +365,7 @@ class LoadRun:
 
     # -- beside --------------------------------------------------------------------------------------------------------
 
-    async def _every_second(self, traffic: Traffic) -> None:
+    async def _every_second(self) -> None:
         """Take stock, and end the load when the target's process is gone."""
         judged, at = 0, time.monotonic()
         while not self.crashes:
@@ -310,18 +376,17 @@ class LoadRun:
             self.own_vitals.look(os.getpid(), second)
             if self._pid:
                 self.target_vitals.look(self._pid, second)
-            assert self.memory is not None
-            assert self.schedule is not None
+            totals = self.totals
             snapshot = Snapshot(
                 seconds=second,
-                stage=self.schedule.stage,
+                stage=totals.stage,
                 begun=self.begun,
                 judged=self.tally.exchanges,
                 failed=self.tally.failed,
-                open=len(traffic.open),
+                open=totals.open,
                 rate=(self.tally.exchanges - judged) / (now - at),
                 latest=self.figures.fold(),
-                hit_rate=self.memory.counts.hit_rate,
+                hit_rate=totals.memory.hit_rate,
             )
             judged, at = self.tally.exchanges, now
             self._watch(snapshot)
@@ -335,6 +400,12 @@ async def _first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -
         done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
+
+
+def longest_end(settings: LoadSettings) -> float:
+    """Seconds in which what is under way ends, whatever the target does."""
+    longest = max((one.service_time for one in settings.file.mix), default=0.0)
+    return settings.profile.timeouts.answer + longest + _MARGIN
 
 
 def loopback(host: str) -> bool:

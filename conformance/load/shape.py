@@ -58,16 +58,19 @@ class RequestShape:
 
 
 class RequestIds:
-    """Ids of requests that look like UUIDs: a beginning that no other run has, then a count."""
+    """Ids of requests that look like UUIDs: a beginning that no other run has, then a count from `start`.
 
-    def __init__(self, start: int = 0) -> None:
-        self._head = str(uuid.uuid4())[:24]
+    Processes that share a run share its `head`, so that each knows the ids of the others for those of the run.
+    """
+
+    def __init__(self, start: int = 0, head: str = "") -> None:
+        self.head = head or str(uuid.uuid4())[:24]
         self._numbers = itertools.count(start)
-        self.pattern = re.compile(self._head.encode() + b"[0-9a-f]{12}")
+        self.pattern = re.compile(self.head.encode() + b"[0-9a-f]{12}")
         """Finds ids of this run."""
 
     def __iter__(self) -> Iterator[bytes]:
-        head = self._head
+        head = self.head
         return (f"{head}{number:012x}".encode() for number in self._numbers)
 
     def strangers(self, raw: bytes, own: bytes) -> tuple[bytes, ...]:

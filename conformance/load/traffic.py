@@ -164,6 +164,17 @@ class LoadTally:
         if len(self._shared) > 1024:
             self._fold()
 
+    def include(self, other: LoadTally) -> None:
+        """Count what another has counted."""
+        self.exchanges += other.exchanges
+        self.failed += other.failed
+        self._counts += other.counts
+
+    def folded(self) -> LoadTally:
+        """The same, with nothing of it waiting to be counted: it is small then."""
+        self._fold()
+        return self
+
     @property
     def counts(self) -> Counter[tuple[str, Verdict]]:
         """How many exchanges had each finding."""

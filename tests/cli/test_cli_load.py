@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -178,3 +179,101 @@ def test_a_rate_that_is_not_made_is_said(cli, tmp_path: Path) -> None:
     assert found["generator"]["notBegun"] > 0
     assert not found["generator"]["keptUp"]
     assert "did NOT keep up" in ran.out
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+
+def test_processes_share_the_requests_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
+    """Each request that is due is begun by one of them, and the results of all are one."""
+    file = tmp_path / "load.yaml"
+    file.write_text(MIXED)
+    ran = cli("load", file, "--processes", "2", "-o", tmp_path / "r", "--epp", REFERENCE)
+    assert ran.code == 0, ran.out + ran.err
+    found = document(tmp_path / "r")
+    exchanges, generator = found["exchanges"], found["generator"]
+    assert generator["processes"] == len(found["figures"]["generators"]) == 2
+    assert generator["due"] == exchanges["begun"] == exchanges["judged"] >= 70
+    assert sum(exchanges["byRequest"].values()) == exchanges["judged"]
+    assert len(found["pool"]["changes"]) > 1
+    assert found["memory"]["remembered"] + found["memory"]["judgedInFull"] >= exchanges["judged"]
+    assert found["figures"]["milliseconds"]["lateness"]["count"] == exchanges["begun"]
+
+
+def test_processes_find_a_fault_each_and_keep_its_evidence_once(cli, tmp_path: Path) -> None:
+    epp = f"{REFERENCE} --fault metadata-differs"
+    ran = cli("load", *SHORT, "--processes", "2", "-o", tmp_path, "--epp", epp)
+    assert ran.code == 1, ran.out + ran.err
+    found = document(tmp_path)
+    assert found["exchanges"]["failed"] == found["exchanges"]["judged"] == 60
+    [row] = [row for row in found["requirements"] if row["id"] == "EPP-DEST-05"]
+    assert row["exchanges"] == {"fail": 60}
+    examples = [one["episode"] for one in found["findings"] if one["requirement"] == "EPP-DEST-05"]
+    assert 0 < len(examples) == len(set(examples)) < 60
+    again = cli("judge", tmp_path / "load-evidence.ndjson.gz")
+    assert again.code == 1
+    assert "EPP-DEST-05" in again.out
+
+
+def test_processes_know_when_a_pod_has_gone(cli, tmp_path: Path) -> None:
+    """An EPP that keeps picking what has left the pool is told from one that follows, by each process."""
+    file = tmp_path / "load.yaml"
+    file.write_text(
+        "pods: 3\nmix: [{name: plain}]\narrivals: [{seconds: 2.5, rate: 60}]\n"
+        "churn: [{change: remove, every: 0.3, lasts: 0.1}]\n"
+    )
+    stale = f"{REFERENCE} --fault removed-endpoint-kept"
+    two = ("load", file, "--processes", "2", "--grace", "0.5", "-o", tmp_path / "r")
+    ran = cli(*two, "--epp", stale)
+    assert ran.code == 1, ran.out + ran.err
+    assert verdicts(tmp_path / "r")["EPP-DEST-06"] == "fail"
+    within = cli(*two, "--epp", REFERENCE)
+    assert within.code == 0, within.out + within.err
+
+
+def test_a_target_that_ends_is_one_finding_of_several_processes(cli, tmp_path: Path) -> None:
+    dying = tmp_path / "dying.py"
+    dying.write_text(
+        "import os, sys, threading\n"
+        "from reference_epp.__main__ import main\n"
+        "threading.Timer(4, os._exit, (7,)).start()\n"
+        "main()\n"
+    )
+    epp = REFERENCE.replace("-m reference_epp", str(dying))
+    ran = cli(
+        "load", "--concurrent", "16", "--seconds", "60", "--processes", "2", "-o", tmp_path / "r", "--epp", epp
+    )  # fmt: skip
+    assert ran.code == 1, ran.out + ran.err
+    assert [one for one, said in verdicts(tmp_path / "r").items() if said == "fail"] == ["ENV-27"]
+    assert len(document(tmp_path / "r")["crashes"]) == 1
+
+
+def test_ctrl_c_gives_a_report_of_what_all_processes_saw(program, tmp_path: Path) -> None:
+    process, first = until_requests(program, tmp_path)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 4, said
+    found = document(tmp_path)
+    assert not found["complete"]
+    assert found["exchanges"]["judged"] >= first["judged"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_a_generator_process_that_ends_is_trouble_of_the_suite(program, tmp_path: Path) -> None:
+    process, _ = until_requests(program, tmp_path)
+    generators = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(generators) == 2
+    os.kill(int(generators[0]), signal.SIGKILL)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 3, said
+    assert "signal 9" in said
+
+
+def until_requests(program, folder: Path):
+    """A load by two processes, and the first line that it prints of exchanges."""
+    process = program("load", "--rate", "50", "--seconds", "60", "--processes", "2", "--json-lines", "-o", folder)
+    for line in process.stdout:
+        found = json.loads(line)
+        if found["judged"]:
+            return process, found
+    raise AssertionError(process.stderr.read())

@@ -160,15 +160,20 @@ class Target(RunningTarget):
         return f": it listens on {', '.join(found)}, not on {self.address}" if found else ""
 
     async def _dial(self, *, connections: int) -> Channel:
-        connect = self.profile.connect
-        return await dial(
-            self.address,
-            tls=client_tls(self.profile.tls),
-            authority=connect.authority,
-            metadata=[(name.lower().encode(), value.encode()) for name, value in connect.metadata.items()],
-            connections=connections,
-            timeout=min(5.0, self.profile.timeouts.answer),
-        )
+        return await dial_target(self.profile, self.address, connections=connections)
+
+
+async def dial_target(profile: Profile, address: str, *, connections: int) -> Channel:
+    """Connect to the target of `profile` at `address`, as it says. Raises a `ConnectFailed`."""
+    connect = profile.connect
+    return await dial(
+        address,
+        tls=client_tls(profile.tls),
+        authority=connect.authority,
+        metadata=[(name.lower().encode(), value.encode()) for name, value in connect.metadata.items()],
+        connections=connections,
+        timeout=min(5.0, profile.timeouts.answer),
+    )
 
 
 def client_tls(settings: Tls) -> ClientTls | None:

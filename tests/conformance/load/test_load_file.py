@@ -42,7 +42,7 @@ def test_a_request_of_a_ramp_is_due_when_so_many_were_due_before(first, last, se
         assert _until(when, first, last, seconds) == pytest.approx(number, abs=1e-3)
 
 
-def begun(*stages: Arrivals, taken: int = 1 << 30) -> tuple[list[float], Schedule]:
+def begun(*stages: Arrivals, taken: int = 1 << 30, index: int = 0, of: int = 1) -> tuple[list[float], Schedule]:
     """When the requests of `stages` were due, from the start; more than `taken` can't begin."""
 
     async def run() -> tuple[list[float], Schedule]:
@@ -53,7 +53,7 @@ def begun(*stages: Arrivals, taken: int = 1 << 30) -> tuple[list[float], Schedul
             dues.append(due - start)
             return len(dues) <= taken
 
-        schedule = Schedule(stages, begin)
+        schedule = Schedule(stages, begin, index=index, of=of)
         await schedule.run()
         return dues, schedule
 
@@ -80,6 +80,16 @@ def test_every_request_that_is_due_begins_and_none_twice(stages) -> None:
         expected += 3 * one.burst if one.burst else int((first + last) / 2 * one.seconds + 1e-6)
     assert len(dues) == schedule.due == expected
     assert dues == sorted(dues)
+
+
+@pytest.mark.parametrize("of", [2, 3])
+def test_schedules_that_share_requests_begin_each_once(of) -> None:
+    """Together they are due when they are due of one alone."""
+    stages = (Arrivals(seconds=0.1, rate=(55, 400)), Arrivals(seconds=0.05, burst=7, every=0.02))
+    alone, _ = begun(*stages)
+    shared = [begun(*stages, index=index, of=of)[0] for index in range(of)]
+    assert all(shared)
+    assert sorted(due for dues in shared for due in dues) == pytest.approx(alone, abs=1e-6)
 
 
 def test_what_can_not_begin_is_counted() -> None:

@@ -1,0 +1,206 @@
+"""A load made by several processes: each walks its own trie and judges what it asked.
+
+The one that begins the run starts the target, changes the pool, and puts together what the others tell it. They have
+the pool's history from a file (`shared_moments`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import HarnessError
+from conformance.evidence.episode import Episode, ProcessExited
+from conformance.load.run import Example, LoadRun, LoadSettings, Place
+from conformance.load.shared_moments import ReadMoments
+from conformance.load.totals import Totals
+from conformance.load.traffic import LoadTally
+from conformance.run.child_process import Say
+from conformance.run.data_plane.stimuli import Prepared, prepare
+from conformance.run.engine import EngineThread, LagMeter
+from conformance.run.epp.target import dial_target
+from conformance.scenario.schema import Exchange
+from ext_proc.channel import Channel
+from ext_proc.http2.errors import ConnectFailed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one process has to know: its settings, where the target is, the pool's endpoints by their references, and
+    the file with its history. `grace` is in seconds."""
+
+    settings: LoadSettings
+    address: str
+    endpoints: Mapping[str, tuple[str, ...]]
+    moments: Path
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process has its connections to the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Make the requests. It is answered with a `Report` a second, the last of which has the `end`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Make no more requests, and do not wait for those under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The end of a process's share: findings with the exchanges that show them, and its memory over time."""
+
+    complete: bool
+    examples: Sequence[Example]
+    episodes: Mapping[str, Episode]
+    vitals: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a process has seen: all of it, but of the `times` only those since the last report."""
+
+    totals: Totals
+    tally: LoadTally
+    begun: int
+    by_shape: Counter[str]
+    unfinished: int
+    lost_with_process: int
+    times: Mapping[str, str]
+    end: End | None = None
+
+
+class SharedRun(LoadRun):
+    """One process's share of a load. `say` gets its reports."""
+
+    def __init__(self, share: Share, lag: LagMeter, say: Callable[[Report], None]) -> None:
+        super().__init__(share.settings, lag=lag, status=lambda _: None, watch=lambda _: say(self._report(None)))
+        self._share = share
+        self._say = say
+        self._episodes: dict[str, Episode] = {}
+        self._channel: Channel | None = None
+
+    async def connect(self) -> None:
+        """Connect to the target. Raises `HarnessError` if it can't be reached from here."""
+        profile = self.settings.profile
+        try:
+            self._channel = await dial_target(profile, self._share.address, connections=profile.connect.connections)
+        except ConnectFailed as problem:
+            raise HarnessError(f"a generator process can't connect to {problem.where}: {problem.what}") from problem
+
+    async def run(self) -> None:
+        """Make the requests and report."""
+        moments = ReadMoments(self._share.grace, self._share.moments)
+        place = Place(channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible))
+        try:
+            await self._generate(place, moments, asyncio.sleep(0))
+        except asyncio.CancelledError:
+            pass  # it was stopped: what was seen until then is its share
+        finally:
+            moments.close()
+        end = End(
+            complete=self.complete,
+            examples=self.examples,
+            episodes=self._episodes,
+            vitals=self.own_vitals.summary(),
+        )
+        self._say(self._report(end))
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _connected(self) -> Channel:
+        assert self._channel is not None, "it connects before it begins"
+        return self._channel
+
+    def _prepared(self, exchange: Exchange, rng: random.Random) -> Prepared:
+        endpoints, profile = self._share.endpoints, self.settings.profile
+        return prepare(
+            exchange,
+            index=0,
+            mode=profile.body_modes[0],
+            profile=profile,
+            endpoints=endpoints,
+            pool=tuple(one for name, own in endpoints.items() if name != "nobody" for one in own),
+            rng=rng,
+        )
+
+    def _record(self, name: str, seen: Episode) -> None:
+        self._episodes[name] = seen
+
+    def _report(self, end: End | None) -> Report:
+        return Report(
+            totals=self.totals,
+            tally=self.tally.folded(),
+            begun=self.begun,
+            by_shape=self.by_shape,
+            unfinished=self.unfinished,
+            lost_with_process=self.lost_with_process,
+            times=self.figures.take(),
+            end=end,
+        )
+
+
+class Generator:
+    """A `Service` that makes one share of a load."""
+
+    def __init__(self, engine: EngineThread, say: Say, share: Share) -> None:
+        self._say = say
+        self._run = SharedRun(share, engine.lag, say)
+        self._running: asyncio.Task[None] | None = None
+
+    async def carry_out(self, command: Any) -> None:
+        """See `Service`."""
+        match command:
+            case Ready():
+                await self._run.connect()
+                self._say(Ready())
+            case Begin():
+                self._running = asyncio.create_task(self._run.run())
+                await asyncio.wait([self._running])
+                self._running.result()
+            case Stop():
+                self._stop()
+            case ProcessExited():
+                self._run.crashes.append(command)
+
+    async def close(self, *, hurry: bool) -> None:  # noqa: ARG002 - what runs is not waited for
+        """See `Service`."""
+        self._stop()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        await self._run.close()
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+
+def shares(settings: LoadSettings, number: int, head: str) -> list[LoadSettings]:
+    """The settings of `number` processes that share a load. The pool is changed by another."""
+    return [
+        replace(
+            settings,
+            file=settings.file.model_copy(update={"churn": ()}),
+            seed=settings.seed + index,
+            at_once=max(1, len(range(index, settings.at_once, number))),
+            memory=settings.memory // number,
+            evidence=None,
+            index=index,
+            of=number,
+            head=head,
+        )
+        for index in range(number)
+    ]

@@ -1,0 +1,158 @@
+"""A load run whose requests are made by several processes of this machine (`--processes`), as the first one has it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from conformance.errors import HarnessError
+from conformance.evidence.episode import ProcessExited
+from conformance.load.churn import PoolChurn
+from conformance.load.generators import Begin, End, Generator, Ready, Report, Share, Stop, shares
+from conformance.load.moments import Moments
+from conformance.load.run import EXAMPLES, LoadRun, longest_end
+from conformance.load.shape import RequestIds
+from conformance.load.shared_moments import WrittenMoments
+from conformance.load.totals import Totals
+from conformance.load.traffic import LoadTally
+from conformance.run.child_process import ChildProcess
+from conformance.run.epp.runner import EppRunner
+from ext_proc.record import Entry
+
+_PATIENCE = 10.0
+"""Seconds that a process gets beyond what its share takes."""
+
+
+class ManyProcesses(LoadRun):
+    """A `LoadRun` that leaves the requests to `settings.of` processes. One that ends by itself breaks the run."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-load-")
+        self._history = Path(self._folder.name) / "moments"
+        self._written: WrittenMoments | None = None
+        self._processes: list[ChildProcess] = []
+        self._readers: list[asyncio.Task[End]] = []
+        self._reports: dict[int, Report] = {}
+
+    async def run(self) -> None:
+        """See `LoadRun`."""
+        with self._folder:
+            try:
+                await super().run()
+            finally:
+                if self._written is not None:
+                    self._written.close()
+
+    @property
+    def totals(self) -> Totals:
+        """See `LoadRun`."""
+        return Totals.of(report.totals for report in self._reports.values())
+
+    # -- the course of the run -----------------------------------------------------------------------------------------
+
+    def _moments(self, grace: float) -> Moments:
+        self._written = WrittenMoments(grace, self._history)
+        return self._written
+
+    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn) -> None:
+        number = self.settings.of
+        self._status(f"starting {number} generator processes")
+        with ThreadPoolExecutor(number) as threads:
+            try:
+                for settings in shares(self.settings, number, RequestIds().head):
+                    share = Share(
+                        settings=settings,
+                        address=runner.target.address,
+                        endpoints=runner.pool.endpoints,
+                        moments=self._history,
+                        grace=moments.grace,
+                    )
+                    self._processes.append(ChildProcess(Generator, share))
+                    self._processes[-1].send(Ready())
+                loop = asyncio.get_running_loop()
+                await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._processes))
+                await self._let_pass(self._arrivals(threads), churn.run())
+            finally:
+                for process in self._processes:
+                    process.let_go()  # those that still wait for a report are told
+                threads.shutdown()
+                for process in self._processes:
+                    await asyncio.to_thread(process.close)
+
+    async def _arrivals(self, threads: ThreadPoolExecutor) -> None:
+        """Until the last request is due. Raises `HarnessError` if a process ends before."""
+        loop = asyncio.get_running_loop()
+        self._readers = [loop.create_task(self._read(index, threads)) for index in range(len(self._processes))]
+        self._tell(Begin())
+        seconds = sum(stage.seconds for stage in self.settings.file.arrivals)
+        done, _ = await asyncio.wait(self._readers, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        for reader in done:
+            reader.result()
+
+    async def _end(self) -> None:
+        if not self.complete:
+            self._tell(Stop())
+        bound = longest_end(self.settings) if self.complete else 0.0
+        late: set[asyncio.Task[End]] = set()
+        if self._readers:
+            _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
+        if self.complete and late:
+            raise HarnessError(f"{len(late)} generator processes did not end their share of the load")
+        ends = [one.result() for one in self._readers if one not in late and (self.complete or not one.exception())]
+        self.complete = self.complete and all(end.complete for end in ends)
+        for end in ends:
+            self._keep_examples(end)
+        self.figures.fold()
+
+    def _heed(self, entry: Entry) -> None:
+        super()._heed(entry)
+        if isinstance(entry.event, ProcessExited) and not entry.event.asked:
+            self._tell(entry.event)
+
+    def _tell(self, command: object) -> None:
+        for process in self._processes:
+            process.send(command)
+
+    # -- what the processes say ----------------------------------------------------------------------------------------
+
+    async def _read(self, index: int, threads: ThreadPoolExecutor) -> End:
+        """Take the reports of one process until its last."""
+        loop = asyncio.get_running_loop()
+        while True:
+            report = await loop.run_in_executor(threads, self._processes[index].receive)
+            if not isinstance(report, Report):
+                raise HarnessError(f"a generator process said {report!r}")
+            self._take(index, report)
+            if report.end is not None:
+                return report.end
+
+    def _take(self, index: int, report: Report) -> None:
+        self._reports[index] = report
+        self.figures.include(report.times)
+        self.tally, self.by_shape = LoadTally(), Counter()
+        for one in self._reports.values():
+            self.tally.include(one.tally)
+            self.by_shape.update(one.by_shape)
+        reports = self._reports.values()
+        self.begun = sum(one.begun for one in reports)
+        self.unfinished = sum(one.unfinished for one in reports)
+        self.lost_with_process = sum(one.lost_with_process for one in reports)
+
+    def _keep_examples(self, end: End) -> None:
+        """Keep what a process has kept, as long as there is not enough of it yet."""
+        self.generators.append(end.vitals)
+        recorded = set()
+        for example in end.examples:
+            key = example.finding.requirement, example.finding.verdict
+            if self._kept[key] >= EXAMPLES:
+                continue
+            self._kept[key] += 1
+            self.examples.append(example)
+            if example.episode not in recorded:
+                recorded.add(example.episode)
+                self._record(example.episode, end.episodes[example.episode])

@@ -1,0 +1,91 @@
+"""The pool's history in a file: who reads it judges as who wrote it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.evidence.episode import PodFact
+from conformance.load.moments import State
+from conformance.load.shape import RequestIds
+from conformance.load.shared_moments import ReadMoments, WrittenMoments
+
+ENDPOINTS = [f"10.0.0.{number}:8000" for number in range(1, 5)]
+
+pods = st.lists(
+    st.builds(
+        lambda endpoint, ready, age: PodFact(name=f"{endpoint}-{age}", endpoints=(endpoint,), ready=ready),
+        st.sampled_from(ENDPOINTS),
+        st.booleans(),
+        st.integers(0, 1),
+    ),
+    max_size=4,
+    unique_by=lambda pod: pod.name,
+)
+states = st.builds(
+    lambda found, loads: State(tuple(found), {f"{endpoint}-0": load for endpoint, load in loads.items()}),
+    pods,
+    st.dictionaries(st.sampled_from(ENDPOINTS), st.sampled_from([(True, False, False), (False, True, False)])),
+)
+histories = st.lists(st.tuples(st.sampled_from(["asked", "delivered", "look"]), st.floats(0, 3), states), max_size=20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(history=histories, grace=st.floats(0, 4))
+def test_a_reader_sees_the_windows_of_the_writer(history, grace) -> None:
+    """Whenever it looks, and however far back: what an exchange may have acted on, and what of it matters."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = WrittenMoments(grace, Path(folder) / "moments")
+        reader = ReadMoments(grace, Path(folder) / "moments")
+        loads: dict = {}
+        now = 1000.0
+        for what, passed, state in history:
+            now += passed
+            if what == "asked":
+                loads = {**loads, **state.loads}
+                writer.asked(State(state.pods, loads), now)
+            elif what == "delivered":
+                writer.delivered(now)
+            else:
+                compare(writer, reader, now)
+        compare(writer, reader, now)
+        writer.close()
+        reader.close()
+
+
+def compare(writer: WrittenMoments, reader: ReadMoments, now: float) -> None:
+    for sent in (now - 8, now - 2, now):
+        expected, got = writer.window(sent, now), reader.window(sent, now)
+        if expected is None:
+            assert got is None
+            continue
+        assert [set(one.pods) for one in got.states] == [set(one.pods) for one in expected.states]
+        assert got.signature(ENDPOINTS) == expected.signature(ENDPOINTS)
+        assert (got.former, got.gauges) == (expected.former, expected.gauges)
+        assert reader.eligible == writer.eligible
+
+
+def test_a_change_is_known_however_late_the_reader_is(tmp_path: Path) -> None:
+    """An answer that follows a change is judged with it, also where the reader's loop has an older time."""
+    old, new = (State((PodFact(name=one, endpoints=(one,)),), {}) for one in ENDPOINTS[:2])
+    writer = WrittenMoments(1, tmp_path / "moments")
+    reader = ReadMoments(1, tmp_path / "moments")
+    writer.asked(old, 10.0)
+    assert [one.eligible for one in reader.window(11.0, 11.0).states] == [{ENDPOINTS[0]}]
+    writer.asked(new, 12.0)
+    assert {*ENDPOINTS[:2]} == {one for state in reader.window(11.9, 11.95).states for one in state.eligible}
+    writer.close()
+    reader.close()
+
+
+def test_processes_of_a_run_know_the_ids_of_each_other() -> None:
+    """An id of another process in an answer is cross-talk, as one of the same process is."""
+    first = RequestIds()
+    second = RequestIds(1 << 40, first.head)
+    own, other = next(iter(first)), next(iter(second))
+    assert own != other
+    assert len(own) == len(other)
+    assert first.strangers(b"x" + other + own, own) == (other,)
