@@ -30,38 +30,30 @@ class Figures:
             ) from problem
         names = (PICK, FIRST_BYTE, LATENESS)
         self._histograms: dict[str, Any] = {name: HdrHistogram(1, _HIGHEST, 3) for name in names}
-        # Used again and again: each has 200 kB, in a circle.
-        self._latest: dict[str, Any] = {name: HdrHistogram(1, _HIGHEST, 3) for name in names}
+        self._latest: Any = HdrHistogram(1, _HIGHEST, 3)  # used again and again: each has 200 kB, in a circle
         self._added = {name: array("d") for name in names}
 
     def add(self, name: str, seconds: float) -> None:
         """Count a time."""
         self._added[name].append(seconds)
 
+    def include(self, times: Mapping[str, array[float]]) -> None:
+        """Count the times of others, in seconds."""
+        for name, own in times.items():
+            self._added[name].extend(own)
+
     def fold(self) -> Mapping[str, Mapping[str, float]]:
         """Put what was added into the histograms; what it came to alone, in milliseconds."""
         latest = {}
         for name, added in self._added.items():
-            histogram = self._latest[name]
+            histogram = self._latest
+            histogram.reset()
             for seconds in added:
                 histogram.record_value(min(_HIGHEST, max(1, round(seconds * 1e6))))
             del added[:]
             self._histograms[name].add(histogram)
             latest[name] = _summary(histogram)
-            histogram.reset()
         return latest
-
-    def take(self) -> Mapping[str, str]:
-        """Everything until now in the form of `encoded`, and none of it any more."""
-        found = self.encoded()
-        for histogram in self._histograms.values():
-            histogram.reset()
-        return found
-
-    def include(self, encoded: Mapping[str, str]) -> None:
-        """Count what others took."""
-        for name, histogram in encoded.items():
-            self._latest[name].decode_and_add(histogram)
 
     def summary(self) -> Mapping[str, Mapping[str, float]]:
         """Everything until now, in milliseconds."""
@@ -72,6 +64,19 @@ class Figures:
         """The histograms in µs in HdrHistogram's own compressed form, to be merged and drawn elsewhere."""
         self.fold()
         return {name: histogram.encode().decode() for name, histogram in self._histograms.items()}
+
+
+class KeptTimes(Figures):
+    """Times that another process puts into its histograms, which takes long: `taken` gives them."""
+
+    def fold(self) -> Mapping[str, Mapping[str, float]]:
+        """Nothing is put into histograms here."""
+        return {}
+
+    def taken(self) -> Mapping[str, array[float]]:
+        """What was added since the last call, in seconds."""
+        taken, self._added = self._added, {name: array("d") for name in self._added}
+        return taken
 
 
 def _summary(histogram: Any) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,8 @@ from typing import Any
 
 from conformance.errors import HarnessError
 from conformance.evidence.episode import Episode, ProcessExited
-from conformance.load.run import Example, LoadRun, LoadSettings, Place
+from conformance.load.figures import KeptTimes
+from conformance.load.run import Example, LoadRun, LoadSettings, TargetAccess
 from conformance.load.shared_moments import ReadMoments
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally
@@ -42,13 +44,13 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """The process has its connections to the target."""
+class GetReady:
+    """Connect to the target. It is the answer, too, when that is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Make the requests. It is answered with a `Report` a second, the last of which has the `end`."""
+    """Make the requests. It is answered with a `ShareReport` a second, the last of which has the `end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class ShareEnd:
     """The end of a process's share: findings with the exchanges that show them, and its memory over time."""
 
     complete: bool
@@ -67,7 +69,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ShareReport:
     """What a process has seen: all of it, but of the `times` only those since the last report."""
 
     totals: Totals
@@ -76,15 +78,16 @@ class Report:
     by_shape: Counter[str]
     unfinished: int
     lost_with_process: int
-    times: Mapping[str, str]
-    end: End | None = None
+    times: Mapping[str, array[float]]
+    end: ShareEnd | None = None
 
 
 class SharedRun(LoadRun):
     """One process's share of a load. `say` gets its reports."""
 
-    def __init__(self, share: Share, lag: LagMeter, say: Callable[[Report], None]) -> None:
+    def __init__(self, share: Share, lag: LagMeter, say: Callable[[ShareReport], None]) -> None:
         super().__init__(share.settings, lag=lag, status=lambda _: None, watch=lambda _: say(self._report(None)))
+        self.figures = self._times = KeptTimes()
         self._share = share
         self._say = say
         self._episodes: dict[str, Episode] = {}
@@ -101,14 +104,16 @@ class SharedRun(LoadRun):
     async def run(self) -> None:
         """Make the requests and report."""
         moments = ReadMoments(self._share.grace, self._share.moments)
-        place = Place(channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible))
+        place = TargetAccess(
+            channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible)
+        )
         try:
             await self._generate(place, moments, asyncio.sleep(0))
         except asyncio.CancelledError:
             pass  # it was stopped: what was seen until then is its share
         finally:
             moments.close()
-        end = End(
+        end = ShareEnd(
             complete=self.complete,
             examples=self.examples,
             episodes=self._episodes,
@@ -140,15 +145,15 @@ class SharedRun(LoadRun):
     def _record(self, name: str, seen: Episode) -> None:
         self._episodes[name] = seen
 
-    def _report(self, end: End | None) -> Report:
-        return Report(
+    def _report(self, end: ShareEnd | None) -> ShareReport:
+        return ShareReport(
             totals=self.totals,
             tally=self.tally.folded(),
             begun=self.begun,
             by_shape=self.by_shape,
             unfinished=self.unfinished,
             lost_with_process=self.lost_with_process,
-            times=self.figures.take(),
+            times=self._times.taken(),
             end=end,
         )
 
@@ -164,9 +169,9 @@ class Generator:
     async def carry_out(self, command: Any) -> None:
         """See `Service`."""
         match command:
-            case Ready():
+            case GetReady():
                 await self._run.connect()
-                self._say(Ready())
+                self._say(GetReady())
             case Begin():
                 self._running = asyncio.create_task(self._run.run())
                 await asyncio.wait([self._running])

@@ -12,7 +12,7 @@ from typing import Any
 from conformance.errors import HarnessError
 from conformance.evidence.episode import ProcessExited
 from conformance.load.churn import PoolChurn
-from conformance.load.generators import Begin, End, Generator, Ready, Report, Share, Stop, shares
+from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
 from conformance.load.moments import Moments
 from conformance.load.run import EXAMPLES, LoadRun, longest_end
 from conformance.load.shape import RequestIds
@@ -36,8 +36,8 @@ class ManyProcesses(LoadRun):
         self._history = Path(self._folder.name) / "moments"
         self._written: WrittenMoments | None = None
         self._processes: list[ChildProcess] = []
-        self._readers: list[asyncio.Task[End]] = []
-        self._reports: dict[int, Report] = {}
+        self._readers: list[asyncio.Task[ShareEnd]] = []
+        self._reports: dict[int, ShareReport] = {}
 
     async def run(self) -> None:
         """See `LoadRun`."""
@@ -73,7 +73,7 @@ class ManyProcesses(LoadRun):
                         grace=moments.grace,
                     )
                     self._processes.append(ChildProcess(Generator, share))
-                    self._processes[-1].send(Ready())
+                    self._processes[-1].send(GetReady())
                 loop = asyncio.get_running_loop()
                 await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._processes))
                 await self._let_pass(self._arrivals(threads), churn.run())
@@ -98,7 +98,7 @@ class ManyProcesses(LoadRun):
         if not self.complete:
             self._tell(Stop())
         bound = longest_end(self.settings) if self.complete else 0.0
-        late: set[asyncio.Task[End]] = set()
+        late: set[asyncio.Task[ShareEnd]] = set()
         if self._readers:
             _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
         if self.complete and late:
@@ -120,18 +120,18 @@ class ManyProcesses(LoadRun):
 
     # -- what the processes say ----------------------------------------------------------------------------------------
 
-    async def _read(self, index: int, threads: ThreadPoolExecutor) -> End:
+    async def _read(self, index: int, threads: ThreadPoolExecutor) -> ShareEnd:
         """Take the reports of one process until its last."""
         loop = asyncio.get_running_loop()
         while True:
             report = await loop.run_in_executor(threads, self._processes[index].receive)
-            if not isinstance(report, Report):
+            if not isinstance(report, ShareReport):
                 raise HarnessError(f"a generator process said {report!r}")
             self._take(index, report)
             if report.end is not None:
                 return report.end
 
-    def _take(self, index: int, report: Report) -> None:
+    def _take(self, index: int, report: ShareReport) -> None:
         self._reports[index] = report
         self.figures.include(report.times)
         self.tally, self.by_shape = LoadTally(), Counter()
@@ -143,7 +143,7 @@ class ManyProcesses(LoadRun):
         self.unfinished = sum(one.unfinished for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
 
-    def _keep_examples(self, end: End) -> None:
+    def _keep_examples(self, end: ShareEnd) -> None:
         """Keep what a process has kept, as long as there is not enough of it yet."""
         self.generators.append(end.vitals)
         recorded = set()

@@ -105,7 +105,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TargetAccess:
     """Where requests go: connections to the target, how an exchange is made ready for it, and what may be picked."""
 
     channel: Callable[[], Channel]
@@ -196,14 +196,14 @@ class LoadRun:
 
     async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn) -> None:
         mode = self.settings.profile.body_modes[0]
-        place = Place(
+        place = TargetAccess(
             channel=lambda: runner.target.channel,
             prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
             eligible=lambda: runner.pool.eligible,
         )
         await self._generate(place, moments, churn.run())
 
-    async def _generate(self, place: Place, moments: Moments, beside: Coroutine[None, None, None]) -> None:
+    async def _generate(self, place: TargetAccess, moments: Moments, beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
         settings, loop = self.settings, asyncio.get_running_loop()
         ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
