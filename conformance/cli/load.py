@@ -126,11 +126,11 @@ def load(
             run = (LoadRun if processes == 1 else ManyProcesses)(settings, lag=engine.lag, status=status, watch=watch)
             _go(run, engine)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
-        path = document.write(made, output)
+        written = document.write(made, output)
     results = remarks if json_lines else out()
     for line in document.summary(run):
         results.print(line)
-    results.print(f"report: {path}")
+    results.print(f"report: {', '.join(map(str, written))}")
     raise typer.Exit(document.exit_code(run))
 
 

@@ -60,6 +60,8 @@ class PoolChurn:
         self._names = (f"n{number}" for number in itertools.count(1))
         self._unwell: set[str] = set()
         self.done: Counter[str] = Counter()
+        self.lately: Counter[str] = Counter()
+        """The changes since somebody last looked, who clears it."""
         self.late = 0
 
     async def run(self) -> None:
@@ -104,6 +106,7 @@ class PoolChurn:
             case "saturate":
                 await self._load(name, _BUSY)
         self.done[churn.change] += 1
+        self.lately[churn.change] += 1
 
     async def _mend(self, churn: Churn, name: str) -> None:
         self._unwell.discard(name)

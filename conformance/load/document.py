@@ -14,11 +14,12 @@ from typing import Any
 
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
 from conformance.load.judgement import TELLING
+from conformance.load.page import html
 from conformance.load.run import LoadRun
 from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
-LOAD, EVIDENCE = "load.json", "load-evidence.ndjson.gz"
+LOAD, PAGE, EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
 
 LATE = 10.0
 """Milliseconds: a generator whose requests begin so late at the 99th percentile is not read as a slow target."""
@@ -118,6 +119,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "figures": {
             "informational": True,
             "seconds": round(run.seconds, 3),
+            "course": [one.plain() for one in run.course.stretches],
             "target": run.target_vitals.summary(),
             "suite": run.own_vitals.summary(),
             **({"generators": run.generators} if run.generators else {}),
@@ -140,13 +142,18 @@ def _memory(run: LoadRun) -> dict[str, Any]:
     }
 
 
-def write(made: Mapping[str, Any], output: Path) -> Path:
-    """Write the document into the folder `output`; a reader never sees half of it."""
-    path = output / LOAD
+def write(made: Mapping[str, Any], output: Path) -> tuple[Path, Path]:
+    """Write the document and its page into the folder `output`; a reader never sees half of either."""
+    data, page = output / LOAD, output / PAGE
+    _replace(data, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
+    _replace(page, html(made, _RESULTS[made["exitCode"]]))
+    return data, page
+
+
+def _replace(path: Path, text: str) -> None:
     beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(made, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.write_text(text, encoding="utf-8")
     beside.replace(path)
-    return path
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

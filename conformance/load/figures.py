@@ -6,7 +6,7 @@ The generator's own lateness is measured beside, so that a slow harness is not r
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.errors import UsageError
@@ -77,6 +77,19 @@ class KeptTimes(Figures):
         """What was added since the last call, in seconds."""
         taken, self._added = self._added, {name: array("d") for name in self._added}
         return taken
+
+
+def curve(encoded: str) -> Iterator[tuple[float, float]]:
+    """Milliseconds by percentile, of a histogram as `encoded` gives it. A percentile is its number of nines (90 is 1,
+    99 is 2), in tenths up to where the histogram has an exchange for it."""
+    from hdrh.histogram import HdrHistogram
+
+    histogram = HdrHistogram.decode(encoded)
+    total = histogram.get_total_count()
+    for tenths in range(41):
+        nines = tenths / 10
+        if total and 10**nines <= total:
+            yield nines, histogram.get_value_at_percentile(100 * (1 - 10**-nines)) / 1000
 
 
 def _summary(histogram: Any) -> Mapping[str, float]:

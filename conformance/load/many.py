@@ -107,7 +107,7 @@ class ManyProcesses(LoadRun):
         self.complete = self.complete and all(end.complete for end in ends)
         for end in ends:
             self._keep_examples(end)
-        self.figures.fold()
+        self._watch(self._look())
 
     def _heed(self, entry: Entry) -> None:
         super()._heed(entry)

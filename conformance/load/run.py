@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
 from conformance.load.churn import PoolChurn, PoolWatcher
+from conformance.load.course import Course, Stretch
 from conformance.load.exchange import LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
 from conformance.load.judgement import Bench, Judgement, episode
@@ -85,6 +85,7 @@ class Snapshot:
 
     seconds: float
     stage: int
+    due: int
     begun: int
     judged: int
     failed: int
@@ -92,6 +93,11 @@ class Snapshot:
     rate: float
     latest: Mapping[str, Mapping[str, float]]
     hit_rate: float
+
+    @classmethod
+    def beginning(cls) -> Snapshot:
+        """That of a load that begins."""
+        return cls(seconds=0, stage=0, due=0, begun=0, judged=0, failed=0, open=0, rate=0, latest={}, hit_rate=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +153,7 @@ class LoadRun:
         self.own_vitals = Vitals()
         self.generators: list[Mapping[str, float]] = []
         """Of the processes that make the requests, where they are others: what `Vitals` come to."""
+        self.course = Course()
         self._pid = 0
         self.seconds = 0.0
         self.begun = 0
@@ -168,6 +175,7 @@ class LoadRun:
         self._kept: Counter[tuple[str, Verdict]] = Counter()
         self._lost: list[tuple[float, LiveExchange]] = []
         self._start = 0.0
+        self._seen = Snapshot.beginning()
 
     async def run(self) -> None:
         """Start the target, let the load pass, and stop everything."""
@@ -264,7 +272,7 @@ class LoadRun:
                 await asyncio.sleep(_DYING)
         self.unfinished = len(traffic.open)
         self._settle_lost(everything=True)
-        self.figures.fold()
+        self._watch(self._look())
 
     @property
     def totals(self) -> Totals:
@@ -367,29 +375,54 @@ class LoadRun:
 
     async def _every_second(self) -> None:
         """Take stock, and end the load when the target's process is gone."""
-        judged, at = 0, time.monotonic()
         while not self.crashes:
             await asyncio.sleep(1)
-            now = time.monotonic()
             self._settle_lost()
-            second = asyncio.get_running_loop().time() - self._start
-            self.own_vitals.look(os.getpid(), second)
-            if self._pid:
-                self.target_vitals.look(self._pid, second)
-            totals = self.totals
-            snapshot = Snapshot(
-                seconds=second,
-                stage=totals.stage,
-                begun=self.begun,
-                judged=self.tally.exchanges,
-                failed=self.tally.failed,
-                open=totals.open,
-                rate=(self.tally.exchanges - judged) / (now - at),
-                latest=self.figures.fold(),
-                hit_rate=totals.memory.hit_rate,
+            self._watch(self._look())
+
+    def _look(self) -> Snapshot:
+        """What happened since the last look."""
+        before = self._seen
+        second = asyncio.get_running_loop().time() - self._start
+        self.own_vitals.look(os.getpid(), second)
+        sample = self.target_vitals.look(self._pid, second) if self._pid else None
+        totals = self.totals
+        passed = max(second - before.seconds, 1e-3)
+        snapshot = Snapshot(
+            seconds=second,
+            stage=totals.stage,
+            due=totals.due,
+            begun=self.begun,
+            judged=self.tally.exchanges,
+            failed=self.tally.failed,
+            open=totals.open,
+            rate=(self.tally.exchanges - before.judged) / passed,
+            latest=self.figures.fold(),
+            hit_rate=totals.memory.hit_rate,
+        )
+        self.course.add(
+            Stretch(
+                second=second,
+                seconds=passed,
+                due=snapshot.due - before.due,
+                done=snapshot.judged - before.judged,
+                failed=snapshot.failed - before.failed,
+                open=snapshot.open,
+                milliseconds=_times(snapshot.latest),
+                memory=sample.memory if sample is not None else None,
+                descriptors=sample.descriptors if sample is not None else None,
+                changes=self.churn.lately.copy() if self.churn is not None else Counter(),
             )
-            judged, at = self.tally.exchanges, now
-            self._watch(snapshot)
+        )
+        if self.churn is not None:
+            self.churn.lately.clear()
+        self._seen = snapshot
+        return snapshot
+
+
+def _times(latest: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """What is kept of the times of each second."""
+    return {name: {one: own[one] for one in ("p50", "p99", "max")} for name, own in latest.items() if own["count"]}
 
 
 async def _first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -> None:

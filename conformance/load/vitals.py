@@ -29,17 +29,17 @@ class Vitals:
         self._every = 1
         self._looks = 0
 
-    def look(self, pid: int, second: float) -> None:
-        """Take a sample of process `pid`; nothing where it can't be read."""
+    def look(self, pid: int, second: float) -> Sample | None:
+        """Take a sample of process `pid`; None where it can't be read."""
         self._looks += 1
-        if self._looks % self._every:
-            return
         found = _sample(pid, second)
-        if found is not None:
-            self.samples.append(found)
+        if found is None or self._looks % self._every:
+            return found
+        self.samples.append(found)
         if len(self.samples) > _KEPT:
             del self.samples[::2]
             self._every *= 2
+        return found
 
     def begin_again(self) -> None:
         """Another process has taken the place of the one that was looked at."""

@@ -18,17 +18,18 @@ _LINES = frozenset({"actual", "expected", "hint", "reason", "stopped", "text", "
 def safe(report: Report) -> Report:
     """The report itself where there is nothing to escape."""
     plain = report.document()
-    cleaned = _clean(plain, lines=False)
-    return report if cleaned == plain else Report.model_validate(cleaned)
+    shown = cleaned(plain)
+    return report if shown == plain else Report.model_validate(shown)
 
 
-def _clean(value: Any, *, lines: bool) -> Any:
+def cleaned(value: Any, *, lines: bool = False) -> Any:
+    """Plain data with the characters of its texts escaped; `lines`: whether texts may have several lines."""
     match value:
         case str():
             return "\n".join(map(printable, value.split("\n"))) if lines else printable(value)
         case dict():
-            return {printable(name): _clean(item, lines=name in _LINES) for name, item in value.items()}
+            return {printable(name): cleaned(item, lines=name in _LINES) for name, item in value.items()}
         case list():
-            return [_clean(item, lines=lines) for item in value]
+            return [cleaned(item, lines=lines) for item in value]
         case _:
             return value

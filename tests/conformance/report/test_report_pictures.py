@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import html
-import json
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
-import axe_core_python
 import pytest
+from browser import SCHEMES, TELL, answer, barriers, browse, needs_chromium, widths
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,11 +19,7 @@ from conformance.report.render.html import html as page_of
 from conformance.report.render.sequence import LANES, mermaid, steps, svg
 from conformance.report.render.transcript import Line, transcript
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 SVG = "{http://www.w3.org/2000/svg}"
-
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
 @pytest.fixture
@@ -89,50 +80,16 @@ def large(run):
     return page_of(seal(document), run.evidence_path)
 
 
-def browse(page: str, folder: Path, *flags: str, script: str = "") -> str:
-    """The page's document after it was opened, with `script` in it."""
-    if script:
-        page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
-        page = page.replace("</body>", f"<script>{script}</script></body>")
-    path = folder / "page.html"
-    path.write_text(page, encoding="utf-8")
-    command = [
-        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
-        f"--user-data-dir={folder / 'browser'}", "--virtual-time-budget=60000", *flags, "--dump-dom", path.as_uri(),
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=110).stdout
-
-
-def answer(document: str) -> object:
-    found = re.search(r'<pre id="answer">(.*?)</pre>', document, re.DOTALL)
-    assert found, document[-2000:]
-    return json.loads(html.unescape(found[1]))
-
-
-TELL = (
-    "const p = document.createElement('pre'); p.id = 'answer';"
-    "p.textContent = JSON.stringify(%s); document.body.append(p)"
-)
-OPEN = "for (const one of document.querySelectorAll('details')) one.open = true;"
-
-
 @needs_chromium
-@pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)], ids=["light", "dark"])
+@pytest.mark.parametrize("flags", SCHEMES.values(), ids=SCHEMES)
 def test_the_page_breaks_no_rule_of_accessibility(run, tmp_path, flags):
-    tell = TELL % "r.violations.map((v) => [v.id, v.nodes.map((n) => n.html)])"
-    script = AXE.read_text().replace("</script", "<\\/script") + f";{OPEN} axe.run().then((r) => {{ {tell} }})"
-    assert answer(browse(page_of(run.report(), run.evidence_path), tmp_path, *flags, script=script)) == []
+    assert barriers(page_of(run.report(), run.evidence_path), tmp_path, *flags) == []
 
 
 @needs_chromium
 @pytest.mark.parametrize("width", [400, 800, 1600])
 def test_no_width_makes_the_page_scroll_sideways(run, tmp_path, width):
-    page = page_of(run.report(), run.evidence_path).replace("<details", "<details open")
-    page = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    tell = TELL % "[d.scrollWidth, d.clientWidth]"
-    script = f"f.onload = () => {{ const d = f.contentDocument.documentElement; {tell} }}"
-    framed = f'<body><iframe id="f" width="{width}" height="900" srcdoc="{html.escape(page)}"></iframe></body>'
-    wide, seen = answer(browse(framed, tmp_path, script=script))
+    wide, seen = widths(page_of(run.report(), run.evidence_path), tmp_path, width)
     assert wide <= seen
 
 

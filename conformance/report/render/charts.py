@@ -1,0 +1,160 @@
+"""Line charts as SVG, drawn here and not by a script, so that a page shows and prints them without one.
+
+Colours come from the page's style sheet. Lines differ in their dashes too, so that colour carries no meaning alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TypeAlias
+
+from conformance.printable import printable
+
+WIDE, HIGH = 960, 240
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 15, 46, 44
+
+Point: TypeAlias = "tuple[float, float | None]"
+"""Without a value, the line is interrupted there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something that happened at `x`, or from there to `end`; `label` is written above, if there is one."""
+
+    x: float
+    end: float | None = None
+    label: str = ""
+
+
+def chart(
+    title: str,
+    lines: Sequence[Line],
+    *,
+    unit: str,
+    along: str = "seconds",
+    log: bool = False,
+    ticks: Sequence[tuple[float, str]] | None = None,
+    last: float = 0.0,
+    marks: Sequence[Mark] = (),
+    notes: Sequence[float] = (),
+) -> str:
+    """The chart, or nothing if no line has a point.
+
+    `unit` is that of the values; with `log` they stand on a logarithmic scale. `along` says what the other axis is, and
+    `ticks` are its places and their labels (default: round numbers). The axis goes on until `last` at least. `marks`
+    cross the chart, `notes` are short strokes at the axis.
+    """
+    values = [value for line in lines for _, value in line.points if value is not None]
+    if not values:
+        return ""
+    right = max(last, *(x for line in lines for x, _ in line.points)) or 1.0
+    low, high = _decades(values) if log else (0.0, _round_up(max(values)))
+    levels = [10.0**n for n in range(round(math.log10(low)), round(math.log10(high)) + 1)] if log else _steps(high)
+
+    def across(x: float) -> float:
+        return _LEFT + (WIDE - _LEFT - _RIGHT) * min(max(x / right, 0.0), 1.0)
+
+    def up(value: float) -> float:
+        share = math.log(max(value, low) / low) / math.log(high / low) if log else value / high
+        return HIGH - _BOTTOM - (HIGH - _TOP - _BOTTOM) * share
+
+    floor = HIGH - _BOTTOM
+    drawn = [f'<text class="title" x="4" y="14">{_text(title)}</text>']
+    drawn += [
+        f'<line class="grid" x1="{_LEFT}" x2="{WIDE - _RIGHT}" y1="{up(one):.1f}" y2="{up(one):.1f}"/>'
+        f'<text class="end" x="{_LEFT - 6}" y="{up(one) + 4:.1f}">{one:,g}</text>'
+        for one in levels
+    ]
+    drawn += [
+        f'<line class="axis" x1="{across(x):.1f}" x2="{across(x):.1f}" y1="{floor}" y2="{floor + 4}"/>'
+        f'<text class="middle" x="{across(x):.1f}" y="{floor + 28}">{_text(label)}</text>'
+        for x, label in (ticks if ticks is not None else [(one, f"{one:,g}") for one in _steps(right) if one <= right])
+    ]
+    drawn += [_mark(mark, across(mark.x), across(mark.x if mark.end is None else mark.end), floor) for mark in marks]
+    drawn += [f'<line class="change" x1="{x:.1f}" x2="{x:.1f}" y1="{floor + 5}" y2="{floor + 13}"/>'
+              for x in sorted({round(across(one), 1) for one in notes})]  # fmt: skip
+    for number, line in enumerate(lines):
+        places = [(across(x), up(y) if y is not None else None) for x, y in line.points]
+        drawn.append(f'<path class="line line-{number % 4}" d="{_path(places)}"/>')
+    drawn += _legend([line.name for line in lines])
+    drawn.append(f'<text class="end soft" x="{WIDE - _RIGHT}" y="{HIGH - 2}">{_text(along)}</text>')
+    drawn.append(f'<text class="soft" x="4" y="{HIGH - 2}">{_text(unit)}</text>')
+    said = f"{title}, {unit}: " + "; ".join(_said(line) for line in lines)
+    return (
+        f'<svg class="chart" role="img" aria-label="{_text(said)}" viewBox="0 0 {WIDE} {HIGH}">{"".join(drawn)}</svg>'
+    )
+
+
+def _mark(mark: Mark, start: float, end: float, floor: float) -> str:
+    label = (
+        f'<text class="middle label" x="{start:.1f}" y="{_TOP - 4}">{_text(mark.label)}</text>' if mark.label else ""
+    )
+    return (
+        f'<rect class="band" x="{start:.1f}" y="{_TOP}" width="{max(0.0, end - start):.1f}" height="{floor - _TOP}"/>'
+        f'<line class="mark" x1="{start:.1f}" x2="{start:.1f}" y1="{_TOP}" y2="{floor}"/>{label if mark.label else ""}'
+    )
+
+
+def _legend(names: Sequence[str]) -> list[str]:
+    drawn, x = [], float(_LEFT)
+    for number, name in enumerate(names):
+        drawn.append(
+            f'<path class="line line-{number % 4}" d="M{x:.0f} 26h26"/>'
+            f'<text x="{x + 32:.0f}" y="30">{_text(name)}</text>'
+        )
+        x += 56 + 7 * len(name)
+    return drawn
+
+
+def _path(points: Iterable[tuple[float, float | None]]) -> str:
+    """A path through the points; one alone is a dot (the line's ends are round)."""
+    parts = []
+    for there, run in itertools.groupby(points, key=lambda point: point[1] is not None):
+        if there:
+            own = [f"{x:.1f} {y:.1f}" for x, y in run]
+            parts.append(f"M{own[0]}" + ("L" + " ".join(own[1:]) if len(own) > 1 else "h0"))
+    return "".join(parts)
+
+
+def _said(line: Line) -> str:
+    """A line in words, for those who don't see it."""
+    values = [value for _, value in line.points if value is not None]
+    return f"{line.name} {min(values):,.4g} to {max(values):,.4g}" if values else f"{line.name} none"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _round_up(value: float) -> float:
+    """The next round number."""
+    if value <= 0:
+        return 1.0
+    scale = 10.0 ** math.floor(math.log10(value))
+    return next(one * scale for one in (1, 2, 4, 5, 8, 10) if one * scale >= value * (1 - 1e-9))
+
+
+def _steps(high: float) -> list[float]:
+    """Four to eight round places from 0 to `high`."""
+    scale = 10.0 ** math.floor(math.log10(high / 4))
+    step = next(one * scale for one in (1, 2, 2.5, 5, 10) if high / (one * scale) <= 8)
+    return [round(number * step, 10) for number in range(int(high / step + 1e-9) + 1)]
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """Powers of ten around the values; at most six."""
+    high = 10.0 ** math.ceil(math.log10(max(*values, 1e-3)) + 1e-9)
+    low = 10.0 ** math.floor(math.log10(max(min(values), 1e-3)))
+    return max(min(low, high / 10), high / 1e6), high

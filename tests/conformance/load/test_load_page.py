@@ -1,0 +1,137 @@
+"""The page of a load: its verdicts, its findings and its charts, as a reader's browser shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html import unescape
+from pathlib import Path
+
+import pytest
+from browser import SCHEMES, barriers, needs_chromium, widths
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.load.course import Course, Stretch
+from conformance.load.page import html
+from conformance.report.render.charts import Line, Mark, chart
+
+FAULTY = (
+    f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
+    "--log-level error --fault stranger-in-list"
+)
+LOAD = """
+pods: 4
+mix: [{name: plain}]
+arrivals: [{seconds: 2.2, rate: 40}]
+churn: [{change: remove, every: 0.5, lasts: 0.2}]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """The report of a load on an EPP that names an endpoint outside of its pool."""
+    folder = tmp_path_factory.mktemp("load")
+    (folder / "load.yaml").write_text(LOAD)
+    command = [sys.executable, "-m", "conformance", "load", "load.yaml", "-o", "r", "--epp", FAULTY]
+    ran = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    return folder / "r"
+
+
+@pytest.fixture(scope="module")
+def page(folder) -> str:
+    return (folder / "load.html").read_text()
+
+
+def test_the_page_has_each_verdict_and_each_finding(folder, page) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    assert made["findings"]
+    for one in made["requirements"]:
+        assert f">{one['id']}<" in page
+    for one in made["findings"]:
+        assert one["episode"] in page
+    assert re.search(r'<article class="card v-card-fail" id="EPP-DEST-06">', page)
+
+
+def test_the_charts_show_what_was_measured(folder, page) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    course = made["figures"]["course"]
+    assert sum(sum(one.get("poolChanges", {}).values()) for one in course) == sum(made["pool"]["changes"].values())
+    charts = {ET.fromstring(one)[0].text: ET.fromstring(one) for one in re.findall(r"<svg.*?</svg>", page)}
+    expected = {
+        "Requests asked and done", "Time to pick", "Added time to first byte", "Exchanges under way",
+        "How late the generator began requests", "Times by percentile",
+    }  # fmt: skip
+    if sys.platform == "linux":
+        expected |= {"Memory of the target", "Descriptors of the target"}
+    assert set(charts) == expected
+    for title, drawing in charts.items():
+        strokes = [one for one in drawing.iter("line") if one.get("class") == "change"]
+        assert bool(strokes) == (title != "Times by percentile")
+        assert all(one.get("d") for one in drawing.iter("path"))
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(page) -> None:
+    assert "default-src 'none'; style-src 'sha256-" in unescape(page)
+    assert not re.search(r"<script|<link|\ssrc=|https?://", page)
+
+
+def test_what_the_target_said_stays_text(folder) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    made["findings"][0]["actual"] = "<script>alert(1)</script>\x1b[31m"
+    shown = html(made, "NOT conformant")
+    assert "<script>" not in shown
+    assert "\x1b" not in shown
+
+
+@needs_chromium
+@pytest.mark.parametrize("flags", SCHEMES.values(), ids=SCHEMES)
+def test_the_page_breaks_no_rule_of_accessibility(page, tmp_path, flags) -> None:
+    assert barriers(page, tmp_path, *flags) == []
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [400, 1200])
+def test_no_width_makes_the_page_scroll_sideways(page, tmp_path, width) -> None:
+    wide, seen = widths(page, tmp_path, width)
+    assert wide <= seen
+
+
+numbers = st.floats(0, 1e9, allow_nan=False)
+
+
+@given(
+    points=st.lists(st.tuples(numbers, st.none() | numbers), max_size=20),
+    name=st.text(),
+    mark=numbers,
+    log=st.booleans(),
+)
+def test_any_points_make_a_drawing_inside_its_frame(points, name, mark, log) -> None:
+    drawn = chart("t", [Line(name=name, points=points)], unit="u", log=log, marks=[Mark(x=mark, label=name)])
+    assert bool(drawn) == any(value is not None for _, value in points)
+    if drawn:
+        root = ET.fromstring(drawn)
+        wide, high = map(float, root.get("viewBox").split()[2:])
+        for path in root.iter("path"):
+            places = re.findall(r"(-?[\d.]+) (-?[\d.]+)", path.get("d"))
+            assert all(0 <= float(x) <= wide and 0 <= float(y) <= high for x, y in places)
+
+
+@given(count=st.integers(1, 3000))
+def test_the_course_of_hours_takes_no_more_room_and_loses_nothing(count) -> None:
+    course = Course()
+    for second in range(1, count + 1):
+        stretch = Stretch(second=second, seconds=1, due=3, done=2, failed=1, open=second)
+        stretch.changes["remove"] = 1
+        course.add(stretch)
+    found = course.stretches
+    assert len(found) <= 600
+    assert (found[-1].second, found[-1].open) == (count, count)
+    assert sum(one.seconds for one in found) == count
+    assert sum(one.done for one in found) == 2 * count
+    assert sum(one.changes.total() for one in found) == count
+    assert [one.second for one in found] == sorted({one.second for one in found})
