@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shlex
 import sys
@@ -63,6 +64,10 @@ def load(
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Print a JSON object a second on standard output.")
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", metavar="PORT", min=0, max=65_535, help="Prometheus metrics; 0: any port."),
+    ] = None,
     quiet: options.Quiet = False,
     no_color: options.NoColor = False,
 ) -> None:
@@ -79,6 +84,7 @@ def load(
     from conformance.errors import UsageError
     from conformance.load import document
     from conformance.load.churn import check as check_churn
+    from conformance.load.exposition import HOST, Exposition
     from conformance.load.many import ManyProcesses
     from conformance.load.run import LoadRun, LoadSettings, check_bounds
     from conformance.report.render.folder import reserved
@@ -120,10 +126,19 @@ def load(
         collect_seldom()
         with (
             warm(processes if processes > 1 else 0),
+            contextlib.nullcontext() if metrics_port is None else Exposition(metrics_port) as exposition,
             EngineThread() as engine,
             _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch,
         ):
-            run = (LoadRun if processes == 1 else ManyProcesses)(settings, lag=engine.lag, status=status, watch=watch)
+            if exposition is not None:
+                remarks.print(f"  metrics: http://{HOST}:{exposition.port}/metrics")
+
+            def seen(snapshot: Snapshot) -> None:
+                if exposition is not None:
+                    exposition.renew(run, snapshot)
+                watch(snapshot)
+
+            run = (LoadRun if processes == 1 else ManyProcesses)(settings, lag=engine.lag, status=status, watch=seen)
             _go(run, engine)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
         written = document.write(made, output)

@@ -6,7 +6,7 @@ The generator's own lateness is measured beside, so that a slow harness is not r
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.errors import UsageError
@@ -60,6 +60,11 @@ class Figures:
         self.fold()
         return {name: _summary(histogram) for name, histogram in self._histograms.items()}
 
+    def buckets(self, bounds: Sequence[float]) -> Mapping[str, tuple[Mapping[float, int], int, float]]:
+        """By name: how many times were at most each of `bounds` (seconds, rising), how many in all, and their sum."""
+        self.fold()
+        return {name: _buckets(histogram, bounds) for name, histogram in self._histograms.items()}
+
     def encoded(self) -> Mapping[str, str]:
         """The histograms in µs in HdrHistogram's own compressed form, to be merged and drawn elsewhere."""
         self.fold()
@@ -90,6 +95,19 @@ def curve(encoded: str) -> Iterator[tuple[float, float]]:
         nines = tenths / 10
         if total and 10**nines <= total:
             yield nines, histogram.get_value_at_percentile(100 * (1 - 10**-nines)) / 1000
+
+
+def _buckets(histogram: Any, bounds: Sequence[float]) -> tuple[Mapping[float, int], int, float]:
+    counts = dict.fromkeys(bounds, 0)
+    total, seconds = 0, 0.0
+    for one in histogram.get_recorded_iterator():
+        value = one.value_iterated_to / 1e6
+        total += one.count_added_in_this_iter_step
+        seconds += value * one.count_added_in_this_iter_step
+        for bound in bounds:
+            if value <= bound:
+                counts[bound] += one.count_added_in_this_iter_step
+    return counts, total, seconds
 
 
 def _summary(histogram: Any) -> Mapping[str, float]:

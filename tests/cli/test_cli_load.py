@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 REFERENCE = (
     f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
@@ -124,6 +127,40 @@ def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     assert ran.code == 1, ran.out + ran.err
     assert [one for one, said in verdicts(tmp_path / "r").items() if said == "fail"] == ["ENV-27"]
     assert document(tmp_path / "r")["crashes"][0]["code"] == 7
+
+
+def test_metrics_are_scraped_while_it_runs(program, tmp_path: Path) -> None:
+    process = program(
+        "load", "--rate", "50", "--seconds", "60", "--json-lines", "--metrics-port", "0", "-o", tmp_path,
+        "--epp", f"{REFERENCE} --fault metadata-differs",
+    )  # fmt: skip
+    said = ""
+    while "metrics: " not in said:
+        said = process.stderr.readline()
+        assert said
+    json.loads(process.stdout.readline())
+    json.loads(process.stdout.readline())
+    page = httpx.get(said.split()[-1]).text
+    found = {one.name: one for one in text_string_to_metric_families(page)}
+    outcomes = {one.labels["outcome"]: one.value for one in found["epp_load_exchanges"].samples}
+    assert outcomes["failed"] > 0
+    (broken,) = (s for s in found["epp_load_violations"].samples if s.labels["requirement"] == "EPP-DEST-05")
+    assert broken.value == outcomes["failed"]
+    times = {one.name.rpartition("_")[2]: one.value for one in found["epp_load_time_to_pick_seconds"].samples}
+    assert times["count"] == outcomes["failed"] + outcomes["conformant"]
+    assert times["bucket"] == times["count"]
+    assert {"epp_load_lateness_seconds", "epp_load_exchanges_under_way", "epp_load_remembered_ratio"} < set(found)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert document(tmp_path)["exchanges"]["judged"] >= outcomes["failed"]
+
+
+def test_a_port_for_metrics_that_is_taken_is_refused(cli, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = cli("load", *SHORT, "-o", tmp_path, "--metrics-port", str(taken.getsockname()[1]))
+    assert ran.code == 2
+    assert "--metrics-port: 127.0.0.1:" in ran.err
 
 
 def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None:
