@@ -260,7 +260,10 @@ def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> b
 
 
 def _says(entries: Sequence[Entry], prompt: bytes) -> bool:
-    """Whether every request body, as the EPP and as model servers saw it, has the prompt; True where there is none."""
+    """Whether the request body has the prompt, as the EPP was told; where it was not, as model servers got it.
+
+    What they get of a body that the EPP was told is the EPP's doing. True where there is none.
+    """
     told, sent = b"", []
     for entry in entries:
         event = entry.event
@@ -268,8 +271,7 @@ def _says(entries: Sequence[Entry], prompt: bytes) -> bool:
             sent.append(event.body)
         elif isinstance(event, Message) and event.author is Author.DATA_PLANE and event.raw[:1] == _REQUEST_BODY:
             told += event.raw[: _WINDOW - len(told)]
-    bodies = [*sent, told] if told else sent
-    return all(prompt in body for body in bodies if body)
+    return all(prompt in body for body in ([told] if told else sent) if body)
 
 
 # -- times -------------------------------------------------------------------------------------------------------------
