@@ -210,9 +210,11 @@ def test_a_pool_that_can_not_change_is_not_churned(cli, tmp_path: Path) -> None:
 
 def test_a_rate_that_is_not_made_is_said(cli, tmp_path: Path) -> None:
     """A slow harness is never read as a slow target."""
-    ran = cli("load", "--rate", "200", "--seconds", "1", "--at-once", "1", "-o", tmp_path)
+    file = tmp_path / "load.yaml"
+    file.write_text("mix: [{name: long, serviceTime: 0.2}]\narrivals: [{seconds: 1, rate: 200}]\n")
+    ran = cli("load", file, "--at-once", "1", "-o", tmp_path / "r")
     assert ran.code == 0, ran.out + ran.err
-    found = document(tmp_path)
+    found = document(tmp_path / "r")
     assert found["generator"]["notBegun"] > 0
     assert not found["generator"]["keptUp"]
     assert "did NOT keep up" in ran.out

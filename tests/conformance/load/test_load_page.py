@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from browser import SCHEMES, barriers, needs_chromium, widths
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conformance.load.course import Course, Stretch
@@ -104,6 +104,7 @@ def test_no_width_makes_the_page_scroll_sideways(page, tmp_path, width) -> None:
 numbers = st.floats(0, 1e9, allow_nan=False)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     points=st.lists(st.tuples(numbers, st.none() | numbers), max_size=20),
     name=st.text(),
