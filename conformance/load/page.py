@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from conformance.load.figures import FIRST_BYTE, LATENESS, PERCENTILES, PICK, curve
 from conformance.load.judgement import TELLING
-from conformance.report.render.charts import Line, Mark, Point, chart
+from conformance.report.render.charts import Curve, Mark, Point, chart
 from conformance.report.render.marks import MEANING, SYMBOL, WORD, plural
 from conformance.report.render.page import asset, policy, template
 from conformance.report.render.safe import cleaned
@@ -105,7 +105,7 @@ def _over_time(course: Sequence[Plain]) -> list[str]:
 
     def drawn(title: str, unit: str, lines: Mapping[str, Value], *, log: bool = False) -> str:
         found = [
-            Line(name=name, points=[(one["second"], value(one)) for one in course]) for name, value in lines.items()
+            Curve(name=name, points=[(one["second"], value(one)) for one in course]) for name, value in lines.items()
         ]
         shown = [line for line in found if any(value is not None for _, value in line.points)]
         return chart(title, shown, unit=unit, log=log, last=last, marks=marks, notes=notes)
@@ -142,7 +142,7 @@ def _curve(histograms: Mapping[str, str]) -> str:
     for name in (PICK, FIRST_BYTE, LATENESS):
         points: list[Point] = [(nines, value) for nines, value in curve(histograms[name])]
         if points:
-            lines.append(Line(name=NAMES[name], points=points))
+            lines.append(Curve(name=NAMES[name], points=points))
     return chart(
         "Times by percentile",
         lines,

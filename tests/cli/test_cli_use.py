@@ -28,7 +28,10 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("run", "--epp", ""), "what is given for --epp is empty"),
         (("run", "--profile", ""), "what is given for --profile is empty"),
         (("doctor", "--epp", ""), "what is given for --epp is empty"),
-        (("run", "--epp", "py:thing"), "known: reference, HOST:PORT, cmd:COMMAND, image:IMAGE"),
+        (
+            ("run", "--epp", "py:thing"),
+            "known: reference, HOST:PORT, unix:/PATH, cmd:COMMAND, python:MODULE:FUNCTION, image:IMAGE",
+        ),
         (("run", "--epp", "127.0.0.1:9"), "--endpoints-file"),
         (("run", "--epp", "cmd:./e {port"), "learns its pool"),
         (("run", "--profile", "gie-epp-15"), "gie-epp-1.5"),

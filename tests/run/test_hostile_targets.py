@@ -29,6 +29,15 @@ AT_ONCE = 4
 LIMIT = 90
 """Seconds after which a run is taken for one that never ends."""
 
+MEASURED = """
+import pathlib, resource, subprocess, sys
+code = subprocess.call(sys.argv[2:])
+pathlib.Path(sys.argv[1]).write_text(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024))
+sys.exit(code)
+"""
+"""Runs a command and writes down the memory of its largest process. The system counts what a process was before it
+began the command, so a large one, as pytest may be, can't start it by itself."""
+
 SHORT = {"start": 4, "answer": 0.5, "convergence": 0.3, "stop": 0.3}
 FEW = ("-k", "destination.completion", "-k", "subset.only-unready", "--body-mode", "full-duplex")
 
@@ -64,7 +73,7 @@ def conduct(target: Target, folder: Path) -> Ran:
     arguments = ("--profile", str(profile), *scenarios, "--jobs", "1", "--seed", "1", "-o", str(folder / "r"))
     with (folder / "printed").open("wb") as printed:
         process = subprocess.Popen(
-            [sys.executable, "-m", "conformance", "run", *arguments],
+            [sys.executable, "-c", MEASURED, folder / "memory", sys.executable, "-m", "conformance", "run", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
@@ -77,15 +86,14 @@ def conduct(target: Target, folder: Path) -> Ran:
                 "PYTHONDONTWRITEBYTECODE": "",
             },
         )
-    killer = threading.Timer(LIMIT, os.kill, (process.pid, signal.SIGKILL))
+    killer = threading.Timer(LIMIT, os.killpg, (process.pid, signal.SIGKILL))
     killer.start()
-    _, status, usage = os.wait4(process.pid, 0)
+    code = process.wait()
     killer.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
     return Ran(
-        code=process.returncode,
+        code=code,
         printed=(folder / "printed").read_text(errors="backslashreplace"),
-        memory=usage.ru_maxrss * 1024,
+        memory=int((folder / "memory").read_text()),
         left=list(_end(mark)) + [str(path) for path in scratch.iterdir()],
         folder=folder / "r",
     )

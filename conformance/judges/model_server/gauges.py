@@ -154,7 +154,9 @@ def _queue_shown(view: ServerView) -> Ruling | None:
     loaded = tuple(one for one in view.readable if one.loaded)
     if any((view.value(one, "queued") or 0) > 0 for one in loaded):
         return None
-    held = frozenset(one.at for one in loaded if _must_wait(view, one))
+    waits = [_must_wait(view, one) for one in loaded]
+    between = [False, *(before and after for before, after in zip(waits, waits[2:], strict=False)), False]
+    held = frozenset(one.at for one, *must in zip(loaded, waits, between, strict=False) if any(must))
     if held_for(loaded, held) >= SHOWN:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.sent)
         runs = view.value(worst, "running") or 0
@@ -167,7 +169,10 @@ def _queue_shown(view: ServerView) -> Ruling | None:
 
 
 def _must_wait(view: ServerView, one: Scraped) -> bool:
-    """Whether requests waited all through a scrape: more were in flight than had begun, and than the server runs."""
+    """Whether requests waited all through a scrape: more were in flight than had begun, and than the server runs.
+
+    Answers of one length end together, and for a moment none has begun: a scrape between two of such is one, too.
+    """
     runs = view.value(one, "running")
     begun = one.event.begun if runs is None else max(one.event.begun, runs)
     return one.event.begun > 0 and one.event.sent - begun >= WAITING

@@ -1,4 +1,4 @@
-"""Line charts as SVG, drawn here and not by a script, so that a page shows and prints them without one.
+"""Curve charts as SVG, drawn here and not by a script, so that a page shows and prints them without one.
 
 Colours come from the page's style sheet. Lines differ in their dashes too, so that colour carries no meaning alone.
 """
@@ -22,7 +22,7 @@ Point: TypeAlias = "tuple[float, float | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Curve:
     """One line of a chart."""
 
     name: str
@@ -40,7 +40,7 @@ class Mark:
 
 def chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
     unit: str,
     along: str = "seconds",
@@ -128,7 +128,7 @@ def _path(points: Iterable[tuple[float, float | None]]) -> str:
     return "".join(parts)
 
 
-def _said(line: Line) -> str:
+def _said(line: Curve) -> str:
     """A line in words, for those who don't see it."""
     values = [value for _, value in line.points if value is not None]
     return f"{line.name} {min(values):,.4g} to {max(values):,.4g}" if values else f"{line.name} none"

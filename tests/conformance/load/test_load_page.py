@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conformance.load.course import Course, Stretch
 from conformance.load.page import html
-from conformance.report.render.charts import Line, Mark, chart
+from conformance.report.render.charts import Curve, Mark, chart
 
 FAULTY = (
     f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
@@ -112,7 +112,7 @@ numbers = st.floats(0, 1e9, allow_nan=False)
     log=st.booleans(),
 )
 def test_any_points_make_a_drawing_inside_its_frame(points, name, mark, log) -> None:
-    drawn = chart("t", [Line(name=name, points=points)], unit="u", log=log, marks=[Mark(x=mark, label=name)])
+    drawn = chart("t", [Curve(name=name, points=points)], unit="u", log=log, marks=[Mark(x=mark, label=name)])
     assert bool(drawn) == any(value is not None for _, value in points)
     if drawn:
         root = ET.fromstring(drawn)

@@ -23,7 +23,7 @@ def serves(port: str, endpoints: str) -> None:
 
 
 def beside(work: Callable[[], None]) -> None:
-    """Start a process that does `work` for ever, in the same group."""
+    """Start a process that does `work` without end, in the same group."""
     if not os.fork():
         while True:
             work()
