@@ -171,9 +171,9 @@ def hex_of(data: bytes, most: int = 64) -> str:
 
 
 def leaves(path: str, value: Any) -> Iterator[str]:
-    """What a struct holds, one `namespace / key: value` for each."""
+    """What a struct holds, one `namespace / key: value` for each, in the order of keys: on the wire they have none."""
     if isinstance(value, Mapping) and value:
-        for name, item in value.items():
+        for name, item in sorted(value.items()):
             yield from leaves(f"{path} / {name}", item)
     else:
         yield f"{path}: {value if isinstance(value, str) else json_of(value)}"
