@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from conformance.errors import GateFailedError
 from conformance.reading.decoded_message import decode
 from conformance.targets.profile import Kubernetes, Profile
 from ext_proc.record import Author, Entry, Message
@@ -74,6 +75,14 @@ def _other_pool(request: RequestRecord, given: Kubernetes) -> str:
     return (
         f"it asks for pool {name!r} in namespace {found[1]!r}, and the suite has {given.pool!r} in {given.namespace!r}"
     )
+
+
+def error(profile: Profile, last: ExchangeOutcome | None, seconds: float, output: str, asked: str) -> GateFailedError:
+    """That no request passed in so many `seconds`: what came of the last, and what is known of the target besides."""
+    text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {describe(last)}"
+    if output:
+        text += f"\nthe target's last output:\n{output}"
+    return GateFailedError(text + asked, hint=hint(profile, last))
 
 
 def describe(outcome: ExchangeOutcome | None) -> str:

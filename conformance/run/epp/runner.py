@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,7 @@ class EppRunner(TargetRunner):
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
+        self._preparing = False
         self._unsettled = 0
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder, lambda endpoint: endpoint in self.pool)
@@ -149,9 +149,11 @@ class EppRunner(TargetRunner):
         try:
             if self._watched is not None:  # first, as nothing that hangs may keep it from its owner
                 self._watched.restore()
-            await self._stop(hurry=hurry)
         finally:
-            self._folder.remove()
+            try:
+                await self._stop(hurry=hurry)
+            finally:
+                self._folder.remove()
 
     async def _stop(self, *, hurry: bool) -> None:
         if self._envoy is not None:
@@ -207,12 +209,15 @@ class EppRunner(TargetRunner):
 
         So no scenario begins with what another has left, and it comes to the same verdict alone.
         """
-        with self._death_told():
+        self._preparing = True
+        try:
             await self.pool.reset(pool)
-        if not self.pool.followed:
-            if not self.crashed:  # one that ended is started again before its next scenario
-                await self._prove()
-            self.pool.take_for_followed()
+            if not self.pool.followed:
+                if not self.crashed:  # one that ended is started again before its next scenario
+                    await self._prove()
+                self.pool.take_for_followed()
+        finally:
+            self._preparing = False
 
     async def _prove(self) -> None:
         """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
@@ -221,25 +226,10 @@ class EppRunner(TargetRunner):
             return
         self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
         await self.restart_target()
-        with self._death_told():
-            await self.pool.settle()
+        await self.pool.settle()
         if not self.pool.followed:
             self._restarts_that_may_help -= 1
             self.unsettled("started again, the target does not pick from the pool either")
-
-    @contextlib.contextmanager
-    def _death_told(self) -> Iterator[None]:
-        """What ends the target between two scenarios is in the episode of the second: a finding like any other."""
-
-        def remember(entry: Entry) -> None:
-            if isinstance(entry.event, ProcessExited) and not entry.event.asked:
-                self._transition.append(entry)
-
-        stop = self.recorder.listen(remember)
-        try:
-            yield
-        finally:
-            stop()
 
     def unsettled(self, what: str) -> None:
         """Tell of a change that was not followed."""
@@ -286,7 +276,7 @@ class EppRunner(TargetRunner):
             stop()
         if self.target.crashed:
             raise await self.target.explain_end()
-        raise self._gate_error(last, loop.time() - began)
+        raise gate.error(self.profile, last, loop.time() - began, self.target.output, self._asked())
 
     async def _body_must_be_answered(self, heard: list[str]) -> None:
         """Ask once more and wait as long as scenarios do: each would wait as long for an answer that never comes."""
@@ -296,14 +286,6 @@ class EppRunner(TargetRunner):
         if gate.headers_only(last, heard):
             what = "it answers the headers of the first plain request and not its body"
             raise GateFailedError(f"{what}: nothing came for {deadline:g} s", hint=gate.HEADERS_ONLY)
-
-    def _gate_error(self, last: ExchangeOutcome | None, seconds: float) -> GateFailedError:
-        happened = gate.describe(last)
-        output = self.target.output
-        text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {happened}"
-        if output:
-            text += f"\nthe target's last output:\n{output}"
-        return GateFailedError(text + self._asked(), hint=gate.hint(self.profile, last))
 
     def _asked(self) -> str:
         """What the target asked of the Kubernetes API, for a person who wonders why it is not ready."""
@@ -399,6 +381,8 @@ class EppRunner(TargetRunner):
                 self._standing[f"gauges {pod}"] = entry
             case ProcessStarted():
                 self._standing["process"] = entry
+            case ProcessExited(asked=False) if self._preparing:  # it is a finding of the scenario that is made ready
+                self._transition.append(entry)
 
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""
