@@ -91,14 +91,22 @@ def test_a_failure_is_still_there_and_then_fixed(cli, faulty_report: Path) -> No
     assert "failing" not in ran.out
 
 
-def test_the_same_is_the_same_and_a_new_defect_fails_now(cli, faulty_report: Path) -> None:
+def test_what_is_the_same_is_said_to_be(cli, faulty_report: Path) -> None:
     ran = cli("replay", faulty_report, *RIGHT, "-k", "destination.completion", "--exact")
     assert ran.code == 0, ran.out + ran.err
     assert "✓ same" in ran.out
     assert "≠" not in ran.out
-    ran = cli("replay", faulty_report, "--epp", f"cmd:{EPP} --fault metadata-differs", "-k", "destination.completion")
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"), [("metadata-differs", "EPP-DEST-05"), ("value-for-raw-value", "ENV-11")], ids=str
+)
+def test_a_new_defect_fails_now(cli, faulty_report: Path, fault: str, rule: str) -> None:
+    """Also one that breaks a rule of ext_proc only."""
+    ran = cli("replay", faulty_report, "--epp", f"cmd:{EPP} --fault {fault}", "-k", "destination.completion")
     assert ran.code == 1
     assert "✗ fails now" in ran.out
+    assert rule in ran.out
     assert "--- recorded" in ran.out
 
 
