@@ -7,7 +7,7 @@ that the scrape took. Servers refresh gauges once a second or once in 30 s; a se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
@@ -154,9 +154,7 @@ def _queue_shown(view: ServerView) -> Ruling | None:
     loaded = tuple(one for one in view.readable if one.loaded)
     if any((view.value(one, "queued") or 0) > 0 for one in loaded):
         return None
-    waits = [_must_wait(view, one) for one in loaded]
-    between = [False, *(before and after for before, after in zip(waits, waits[2:], strict=False)), False]
-    held = frozenset(one.at for one, *must in zip(loaded, waits, between, strict=False) if any(must))
+    held = frozenset(one.at for one in _serving(loaded) if _must_wait(view, one))
     if held_for(loaded, held) >= SHOWN:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.sent)
         runs = view.value(worst, "running") or 0
@@ -168,14 +166,20 @@ def _queue_shown(view: ServerView) -> Ruling | None:
     )
 
 
-def _must_wait(view: ServerView, one: Scraped) -> bool:
-    """Whether requests waited all through a scrape: more were in flight than had begun, and than the server runs.
+def _serving(loaded: Sequence[Scraped]) -> Iterator[Scraped]:
+    """The scrapes while answers were under way. Answers of one length end together, and for a moment none is: a scrape
+    of that moment is one of them if those beside it are."""
+    begun = [one.event.begun > 0 for one in loaded]
+    for index, one in enumerate(loaded):
+        if begun[index] or (0 < index < len(loaded) - 1 and begun[index - 1] and begun[index + 1]):
+            yield one
 
-    Answers of one length end together, and for a moment none has begun: a scrape between two of such is one, too.
-    """
+
+def _must_wait(view: ServerView, one: Scraped) -> bool:
+    """Whether requests waited all through a scrape: more were in flight than had begun, and than the server runs."""
     runs = view.value(one, "running")
     begun = one.event.begun if runs is None else max(one.event.begun, runs)
-    return one.event.begun > 0 and one.event.sent - begun >= WAITING
+    return one.event.sent - begun >= WAITING
 
 
 def _running_shown(view: ServerView) -> Ruling | None:
