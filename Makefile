@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE =
 help:
 	@echo 'make conformance  test the bundled endpoint picker, write the report to conformance-report/'
 	@echo 'make selftest     the suite against every fault and variant of that endpoint picker, and of gateways'
-	@echo 'make mutants      the suite against small mutations of the endpoint picker, about half an hour'
+	@echo 'make mutants      the suite against small mutations of the endpoint picker, an hour or more'
 	@echo 'make test         lint, types, import contracts and all tests'
 	@echo 'make lint         ruff and the import contracts'
 	@echo 'make type         mypy'
