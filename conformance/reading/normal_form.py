@@ -145,8 +145,8 @@ def _normal(value: Any, endpoints: Mapping[str, str], sent: Collection[bytes]) -
         case str():
             if len(value) > LONGEST:
                 return f"({len(value)} characters)"
-            for endpoint, name in endpoints.items():
-                value = value.replace(endpoint, name)
+            for endpoint in sorted(endpoints, key=len, reverse=True):  # one may begin another: …:80 and …:8000
+                value = value.replace(endpoint, endpoints[endpoint])
             for pattern, name in _WORDS:
                 value = pattern.sub(name, value)
             return value

@@ -24,6 +24,7 @@ from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessag
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
+from conformance.scenario.pool import IDLE
 from ext_proc.headers import plain_struct
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET, SUBSET_NAMESPACE
 from ext_proc.record import Message
@@ -42,9 +43,6 @@ PLACEHOLDER = re.compile(r"\[redacted:[^\]]*\]")
 
 _OF_THE_DATA_PLANE = re.compile(r":.*|content-length|transfer-encoding|x-request-id|x-forwarded-.*|x-envoy-.*|host")
 """Headers that the data plane makes, for each request."""
-
-_IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": [], "waiting_loras": [], "metrics": "ok", "course": "steady"}
-"""What a pod's metrics show if a scenario says nothing of them."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ABORTS = ("request-headers", "request-body", "destination", "response")
@@ -134,7 +132,8 @@ def _pod(fact: PodFact, gauges: Mapping[str, Any]) -> dict[str, Any]:
     standing = {"ready": fact.ready, "selected": fact.selected, "terminating": fact.terminating}
     usual = {"ready": True, "selected": True, "terminating": False}
     unusual = {name: value for name, value in standing.items() if value is not usual[name]}
-    shown = {to_camel(name): value for name, value in gauges.items() if value is not None and value != _IDLE.get(name)}
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in gauges.items()}
+    shown = {to_camel(name): value for name, value in plain.items() if value is not None and value != IDLE.get(name)}
     return {"name": fact.name, **unusual, **shown}
 
 

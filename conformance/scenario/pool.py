@@ -40,6 +40,10 @@ class Load(FileModel):
     )
 
 
+IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok", "course": "steady"}
+"""What a pod's metrics show where a scenario says nothing of them, by field of `Load`."""
+
+
 class PodState(Load):
     """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.evidence.episode import EngineName
-from conformance.scenario.pool import Load, Pod, PodState
+from conformance.scenario.pool import IDLE, Load, Pod, PodState
 from fake_modelserver import Engine, FaultKind, Gauges, MetricsFault, Ramp, Signal, Square
 from fake_modelserver import Pod as Server
-
-IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok", "course": "steady"}
 
 _LOAD = tuple(Load.model_fields)
 

@@ -18,7 +18,7 @@ from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.members import Member
-from conformance.scenario.pool import Load, Pod, Pool
+from conformance.scenario.pool import IDLE, Load, Pod, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import PoolStep
 from conformance.targets.launch import free_port
@@ -148,7 +148,7 @@ class PoolController:
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
             gauges, fault = loads.gauges(changed.pod), loads.fault(changed.pod)
-            moves = self._shown.get(name, loads.IDLE)["course"] != loads.shown(changed.pod)["course"]
+            moves = self._shown.get(name, IDLE)["course"] != loads.shown(changed.pod)["course"]
             if self._shown.get(name) != loads.shown(changed.pod):
                 self._shown[name] = loads.shown(changed.pod)
                 self._emit(GaugesShown(pod=name, values=self._shown[name]))
@@ -174,7 +174,7 @@ class PoolController:
         if not (self._profile.claims.queues or always):
             yield
             return
-        await self.load(dict.fromkeys(busy, Load(**loads.IDLE)))
+        await self.load(dict.fromkeys(busy, Load(**IDLE)))
         try:
             yield
         finally:
