@@ -232,10 +232,8 @@ class Direction:
 
     @property
     def awaited(self) -> str:
-        """The answer that is awaited now, such as `answer to request_body`; empty if none is.
-
-        In full duplex trailers end the body: what is missing then is their answer.
-        """
+        """The answer that is awaited now, such as `answer to request_body`; empty if none is."""
+        # In full duplex trailers end the body: what is missing then is their answer.
         kinds = {Awaiting.HEADERS: "headers", Awaiting.TRAILERS: "trailers"}
         ended_by_trailers = self.trailers_sent and self.mode is BodyMode.FULL_DUPLEX_STREAMED
         kind = kinds.get(self._awaiting, "trailers" if ended_by_trailers else "body")

@@ -76,17 +76,14 @@ class Machine:
         """The endpoint of the latest attempt."""
 
     def dissolve(self) -> None:
-        """Nothing will be asked of it any more: let go of its parts, which know it. In a circle all of them would wait
-        for the garbage collector, which stops the loop to look for them."""
+        """Let go of its parts, which know it: as a circle they would wait for the garbage collector."""
         del self._request, self._response, self._reply, self._router, self._client
 
     @property
     def awaiting(self) -> str:
         """What the exchange waits for now, in the words of the record."""
-        for direction in (self._request, self._response):
-            if direction.awaited:
-                return direction.awaited
-        return "response of the model server" if self._router.open else "rest of the request"
+        awaited = self._request.awaited or self._response.awaited
+        return awaited or ("response of the model server" if self._router.open else "rest of the request")
 
     def held(self, side: Side) -> int:
         """Bytes of a body that are held back now, or that the EPP has and has not answered yet."""

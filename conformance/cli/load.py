@@ -17,8 +17,10 @@ from conformance.targets.flags import SelectionFlags, TargetFlags
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from conformance.load.course import Snapshot
     from conformance.load.mix import LoadFile
-    from conformance.load.run import LoadRun, LoadSettings, Snapshot
+    from conformance.load.run import LoadRun
+    from conformance.load.settings import LoadSettings
     from conformance.run.engine import EngineThread
 
 RATE, SECONDS = 100.0, 10.0
@@ -86,7 +88,8 @@ def load(
     from conformance.load.churn import check as check_churn
     from conformance.load.exposition import HOST, Exposition
     from conformance.load.many import ManyProcesses
-    from conformance.load.run import LoadRun, LoadSettings, check_bounds
+    from conformance.load.run import LoadRun
+    from conformance.load.settings import LoadSettings, check_bounds
     from conformance.report.render.folder import reserved
     from conformance.run.child_process import warm
     from conformance.run.engine import EngineThread, collect_seldom

@@ -8,8 +8,10 @@
     mix.py           the file of a load                   churn.py      the pool, changed on a schedule
     figures.py       how long things took                 run.py        a run
     document.py      its result                           vitals.py     memory and descriptors of processes
-    generators.py    the share of one of several processes      many.py   a run whose requests they make
-    shared_moments.py  what the pool was, for all of them       totals.py   numbers of one process or of several
+    settings.py      what is to be done, and its bounds   totals.py     numbers of one process or of several
+    course.py        what each second was like            page.py       the result as HTML
+    generators.py    the share of one of several          many.py       a run whose requests they make
+    exposition.py    metrics while it runs                shared_moments.py  what the pool was, for all of them
 
 An exchange walks the trie: an edge is what came from the EPP, with its own request id masked; a node is what the
 machine does next; a leaf holds the verdict. What was not seen before is done by the real machine and judged by the real

@@ -11,6 +11,27 @@ _KEPT = 600  # even: the one too many stays alone when neighbours are joined
 """Stretches that are kept; of more, each two neighbours become one."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What happened since the last one, and in all. Times are milliseconds."""
+
+    seconds: float
+    stage: int
+    due: int
+    begun: int
+    judged: int
+    failed: int
+    open: int
+    rate: float
+    latest: Mapping[str, Mapping[str, float]]
+    hit_rate: float
+
+    @classmethod
+    def beginning(cls) -> Snapshot:
+        """That of a load that begins."""
+        return cls(seconds=0, stage=0, due=0, begun=0, judged=0, failed=0, open=0, rate=0, latest={}, hit_rate=0)
+
+
 @dataclass(slots=True, kw_only=True)
 class Stretch:
     """A part of the load that ended at `second` and took `seconds`: what was due, done and failed in it (counts), how

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from conformance.errors import UsageError
+from conformance.load.course import Snapshot
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
-from conformance.load.run import LoadRun, Snapshot
+from conformance.load.run import LoadRun
 from conformance.verdict import Verdict
 
 HOST = "127.0.0.1"

@@ -18,7 +18,8 @@ from typing import Any
 from conformance.errors import HarnessError
 from conformance.evidence.episode import Episode, ProcessExited
 from conformance.load.figures import KeptTimes
-from conformance.load.run import Example, LoadRun, LoadSettings, TargetAccess
+from conformance.load.run import Example, LoadRun, TargetAccess
+from conformance.load.settings import LoadSettings
 from conformance.load.shared_moments import ReadMoments
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally

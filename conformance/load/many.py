@@ -14,7 +14,7 @@ from conformance.evidence.episode import ProcessExited
 from conformance.load.churn import PoolChurn
 from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
 from conformance.load.moments import Moments
-from conformance.load.run import EXAMPLES, LoadRun, longest_end
+from conformance.load.run import EXAMPLES, LoadRun
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import WrittenMoments
 from conformance.load.totals import Totals
@@ -97,7 +97,7 @@ class ManyProcesses(LoadRun):
     async def _end(self) -> None:
         if not self.complete:
             self._tell(Stop())
-        bound = longest_end(self.settings) if self.complete else 0.0
+        bound = self.settings.longest_end if self.complete else 0.0
         late: set[asyncio.Task[ShareEnd]] = set()
         if self._readers:
             _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)

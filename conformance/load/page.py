@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from conformance.load.figures import FIRST_BYTE, LATENESS, PERCENTILES, PICK, curve
 from conformance.load.judgement import TELLING
-from conformance.report.render.charts import Curve, Mark, Point, chart
+from conformance.report.render.charts import Curve, Point, chart
 from conformance.report.render.marks import MEANING, SYMBOL, WORD, plural
 from conformance.report.render.page import asset, policy, template
 from conformance.report.render.safe import cleaned
@@ -101,14 +101,13 @@ def _over_time(course: Sequence[Plain]) -> list[str]:
         return []
     last = course[-1]["second"]
     notes = [one["second"] for one in course if "poolChanges" in one]
-    marks: list[Mark] = []
 
     def drawn(title: str, unit: str, lines: Mapping[str, Value], *, log: bool = False) -> str:
         found = [
             Curve(name=name, points=[(one["second"], value(one)) for one in course]) for name, value in lines.items()
         ]
         shown = [line for line in found if any(value is not None for _, value in line.points)]
-        return chart(title, shown, unit=unit, log=log, last=last, marks=marks, notes=notes)
+        return chart(title, shown, unit=unit, log=log, last=last, notes=notes)
 
     def rate(name: str) -> Value:
         return lambda one: one["perSecond"][name]

@@ -13,21 +13,20 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from conformance.errors import UsageError
 from conformance.evidence.episode import Context, Episode, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
 from conformance.load.churn import PoolChurn, PoolWatcher
-from conformance.load.course import Course, Stretch
+from conformance.load.course import Course, Snapshot, Stretch
 from conformance.load.exchange import LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
 from conformance.load.judgement import Bench, Judgement, episode
-from conformance.load.memory import MEMORY, Memory
-from conformance.load.mix import LoadFile, Mix
+from conformance.load.memory import Memory
+from conformance.load.mix import Mix
 from conformance.load.moments import Moments
+from conformance.load.settings import LoadSettings
 from conformance.load.shape import RequestIds
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally, Traffic
@@ -38,10 +37,8 @@ from conformance.run.engine import LagMeter
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import Exchange
-from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
 from ext_proc.channel import Channel
-from ext_proc.http2.address import UNIX
 from ext_proc.record import Entry
 
 SCENARIO = "load"
@@ -51,53 +48,6 @@ EXAMPLES = 5
 
 _DYING = 1.5
 """Seconds in which a lost connection may turn out to be the end of the target's process."""
-
-_MARGIN = 5.0
-"""Seconds that exchanges get to end beyond the deadline of their answers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadSettings:
-    """What a load run is to do. `grace`: seconds in which a change of the pool must be followed once it was delivered
-    (None: the profile's convergence time). `at_once`: exchanges that may be under way; `memory`: bytes for what is
-    remembered; `evidence`: the file for exchanges with findings.
-
-    Where `of` processes share the load, this one has the number `index`, and `head` begins the ids of all.
-    """
-
-    profile: Profile
-    version: str
-    values: Mapping[str, str]
-    file: LoadFile
-    seed: int
-    grace: float | None = None
-    at_once: int = 10_000
-    memory: int = MEMORY
-    evidence: Path | None = None
-    index: int = 0
-    of: int = 1
-    head: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What happened since the last one, and in all. Times are milliseconds."""
-
-    seconds: float
-    stage: int
-    due: int
-    begun: int
-    judged: int
-    failed: int
-    open: int
-    rate: float
-    latest: Mapping[str, Mapping[str, float]]
-    hit_rate: float
-
-    @classmethod
-    def beginning(cls) -> Snapshot:
-        """That of a load that begins."""
-        return cls(seconds=0, stage=0, due=0, begun=0, judged=0, failed=0, open=0, rate=0, latest={}, hit_rate=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +217,7 @@ class LoadRun:
         traffic = self.traffic
         assert traffic is not None
         if self.complete:
-            await traffic.drained(longest_end(self.settings))
+            await traffic.drained(self.settings.longest_end)
             if self._lost and not self.crashes:
                 await asyncio.sleep(_DYING)
         self.unfinished = len(traffic.open)
@@ -433,26 +383,3 @@ async def _first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -
         done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-
-
-def longest_end(settings: LoadSettings) -> float:
-    """Seconds in which what is under way ends, whatever the target does."""
-    longest = max((one.service_time for one in settings.file.mix), default=0.0)
-    return settings.profile.timeouts.answer + longest + _MARGIN
-
-
-def loopback(host: str) -> bool:
-    """Whether a host is this machine's own."""
-    return host.startswith("127.") or host in ("localhost", "::1", "[::1]")
-
-
-def check_bounds(profile: Profile, *, remote: bool) -> None:
-    """Raise `UsageError` for a target on another machine, unless that is meant."""
-    if profile.address.startswith(UNIX):
-        return
-    host = profile.address.rpartition(":")[0]
-    if not profile.started_by_us and not loopback(host) and not remote:
-        raise UsageError(
-            f"{host} is another machine, and a load may be more than it can bear",
-            hint="add --allow-remote if it is yours to load",
-        )

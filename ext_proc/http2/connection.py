@@ -14,6 +14,7 @@ from ext_proc.http2.fields import HEADER_LIST_LIMIT, FieldDecoder
 from ext_proc.http2.frames import ErrorCode, ProtocolError, Setting
 from ext_proc.http2.sender import Sender
 from ext_proc.http2.streams import UNWANTED, CloseKind, Http2Stream, Sink
+from ext_proc.http2.windows import ReceiveWindows
 from ext_proc.record import Headers
 
 ENVOY_SETTINGS: f.Settings = (
@@ -73,10 +74,9 @@ class Http2Connection:
         self._sender = Sender(self._local_end)
         self._block: tuple[int, int, bytearray] | None = None  # stream, flags, fragments: an unfinished header block
         self._quiet = 0
-        self._grants_stream = dict(settings).get(Setting.INITIAL_WINDOW_SIZE, f.DEFAULT_WINDOW)
-        self._grants = window
+        stream_window = dict(settings).get(Setting.INITIAL_WINDOW_SIZE, f.DEFAULT_WINDOW)
+        self._windows = ReceiveWindows(connection=window, stream=stream_window, write=self._sender.write)
         self._grants_streams = dict(settings).get(Setting.MAX_CONCURRENT_STREAMS, f.MAX_STREAM_ID)
-        self._received = 0
         self._sender.write((f.PREFACE if accept is None else b"") + f.settings(settings))
         if window > f.DEFAULT_WINDOW:
             self._sender.write(f.window_update(0, window - f.DEFAULT_WINDOW))
@@ -158,7 +158,7 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is not None:
             stream.held = held
-            self._grant(stream)
+            self._windows.give(stream)
 
     def queued(self, stream_id: int) -> int:
         """Bytes of a stream that wait for window or for their turn."""
@@ -228,12 +228,7 @@ class Http2Connection:
     def _on_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         size = len(payload)
         stream = self._known(stream_id, "DATA")
-        self._received += size
-        if self._received > self._grants:
-            raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, "the peer sent more than the connection's window")
-        if self._received * 2 > self._grants:
-            self._sender.write(f.window_update(0, self._received))
-            self._received = 0
+        self._windows.use(size)
         end = bool(flags & f.END_STREAM)
         if size or end:
             self._quiet = 0
@@ -243,19 +238,11 @@ class Http2Connection:
         if stream is None or stream.remote_end:
             return
         if not end and size and not late:
-            stream.received += size
-            if stream.received > self._grants_stream:
-                raise ProtocolError(ErrorCode.FLOW_CONTROL_ERROR, f"the peer overran the window of stream {stream_id}")
-            self._grant(stream)
+            self._windows.use_on(stream, size)
         stream.remote_end = end
         stream.sink.on_data(data, end)
         if end:
             self._remote_end(stream)
-
-    def _grant(self, stream: Http2Stream) -> None:
-        if stream.received * 2 > self._grants_stream and not (stream.held or stream.remote_end):
-            self._sender.write(f.window_update(stream.id, stream.received))
-            stream.received = 0
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
         self._block = (stream_id, flags, bytearray(f.unpad(flags, payload)))

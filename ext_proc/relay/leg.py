@@ -82,7 +82,7 @@ class Leg(Http2Connection):
         super().__init__(
             settings=_TO_EPP if accept is None else _TO_DATA_PLANE, window=CONNECTION_WINDOW, accept=accept
         )
-        self._grants = self._grants_stream = _UNLIMITED  # credit is given below instead
+        self._windows.connection = self._windows.stream = _UNLIMITED  # credit is given below instead
         self._credit = Credit(CONNECTION_WINDOW)
         self._credits: dict[int, Credit] = {}
         self._on_goaway_said = on_goaway

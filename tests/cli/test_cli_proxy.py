@@ -1,4 +1,4 @@
-"""`proxy` with bodies that no process should hold: the same bytes arrive, in bounded memory, whoever is slow."""
+"""`proxy` with bodies that no process should hold: the same bytes arrive, in bounded memory, whichever side is slow."""
 
 from __future__ import annotations
 

@@ -619,7 +619,7 @@ def test_who_takes_nothing_stops_who_sends_and_gets_all_in_the_end() -> None:
             connection = server.connections[0].connection
             assert tap.counts.bytes_to_epp <= 16 * 1024  # one frame waits for the window
             go.set()
-            connection._grants_stream = 1 << 40
+            connection._windows.stream = 1 << 40
             connection._sender.write(frames.window_update(stream.stream_id, 1 << 30))
             connection._sender.write(frames.window_update(other.stream_id, 1 << 20))
             server.connections[0].flush()

@@ -29,15 +29,6 @@ class Curve:
     points: Sequence[Point]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """Something that happened at `x`, or from there to `end`; `label` is written above, if there is one."""
-
-    x: float
-    end: float | None = None
-    label: str = ""
-
-
 def chart(
     title: str,
     lines: Sequence[Curve],
@@ -47,14 +38,13 @@ def chart(
     log: bool = False,
     ticks: Sequence[tuple[float, str]] | None = None,
     last: float = 0.0,
-    marks: Sequence[Mark] = (),
     notes: Sequence[float] = (),
 ) -> str:
     """The chart, or nothing if no line has a point.
 
     `unit` is that of the values; with `log` they stand on a logarithmic scale. `along` says what the other axis is, and
-    `ticks` are its places and their labels (default: round numbers). The axis goes on until `last` at least. `marks`
-    cross the chart, `notes` are short strokes at the axis.
+    `ticks` are its places and their labels (default: round numbers). The axis goes on until `last` at least. `notes`
+    are short strokes at the axis.
     """
     values = [value for line in lines for _, value in line.points if value is not None]
     if not values:
@@ -82,7 +72,6 @@ def chart(
         f'<text class="middle" x="{across(x):.1f}" y="{floor + 28}">{_text(label)}</text>'
         for x, label in (ticks if ticks is not None else [(one, f"{one:,g}") for one in _steps(right) if one <= right])
     ]
-    drawn += [_mark(mark, across(mark.x), across(mark.x if mark.end is None else mark.end), floor) for mark in marks]
     drawn += [f'<line class="change" x1="{x:.1f}" x2="{x:.1f}" y1="{floor + 5}" y2="{floor + 13}"/>'
               for x in sorted({round(across(one), 1) for one in notes})]  # fmt: skip
     for number, line in enumerate(lines):
@@ -94,16 +83,6 @@ def chart(
     said = f"{title}, {unit}: " + "; ".join(_said(line) for line in lines)
     return (
         f'<svg class="chart" role="img" aria-label="{_text(said)}" viewBox="0 0 {WIDE} {HIGH}">{"".join(drawn)}</svg>'
-    )
-
-
-def _mark(mark: Mark, start: float, end: float, floor: float) -> str:
-    label = (
-        f'<text class="middle label" x="{start:.1f}" y="{_TOP - 4}">{_text(mark.label)}</text>' if mark.label else ""
-    )
-    return (
-        f'<rect class="band" x="{start:.1f}" y="{_TOP}" width="{max(0.0, end - start):.1f}" height="{floor - _TOP}"/>'
-        f'<line class="mark" x1="{start:.1f}" x2="{start:.1f}" y1="{_TOP}" y2="{floor}"/>{label if mark.label else ""}'
     )
 
 

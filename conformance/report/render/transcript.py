@@ -38,6 +38,7 @@ from conformance.report.render.messages import (
     in_words,
     json_of,
 )
+from ext_proc.protocol import DESTINATION_NAMESPACE
 from ext_proc.record import (
     Author,
     ClientAborted,
@@ -140,7 +141,7 @@ def _with_own_choices(lines: list[Line], entries: Sequence[Entry]) -> list[Line]
 def _named(entries: Sequence[Entry]) -> Iterator[str]:
     """Every endpoint that an answer of the EPP names, in the header or in metadata."""
     for conversation in conversations(Episode(id="", entries=tuple(entries))):
-        found = Destination(conversation=conversation, stream=follow(conversation), namespace="envoy.lb")
+        found = Destination(conversation=conversation, stream=follow(conversation), namespace=DESTINATION_NAMESPACE)
         settings = (one.value for one in (*found.settings, *found.late_settings))
         for value in (*settings, *(one.value for one in found.metadata_entries)):
             yield from parse_list(value).endpoints if isinstance(value, str) else ()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from conformance.load.course import Course, Stretch
 from conformance.load.page import html
-from conformance.report.render.charts import Curve, Mark, chart
+from conformance.report.render.charts import Curve, chart
 
 FAULTY = (
     f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
@@ -108,11 +108,11 @@ numbers = st.floats(0, 1e9, allow_nan=False)
 @given(
     points=st.lists(st.tuples(numbers, st.none() | numbers), max_size=20),
     name=st.text(),
-    mark=numbers,
+    note=numbers,
     log=st.booleans(),
 )
-def test_any_points_make_a_drawing_inside_its_frame(points, name, mark, log) -> None:
-    drawn = chart("t", [Curve(name=name, points=points)], unit="u", log=log, marks=[Mark(x=mark, label=name)])
+def test_any_points_make_a_drawing_inside_its_frame(points, name, note, log) -> None:
+    drawn = chart("t", [Curve(name=name, points=points)], unit="u", log=log, notes=[note])
     assert bool(drawn) == any(value is not None for _, value in points)
     if drawn:
         root = ET.fromstring(drawn)

@@ -1,0 +1,62 @@
+"""What a load run is to do, and how far it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.errors import UsageError
+from conformance.load.memory import MEMORY
+from conformance.load.mix import LoadFile
+from conformance.targets.profile import Profile
+from ext_proc.http2.address import UNIX
+
+_MARGIN = 5.0
+"""Seconds that exchanges get to end beyond the deadline of their answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """What a load run is to do. `grace`: seconds in which a change of the pool must be followed once it was delivered
+    (None: the profile's convergence time). `at_once`: exchanges that may be under way; `memory`: bytes for what is
+    remembered; `evidence`: the file for exchanges with findings.
+
+    Where `of` processes share the load, this one has the number `index`, and `head` begins the ids of all.
+    """
+
+    profile: Profile
+    version: str
+    values: Mapping[str, str]
+    file: LoadFile
+    seed: int
+    grace: float | None = None
+    at_once: int = 10_000
+    memory: int = MEMORY
+    evidence: Path | None = None
+    index: int = 0
+    of: int = 1
+    head: str = ""
+
+    @property
+    def longest_end(self) -> float:
+        """Seconds in which what is under way ends, whatever the target does."""
+        longest = max((one.service_time for one in self.file.mix), default=0.0)
+        return self.profile.timeouts.answer + longest + _MARGIN
+
+
+def loopback(host: str) -> bool:
+    """Whether a host is this machine's own."""
+    return host.startswith("127.") or host in ("localhost", "::1", "[::1]")
+
+
+def check_bounds(profile: Profile, *, remote: bool) -> None:
+    """Raise `UsageError` for a target on another machine, unless that is meant."""
+    if profile.address.startswith(UNIX):
+        return
+    host = profile.address.rpartition(":")[0]
+    if not profile.started_by_us and not loopback(host) and not remote:
+        raise UsageError(
+            f"{host} is another machine, and a load may be more than it can bear",
+            hint="add --allow-remote if it is yours to load",
+        )
