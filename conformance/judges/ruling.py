@@ -17,6 +17,9 @@ PASS, FAIL = Verdict.PASS, Verdict.FAIL
 NEGATIVE = (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE, Verdict.ERROR)
 """What says that something is wrong, or could not be told. (Constants: an enum's members take long to look up.)"""
 
+LONGEST = 4000
+"""Characters of what came that a finding repeats: a target may send megabytes, and every report repeats findings."""
+
 
 class Nature(StrEnum):
     """Of what kind a deviation is. All but CONDUCT are judged even where the suite itself broke the contract; crash
@@ -41,11 +44,16 @@ class Ruling(Finding):
         return self.verdict is not PASS and self.verdict in NEGATIVE
 
     def weighed(self, verdict: Verdict) -> Finding:
-        """The finding, with the verdict that it comes to."""
-        return Finding(**{name: getattr(self, name) for name in _OF_FINDING} | {"verdict": verdict})
+        """The finding, with the verdict that it comes to. What came is cut after `LONGEST` characters."""
+        parts = {name: getattr(self, name) for name in _OF_FINDING}
+        return Finding(**parts | {"verdict": verdict, "actual": _cut(self.actual)})
 
 
 _OF_FINDING = tuple(one.name for one in fields(Finding))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters; the evidence has them all)"
 
 
 def violation(

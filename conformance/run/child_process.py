@@ -146,13 +146,18 @@ class _Forked:
     def __init__(self, theirs: socket.socket, ours: Iterable[socket.socket]) -> None:
         """`ours` are connections that it must not hold open: they end with this process."""
         self._code: int | None = None
+        self._reaping = threading.Lock()
         self.pid = os.fork()
         if not self.pid:
             _serve_as_a_copy(theirs, ours)
         self._descriptor = os.pidfd_open(self.pid)
 
     def wait(self, timeout: float | None = None) -> int:
-        """See `Process`."""
+        """See `Process`. Two threads may wait: one for an answer, and one that closes."""
+        with self._reaping:
+            return self._reaped(timeout)
+
+    def _reaped(self, timeout: float | None) -> int:
         if self._code is None:
             if not select.select([self._descriptor], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("serve", timeout or 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-    import contextlib, os, signal, sys
+    import contextlib, os, signal, sys, threading
     from conformance.run.child_process import ChildProcess, warm
 
     class Adds:
@@ -24,8 +24,15 @@ SCRIPT = """
         async def close(self, *, hurry):
             print("closed", flush=True)
 
+    def receive(process):
+        try:
+            process.receive()
+        except HarnessError as error:
+            print(error, flush=True)
+
     if __name__ == "__main__":
         from adds import Adds
+        from conformance.errors import HarnessError
         with warm(2) if sys.argv[1] == "warm" else contextlib.nullcontext():
             process = ChildProcess(Adds, 40)
             process.send(2)
@@ -33,7 +40,10 @@ SCRIPT = """
             input()
             if sys.argv[2] == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
+            waits = threading.Thread(target=receive, args=(process,))
+            waits.start()
             process.close()
+            waits.join()
         print("over", flush=True)
 """
 
@@ -61,8 +71,9 @@ def test_a_process_carries_out_commands_and_ends_with_its_parent(begin: str, end
         for ended in (child, *others):
             assert select.select([ended], [], [], 30)[0], "a process outlived its parent's connection"
             os.close(ended)
-        rest = parent.stdout.read().split()
-    assert rest == (["closed"] if end == "killed" else ["closed", "over"])
+        rest = parent.stdout.read().splitlines()
+    # One thread waits for an answer while another closes: both learn how it ended.
+    assert rest == (["closed"] if end == "killed" else ["closed", "a process of the suite exited with 0", "over"])
     assert len(copies) == (2 if begin == "warm" else 1)
 
 

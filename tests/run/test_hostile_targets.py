@@ -23,6 +23,9 @@ from conformance.cli import call
 MEMORY = 320 * 1024 * 1024
 """Bytes that no process of a run may exceed, the target's included."""
 
+REPORT = 16 * 1024 * 1024
+"""Bytes that the files of a report may come to."""
+
 AT_ONCE = 4
 """Runs side by side: most of the time of each is waiting."""
 
@@ -131,6 +134,7 @@ def test_a_target_that_misbehaves(ran: Callable[[Target], Ran], target: Target, 
     assert not {*run.printed} & {"\x1b", "\x00", "\x07"}
     assert run.left == []
     assert run.memory < MEMORY
+    assert sum(file.stat().st_size for file in run.folder.iterdir()) < REPORT
     report = json.loads((run.folder / "report.json").read_text())
     assert report["result"] == {1: "non-conformant", 4: "incomplete"}[target.code]
     assert call(["report", "verify", str(run.folder)]) == 0, capsys.readouterr().out

@@ -15,6 +15,9 @@ from ext_proc.record import Headers, Message
 BODY = 400
 """How much of a body is shown, in bytes."""
 
+METADATA = 4000
+"""How much of one value of dynamic metadata is shown, in characters. Lists of endpoints may be long."""
+
 Described = tuple[str, str, str, tuple[str, ...]]
 """Who, what, a summary, and details."""
 
@@ -176,7 +179,7 @@ def leaves(path: str, value: Any) -> Iterator[str]:
         for name, item in sorted(value.items()):
             yield from leaves(f"{path} / {name}", item)
     else:
-        yield f"{path}: {value if isinstance(value, str) else json_of(value)}"
+        yield f"{path}: {cut(value if isinstance(value, str) else json_of(value), METADATA)}"
 
 
 def json_of(value: Mapping[str, Any] | Any) -> str:
