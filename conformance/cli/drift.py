@@ -22,8 +22,9 @@ def drift(
     """
     from conformance.cli.console import out
     from conformance.requirements.drift import compare
+    from conformance.strict_yaml import read_text
 
-    found = compare(document.read_text(encoding="utf-8", errors="replace"), version)
+    found = compare(read_text(document, str(document)), version)
     console = out()
     for new in found.new:
         console.print(f"new      line {new.line}: {new.text}")

@@ -96,6 +96,8 @@ def read(path: Path) -> Iterator[Transcript | Damage]:
 
 
 def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
+    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+        raise UsageError(f"{path}: not a regular file", hint="write to a file first, and name that")
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP
     return gzip.open(path, "rb") if packed else path.open("rb")

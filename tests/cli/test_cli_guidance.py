@@ -84,6 +84,20 @@ def test_what_is_no_file_to_read_is_refused_and_not_waited_for(cli, tmp_path: Pa
     assert "no regular file" in ran.err or "larger than 1024 KiB" in ran.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("judge",), ("replay",), ("drift",), ("scenario", "from"), ("scenario", "lint"), ("report", "show"),
+     ("report", "verify")],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    ran = cli(*command, pipe)
+    assert ran.code == 2
+    assert "pipe" in ran.err
+    assert "Traceback" not in ran.err
+
+
 # -- list --------------------------------------------------------------------------------------------------------------
 
 
