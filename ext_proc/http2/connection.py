@@ -34,7 +34,8 @@ SERVER_SETTINGS: f.Settings = (
 )
 
 _QUIET_FRAMES = 10_000
-"""Frames that carry nothing (PING, SETTINGS, RST_STREAM, …) a peer may send in a row before we call it a flood."""
+"""Frames that carry nothing (PING, SETTINGS, RST_STREAM, headers that neither open nor end a stream, …) a peer may send
+in a row before we call it a flood."""
 
 _LATE_STREAMS = 1024
 """Streams we reset that are remembered for the frames that were already on their way."""
@@ -198,7 +199,7 @@ class Http2Connection:
                     handler(flags, stream, payload)
                 if self._quiet > _QUIET_FRAMES:
                     raise ProtocolError(
-                        ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent {self._quiet} empty frames in a row"
+                        ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent {self._quiet} frames in a row that carry nothing"
                     )
                 if self.failure is not None:
                     return
@@ -263,9 +264,10 @@ class Http2Connection:
             )
         if not flags & f.END_HEADERS:
             return
-        self._block, self._quiet = None, 0
+        self._block = None
         headers, end = self._decoder.decode(bytes(block)), bool(first_flags & f.END_STREAM)
         if self._accept is not None and stream_id > self._last_seen and stream_id % 2:
+            self._quiet = 0
             self._open_remote(stream_id, headers, end)
             return
         stream = self._known(stream_id, "HEADERS")
@@ -275,6 +277,7 @@ class Http2Connection:
         stream.remote_end = end
         stream.sink.on_headers(headers, end)
         if end:
+            self._quiet = 0
             self._remote_end(stream)
 
     def _open_remote(self, stream_id: int, headers: Headers, end: bool) -> None:

@@ -441,6 +441,7 @@ _HOSTILE: dict[str, tuple[bytes, str]] = {
     "ping flood": (frames.frame(frames.PING, 0, 0, bytes(8)) * 10_001, "ENHANCE_YOUR_CALM"),
     "settings flood": (frames.settings(()) * 10_001, "ENHANCE_YOUR_CALM"),
     "empty data flood": (frames.frame(frames.DATA, 0, 1) * 10_001, "ENHANCE_YOUR_CALM"),
+    "informational head flood": (frames.headers(1, b"\x08\x03100", end=False) * 10_001, "ENHANCE_YOUR_CALM"),
     "unknown frame flood": (frames.frame(0x99, 0, 0) * 10_001, "ENHANCE_YOUR_CALM"),
 }
 
@@ -461,10 +462,11 @@ def test_a_hostile_server_ends_the_connection_with_a_reason(name: str) -> None:
     client.receive(b"deaf now")
 
 
-def test_a_reset_flood_on_a_closed_stream_ends_the_connection() -> None:
+@pytest.mark.parametrize("frame", [frames.rst_stream(1, 0), frames.headers(1, b"\x88", end=False)])
+def test_a_flood_on_a_closed_stream_ends_the_connection(frame: bytes) -> None:
     client = ready_client()
     client.reset(client.open(REQUEST, Log()))
-    client.receive(frames.rst_stream(1, 0) * 10_001)
+    client.receive(frame * 10_001)
     assert client.failure is not None
 
 
