@@ -120,6 +120,42 @@ class SubsetIgnoredForOptionsAndDelete(SubsetIgnoredFor):
         return self.headers.get(":method") in (b"OPTIONS", b"DELETE")
 
 
+@fault(
+    "subset-ignored-for-patch",
+    breaks="EPP-SUB-01",
+    why="PATCH requests get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED,
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForPatch(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return self.headers.get(":method") == b"PATCH"
+
+
+@fault(
+    "subset-ignored-with-a-query",
+    breaks="EPP-SUB-01",
+    why="Requests whose path has a query get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED | {"EPP-SUB-08": "so it is for those without a body"},
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredWithAQuery(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return b"?" in self.headers.get(":path", b"")
+
+
+@fault(
+    "subset-ignored-for-forms",
+    breaks="EPP-SUB-01",
+    why="Requests of type multipart/form-data get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED,
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForForms(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return self.headers.get("content-type", b"").startswith(b"multipart/form-data")
+
+
 NOT_503 = {
     "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
     "EPP-SUB-02": "so it is where the subset leaves no endpoint, and 503 is due",
