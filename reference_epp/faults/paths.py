@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from reference_epp import answers
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
 from reference_epp.epp import Action
-from reference_epp.picker import NOT_FOUND, Decision, Refused
+from reference_epp.names import DESTINATION
+from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpTrailers
+    from ext_proc.messages import CommonResponse, HttpTrailers
 
 METHOD_NOT_ALLOWED = 405
 
@@ -154,6 +156,18 @@ class SubsetIgnoredWithAQuery(SubsetIgnoredFor):
 class SubsetIgnoredForForms(SubsetIgnoredFor):
     def ignores(self, body: bytes) -> bool:
         return self.headers.get("content-type", b"").startswith(b"multipart/form-data")
+
+
+@fault(
+    "client-steers-chat",
+    breaks="EPP-DEST-05",
+    why="The client's headers are set again after our own for /v1/chat/completions: its destination header wins.",
+)
+class ClientSteersChat(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if DESTINATION in self.headers and self.headers[":path"] == b"/v1/chat/completions":
+            answers.set_header(common.header_mutation, DESTINATION, self.headers[DESTINATION])
 
 
 NOT_503 = {
