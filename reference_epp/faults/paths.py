@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from reference_epp import answers
-from reference_epp.conversation import Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
-from reference_epp.epp import Action
+from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpTrailers
 
 METHOD_NOT_ALLOWED = 405
+INTERNAL = 13
+"""The gRPC status of a defect."""
 
 IGNORED = {
     "EPP-SUB-02": "so it is where the subset leaves no endpoint",
@@ -213,3 +215,42 @@ class OptionsRefused(RefusesMethod):
 class GetRefused(RefusesMethod):
     method = b"GET"
     code = NOT_FOUND
+
+
+class LooksAtForms(Conversation):
+    """Looks at the prompt or the messages of a JSON body."""
+
+    def field(self, body: bytes, name: str) -> object:
+        """The value of a field of the body, None if there is none."""
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        return value.get(name) if isinstance(value, dict) else None
+
+
+@fault(
+    "content-parts-refused",
+    breaks="EPP-DEST-01",
+    why="A chat request of which a message has no plain text as its content is answered with 400.",
+    modes=("full-duplex", "buffered"),
+)
+class ContentPartsRefused(LooksAtForms):
+    def choose(self, body: bytes) -> Decision:
+        messages = self.field(body, "messages")
+        plain = not isinstance(messages, list) or all(isinstance(one.get("content"), str) for one in messages)
+        return super().choose(body) if plain else Refused(BAD_REQUEST, "content is no string")
+
+
+@fault(
+    "prompt-lists-end-the-stream",
+    breaks="ENV-16",
+    why="A request whose prompt is a list has its stream ended with a gRPC error.",
+    also_breaks={"EPP-DEST-07": "the request gets no endpoint", "EPP-ERR-04": "and no ImmediateResponse"},
+    modes=FULL_DUPLEX,
+)
+class PromptListsEndTheStream(LooksAtForms):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        if isinstance(self.field(b"".join(self.body), "prompt"), list):
+            return [Close(INTERNAL, "prompt is no string")]
+        return super().release_with_body(end_of_stream=end_of_stream)
