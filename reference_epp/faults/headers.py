@@ -72,6 +72,20 @@ class LineBreakInHeader(ExtraHeader):
     pass
 
 
+@fault(
+    "model-in-a-header",
+    breaks="ENV-11",
+    why="The model that a body names is set as a header, whatever characters it has.",
+    modes=("full-duplex", "buffered"),
+)
+class ModelInAHeader(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        model = self.read_model(b"".join(self.body))
+        if model is not None:
+            answers.set_header(common.header_mutation, "x-model-name", model.encode())
+
+
 @fault("header-without-name", breaks="ENV-11", why="A header without a name is set on requests without a body.")
 class HeaderWithoutName(ExtraHeader):
     extra = ("", b"picked")
