@@ -24,5 +24,6 @@ MALFORMED: Mapping[str, Injection] = {
     "http2-short-settings": _http2(frames.frame(frames.SETTINGS, 0, 0, b"five!")),
     "http2-zero-window": _http2(frames.window_update(0, 0)),
     "http2-bad-headers": _http2(frames.frame(frames.HEADERS, 0x5, _IDLE_STREAM, b"\xff\xff\xff\xff\xff\xff")),
-    "http2-garbage": _http2(b"\xde\xad\xbe\xef" * 64),
+    # read as a frame it ends with what follows: an HTTP/2 implementation may wait for the whole of a frame
+    "http2-garbage": _http2(bytes(range(256))),
 }

@@ -1,0 +1,32 @@
+"""Bytes that no data plane sends, as another HTTP/2 implementation reads them."""
+
+from __future__ import annotations
+
+import h2.config
+import h2.connection
+import h2.exceptions
+import pytest
+
+from conformance.run.data_plane.malformed import MALFORMED
+from ext_proc.http2 import frames
+
+LEGAL = {"http2-unknown-frame"}
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in MALFORMED.items() if one.layer == "http2"))
+def test_what_is_no_http2_is_seen_to_be_none_with_the_message_that_follows(name: str) -> None:
+    client = h2.connection.H2Connection()
+    server = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+    client.initiate_connection()
+    server.initiate_connection()
+    server.receive_data(client.data_to_send())
+
+    def receive() -> None:
+        server.receive_data(MALFORMED[name].raw)
+        server.receive_data(frames.frame(0x77, 0, 0, b"as much as a message with a body has"))
+
+    if name in LEGAL:
+        receive()
+    else:
+        with pytest.raises(h2.exceptions.ProtocolError):
+            receive()
