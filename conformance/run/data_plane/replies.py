@@ -133,7 +133,7 @@ def _chunks(reply: Reply) -> tuple[bytes, ...]:
     """The body in the pieces in which it is flushed."""
     if reply.kind == "none":
         return ()
-    pieces = _events(reply.events) if reply.kind == "sse" else (_content(reply),)
+    pieces = _events(reply.events) if reply.kind == "sse" and reply.text is None else (_content(reply),)
     body = b"".join(pieces)
     if reply.gzip:
         body = gzip.compress(body, mtime=0)
