@@ -224,6 +224,18 @@ class InvalidJsonResponseEmptied(OtherBytes):
         return body
 
 
+@fault(
+    "whole-pieces-never-end",
+    breaks="ENV-05",
+    why="A request body that fills its last piece to the brim has no piece that is marked as the last.",
+    modes=FULL_DUPLEX,
+)
+class WholePiecesNeverEnd(Conversation):
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        whole = direction == "request" and bool(body) and len(body) % answers.CHUNK_LIMIT == 0
+        return super().stream(direction, body, end_of_stream=end_of_stream and not whole)
+
+
 # -- the declared length
 
 
