@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 NOBODY = "nobody"
-REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port))?\}")
+REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port|cut-address|late-address))?\}")
 
 
 def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -53,6 +53,10 @@ def _endpoint(match: re.Match[str], endpoints: Mapping[str, tuple[str, ...]]) ->
             return f"{address}:{next(other for other in range(int(port) + 1, 65_000) if other not in taken)}"
         case _, "cut-port":
             return own[0][:-1]
+        case _, "cut-address":
+            return f"{address[:-1]}:{port}"
+        case _, "late-address":
+            return own[0][1:]
         case None, _:
             return own[0]
         case index, _:

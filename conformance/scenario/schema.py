@@ -5,7 +5,8 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 * `{name}`: a variable of the matrix; if its value names a pod, that pod's endpoint,
 * `{a}`: the first endpoint of pod `a` as `ip:port`; `{a/1}`: the one on its second port; `{a.ip}`: its address alone;
-  `{a.wrong-port}`: with a port that no pod has; `{a.cut-port}`: without the port's last digit; `{nobody}`: of no pool.
+  `{a.wrong-port}`: with a port that no pod has; `{a.cut-port}`: without the port's last digit; `{a.cut-address}`:
+  without the address's last digit; `{a.late-address}`: without its first one (IPv4); `{nobody}`: of no pool.
 """
 
 from __future__ import annotations

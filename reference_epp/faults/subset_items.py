@@ -30,6 +30,20 @@ class SubsetPortByPrefix(Picker):
 
 
 @fault(
+    "subset-address-by-its-end",
+    breaks="EPP-SUB-02",
+    why="An item of the subset fits every endpoint whose text ends with it: 27.0.0.1:8000 allows 127.0.0.1:8000.",
+    versions=WITH_SUBSET,
+)
+class SubsetAddressByItsEnd(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        items = [item.text for item in request.subset]
+        return [one for one in self.pool.endpoints if any(one.text.endswith(item) for item in items)]
+
+
+@fault(
     "ipv6-subset-opens-the-pool",
     breaks="EPP-SUB-07",
     why="A subset with an IPv6 endpoint is not understood and allows the whole pool, of which one is picked at random.",
