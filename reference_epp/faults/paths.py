@@ -172,6 +172,18 @@ class ClientSteersChat(Conversation):
             answers.set_header(common.header_mutation, DESTINATION, self.headers[DESTINATION])
 
 
+@fault(
+    "subset-ignored-for-empty-posts",
+    breaks="EPP-SUB-08",
+    why="POST requests without a body get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED | {"EPP-SUB-01": "the pick is outside the subset"},
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForEmptyPosts(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return not body and self.headers.get(":method") == b"POST"
+
+
 NOT_503 = {
     "EPP-ERR-02": "so it is where the pool is empty, and 503 is due",
     "EPP-SUB-02": "so it is where the subset leaves no endpoint, and 503 is due",
