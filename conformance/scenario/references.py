@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 NOBODY = "nobody"
-REFERENCE = re.compile(r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port|cut-address|late-address))?\}")
+REFERENCE = re.compile(
+    r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port|cut-address|late-address))?\}"
+)
 
 
 def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -99,7 +99,7 @@ class ClientRequest(FileModel):
         None, description="default: the profile's path; `/v1/chat/completions` stands for its `chatPath`"
     )
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
-    filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more")
+    filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more, the first of 9,000 bytes")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
     model: str = Field("known", description="`known`, `unknown`, or a name")
     prompt: str = Field("fresh", description="`fresh`: never used before; or the text")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,32 @@ class ManyHeadersAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
         if len(message.request_headers.headers.headers) > 64:
             raise ValueError("too many headers")
+
+
+@fault(
+    "long-headers-are-an-error",
+    breaks="ENV-26",
+    why="A request with a header of more than 8 KiB ends the stream with a gRPC error.",
+    also_breaks=ENDED,
+    effect="warn",
+)
+class LongHeadersAreAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        if any(len(header.raw_value) > 8192 for header in message.request_headers.headers.headers):
+            raise ValueError("too long a header")
+
+
+@fault(
+    "odd-escapes-are-an-error",
+    breaks="ENV-16",
+    why="A request whose path has a percent sign that escapes nothing ends the stream with a gRPC error.",
+    also_breaks={"EPP-ERR-04": "there is no ImmediateResponse"},
+)
+class OddEscapesAreAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        for header in message.request_headers.headers.headers:
+            if header.key == ":path" and re.search(rb"%(?![0-9A-Fa-f]{2})", header.raw_value):
+                raise ValueError("an escape that is none")
 
 
 @fault(

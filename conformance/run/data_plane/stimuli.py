@@ -142,7 +142,8 @@ def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> H
     standard = [
         (name.lower().encode(), value.encode()) for name, value in own.items() if name.lower().encode() not in names
     ]
-    filler = [(f"x-filler-{number}".encode(), b"filler") for number in range(exchange.filler_headers)]
+    lengths = (1 if number else 1500 for number in range(exchange.filler_headers))  # the first: 9,000 bytes
+    filler = [(f"x-filler-{number}".encode(), b"filler" * length) for number, length in enumerate(lengths)]
     return (*standard, *given, *filler)
 
 
