@@ -99,23 +99,27 @@ def _replays(file: Path, version: str, exchanges: list[str], scenarios: list[str
     import dataclasses
 
     from conformance.requirements.catalogue import Catalogue
-    from conformance.run.epp.replay import replayable
+    from conformance.run.epp.replay import broken_rules, replayable
 
     catalogue = Catalogue.load()
-    for episode, conversation, context in recorded_conversations(file):
-        if exchanges and conversation.exchange not in exchanges:
+    for episode, conversations, recorded_in in recorded_conversations(file):
+        if scenarios and not any(_is_of(recorded_in.scenario, pattern) for pattern in scenarios):
             continue
-        if scenarios and not any(_is_of(context.scenario, pattern) for pattern in scenarios):
+        chosen = [one for one in conversations if not exchanges or one.exchange in exchanges]
+        if not chosen:
             continue
-        yield replayable(episode, conversation, dataclasses.replace(context, version=version), catalogue)
+        context = dataclasses.replace(recorded_in, version=version)
+        broken = broken_rules(episode, context, catalogue)
+        for one in chosen:
+            yield replayable(episode, one, context, broken.get(one.exchange, ()))
 
 
 def _is_of(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name.partition("@")[0].partition("[")[0], pattern)
 
 
-def recorded_conversations(file: Path) -> Iterator[tuple[Episode, Conversation, Context]]:
-    """The conversations of a record or of a report's evidence. Raises `UsageError` for what is none."""
+def recorded_conversations(file: Path) -> Iterator[tuple[Episode, list[Conversation], Context]]:
+    """The conversations of a record or of a report's evidence, by episode. Raises `UsageError` for what is none."""
     from conformance.errors import UsageError
     from conformance.reading.conversation import conversations
     from conformance.report.render.folder import EVIDENCE
@@ -134,11 +138,11 @@ def recorded_conversations(file: Path) -> Iterator[tuple[Episode, Conversation, 
                 f"{path} is the record of a {one.context.role}, and replay is for those of endpoint pickers",
                 hint=f"run the scenarios again instead: epp-conformance run --role {one.context.role}",
             )
-        for conversation in conversations(one.episode):
-            settles = bool(conversation.note.get("settling"))
-            if conversation.asked and not settles:
-                found = True
-                yield one.episode, conversation, one.context
+        # Those that only wait for the target to settle are not worth keeping.
+        asked = [each for each in conversations(one.episode) if each.asked and not each.note.get("settling")]
+        if asked:
+            found = True
+            yield one.episode, asked, one.context
     if not found:
         raise UsageError(f"there is no conversation in {path}", hint="was anything recorded?")
 

@@ -85,19 +85,20 @@ def _scenarios(
 
     made: dict[str, _Made] = {}
     names: list[str] = []
-    for episode, conversation, context in recorded_conversations(file):
-        names.append(conversation.exchange)
-        if wanted and conversation.exchange not in wanted:
-            continue
-        recorded = recorded_exchange(episode, conversation, subset_namespace=context.subset_namespace)
-        key = json.dumps([recorded.exchange, recorded.pool], sort_keys=True)
-        if key in made:
-            made[key].of.append(conversation.exchange)
-            continue
-        broken = broken_rules(episode, conversation, context, catalogue)
-        name = f"{section}.{len(made) + 1}"
-        scenario = _scenario(name, conversation, recorded, about or list(broken), broken=bool(broken))
-        made[key] = _Made(scenario, list(_unsaid(recorded)), [conversation.exchange])
+    for episode, conversations, context in recorded_conversations(file):
+        names += [one.exchange for one in conversations]
+        chosen = [one for one in conversations if not wanted or one.exchange in wanted]
+        breaks = broken_rules(episode, context, catalogue) if chosen else {}
+        for one in chosen:
+            recorded = recorded_exchange(episode, one, subset_namespace=context.subset_namespace)
+            key = json.dumps([recorded.exchange, recorded.pool], sort_keys=True)
+            if key in made:
+                made[key].of.append(one.exchange)
+                continue
+            broken = breaks.get(one.exchange, ())
+            name = f"{section}.{len(made) + 1}"
+            scenario = _scenario(name, one, recorded, about or list(broken), broken=bool(broken))
+            made[key] = _Made(scenario, list(_unsaid(recorded)), [one.exchange])
     return list(made.values()), names
 
 

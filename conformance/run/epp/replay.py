@@ -53,8 +53,11 @@ class Replayed:
     single: Single
 
 
-def replayable(episode: Episode, conversation: Conversation, context: Context, rules: Rules) -> Replay:
-    """The replay of a conversation of an endpoint picker's record. Raises `UsageError` for what lacks something."""
+def replayable(episode: Episode, conversation: Conversation, context: Context, broken: tuple[str, ...]) -> Replay:
+    """The replay of a conversation of an endpoint picker's record, which breaks the requirements `broken`.
+
+    Raises `UsageError` for what lacks something.
+    """
     recorded = recorded_exchange(episode, conversation, subset_namespace=context.subset_namespace)
     if recorded.missing:
         live = conversation.opened is None
@@ -62,14 +65,16 @@ def replayable(episode: Episode, conversation: Conversation, context: Context, r
             f"{conversation.exchange} can't be sent again: the record lacks {', '.join(recorded.missing)}",
             hint="record it with `tap --keep-bodies BYTES --keep-secrets`" if live else "take it from a whole record",
         )
-    broken = broken_rules(episode, conversation, context, rules)
     return Replay(conversation=conversation, context=context, recorded=recorded, broken=broken)
 
 
-def broken_rules(episode: Episode, conversation: Conversation, context: Context, rules: Rules) -> tuple[str, ...]:
-    """The requirements for endpoint pickers that a conversation of `episode` breaks by today's rules."""
-    findings = _failing(judge(episode, context, rules))
-    return tuple(dict.fromkeys(one.requirement for one in findings if one.exchange == conversation.exchange))
+def broken_rules(episode: Episode, context: Context, rules: Rules) -> dict[str, tuple[str, ...]]:
+    """The requirements that the conversations of `episode` break by today's rules, by the name of the exchange."""
+    broken: dict[str, dict[str, None]] = {}
+    for one in _failing(judge(episode, context, rules)):
+        if one.exchange is not None:
+            broken.setdefault(one.exchange, {})[one.requirement] = None
+    return {exchange: tuple(names) for exchange, names in broken.items()}
 
 
 def check_secrets(replay: Replay, lane: EppRunner) -> None:
