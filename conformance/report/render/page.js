@@ -48,9 +48,6 @@
   document.addEventListener("click", (event) => {
     if (event.target.matches("button.copy")) copy(event.target);
   });
-  addEventListener("beforeprint", () => {
-    for (const part of document.querySelectorAll("details.section")) part.open = true;
-  });
   filter();
   reveal();
 })();
