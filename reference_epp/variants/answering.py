@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
-from reference_epp.conversation import Conversation
+from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
 from reference_epp.epp import Action
 from reference_epp.health import SERVING, Health
 from reference_epp.names import FALLBACK
-from reference_epp.picker import Decision, Picked
+from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpHeaders, Metadata, Struct
@@ -212,3 +213,14 @@ class UnknownServicesHealthy(Health):
     def status(self, service: str) -> int | None:
         status = super().status(service)
         return SERVING if status is None else status
+
+
+@variant(
+    "refuses-odd-queries", why="A path with a percent sign that escapes nothing is malformed: it is answered with 400."
+)
+class RefusesOddQueries(Conversation):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        paths = [entry.raw_value for entry in headers.headers.headers if entry.key == ":path"]
+        if any(re.search(rb"%(?![0-9A-Fa-f]{2})", path) for path in paths):
+            return self.refuse(Refused(BAD_REQUEST, "the path has an escape that is none"))
+        return super().on_request_headers(headers)
