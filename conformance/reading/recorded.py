@@ -212,7 +212,7 @@ def _body(sent: list[DecodedMessage], read: _Reading) -> dict[str, Any]:
         return {}
     pieces = [one.body for one in messages if one.body]
     body = b"".join(pieces)
-    if not messages and not any(one.ends for one in sent):
+    if sent and not messages and not any(one.ends for one in sent):
         read.unsaid.append("the request's body, of which the EPP got nothing: an ordinary one stands for it")
         return {}
     if not body:
@@ -300,21 +300,20 @@ def _frame(conversation: Conversation, asked: list[DecodedMessage], read: _Readi
 
 
 def _reply(conversation: Conversation, answered: list[DecodedMessage], read: _Reading) -> dict[str, Any]:
-    if conversation.opened is not None and not conversation.upstream_responses:
-        return {}  # the data plane answered by itself
     head = next((one for one in answered if one.part == "headers" and one.headers is not None), None)
+    if conversation.opened is not None and not conversation.upstream_responses:  # the data plane answered by itself
+        refused = head is not None and not any(one.side == REQUEST for one in conversation.asked)
+        return {"reply": {"source": "refused", **_status(head)}} if refused else {}
     if len(conversation.upstream_responses) > 1:
         read.unsaid.append("further attempts at other model servers")
     if head is None:
         return {}
-    own = dict(head.headers or [])
     bodies = [one for one in answered if one.part == "body"]
     if any(_cut(one) for one in bodies):
         read.unsaid.append("the body of the model server's response, which was not kept: an ordinary one stands for it")
         return {}
     pieces = [one.body for one in bodies if one.body]
-    status = own.get(":status", b"200").decode()
-    said: dict[str, Any] = {"status": int(status)} if status.isdigit() and status != "200" else {}
+    said = _status(head)
     if headers := list(_pairs(head.headers or [], "response header", read)):
         said["headers"] = headers
     said |= _content(b"".join(pieces)) if pieces else {"kind": "none"}
@@ -326,3 +325,9 @@ def _reply(conversation: Conversation, answered: list[DecodedMessage], read: _Re
     if trailers:
         said["trailers"] = list(_pairs(trailers, "response trailer", read))
     return {"reply": said}
+
+
+def _status(head: DecodedMessage | None) -> dict[str, Any]:
+    """The status of a response, where it is not the usual one."""
+    status = dict(head.headers or []).get(":status", b"200").decode() if head else "200"
+    return {"status": int(status)} if status.isdigit() and status != "200" else {}

@@ -98,6 +98,15 @@ def test_what_is_the_same_is_said_to_be(cli, faulty_report: Path) -> None:
     assert "≠" not in ran.out
 
 
+def test_what_the_data_plane_refused_itself_is_refused_again(cli, tmp_path: Path) -> None:
+    assert cli("run", "-q", *RIGHT, "-k", "ext-proc.refused-before", "-o", tmp_path).code == 4
+    ran = cli("replay", tmp_path, *RIGHT)
+    assert ran.code == 0, ran.out + ran.err
+    assert "✓ same" in ran.out
+    assert "≠" not in ran.out
+    assert "sent without" not in ran.out
+
+
 @pytest.mark.parametrize(
     ("fault", "rule"), [("metadata-differs", "EPP-DEST-05"), ("value-for-raw-value", "ENV-11")], ids=str
 )
