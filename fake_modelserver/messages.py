@@ -157,11 +157,13 @@ def json_response(status: int, value: Any, headers: Headers = ()) -> Response:
     return Response(status=status, headers=((b"content-type", b"application/json"), *headers), body=dumped(value))
 
 
+_compact = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # made once: `dumps` makes one per call
+
+
 def dumped(value: Any) -> bytes:
     """`value` as compact JSON in UTF-8. What is no text becomes an escape."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     try:
-        return text.encode()
+        return _compact(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
 

@@ -96,7 +96,7 @@ def read(path: Path) -> Iterator[Transcript | Damage]:
 
 
 def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
-    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+    if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for a writer
         raise UsageError(f"{path}: not a regular file", hint="write to a file first, and name that")
     with path.open("rb") as file:
         packed = file.read(2) == _GZIP

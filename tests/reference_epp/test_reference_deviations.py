@@ -16,6 +16,7 @@ import pytest
 
 from ext_proc.messages import HealthCheckRequest, HealthCheckResponse, ProcessingRequest, ProcessingResponse
 from reference_epp import faults, variants  # noqa: F401  # declares them
+from reference_epp.answers import CHUNK_LIMIT
 from reference_epp.deviations import ALL, FAULTS, VARIANTS, Fault, UnknownDeviationError, Variant, find
 from reference_epp.endpoints import Pool
 from reference_epp.scraper import Scraper
@@ -73,7 +74,8 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
 
 
 HINTS: list[Any] = [
-    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7, [1], ["10.0.0.1"],
+    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
+    [1], ["10.0.0.1"],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
 ]  # fmt: skip
 
@@ -126,6 +128,9 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
         ]
         for event_stream in (b"text/event-stream", b"text/event-stream; charset=utf-8"):
             yield [first, response(content_type=event_stream), data_plane.response_body(b"data: 1\n\n", end=False)]
+            yield [first, response(content_type=event_stream), data_plane.response_body(b"id: 1\ndata: 1\n\ndata: 2")]
+            halves = [data_plane.response_body(half, end=half == b"1\n\n") for half in (b"data: ", b"1\n\n")]
+            yield [first, response(content_type=event_stream), *halves]
         yield [first, response(), data_plane.response_body(b"{", end=False), data_plane.response_body(b"}")]
         for served in (A, "9.9.9.9:1", 7):
             yield [first, response(served=served), data_plane.response_body()]
@@ -143,10 +148,24 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ((":path", b"/v1/completions"), [body(b'{"model":"m","stream":true}')]),
         (("content-type", b"text/plain"), [body(b"words")]),
         (("x-trailers", b"1"), [body(end=False), data_plane.request_trailers()]),
+        ((":method", b"PATCH"), [body()]),
+        ((":path", b"/v1/completions?limit=2"), [body()]),
+        (("content-type", b"multipart/form-data; boundary=x"), [body(b"words")]),
     ]
     for extra, messages in kinds:
         for _ in range(len(POOL)):  # equal endpoints take turns
             yield [headers(extra, subset=[C]), *(messages if mode else [])]
+    chat = (":path", b"/v1/chat/completions")
+    others = [
+        ([("x-long", b"x" * 9000)], body()),
+        ([(":path", b"/v1/completions?q=100%")], body()),
+        ([chat, ("x-gateway-destination-endpoint", b"6.6.6.6:1")], body()),
+        ([chat], body(b'{"model":"m","messages":[{"role":"user","content":[]}]}')),
+        ([], body(b'{"model":"m","prompt":["a","b"]}')),
+        ([("content-type", b"text/plain")], body(b"x" * 2 * CHUNK_LIMIT)),
+    ]
+    for extras, message in others:
+        yield [headers(*extras), *([message] if mode else [])]
     for method in (b"OPTIONS", b"DELETE"):
         yield [get((":method", method))]
         for _ in range(len(POOL)):
