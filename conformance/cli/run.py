@@ -63,17 +63,17 @@ def run(
     def once(chosen: SelectionFlags) -> ReportedRun:
         settings = dataclasses.replace(run_settings(target, chosen), jobs=jobs, property_examples=property_examples)
         title = f"target {target.title}, seed {settings.seed}"
-        done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
-        show(done)
-        return done
+        return run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
 
     if watch or watch_path:
         from conformance.cli.watch import Watch
 
-        watching = Watch(once=once, what=what, named=watch_path or (), output=output)
+        watching = Watch(once=once, show=show, what=what, named=watch_path or (), output=output)
         code = watching.until_interrupted(target, lambda chosen: run_settings(target, chosen))
     else:
-        code = once(what).code
+        done = once(what)
+        show(done)
+        code = done.code
     raise typer.Exit(0 if exit_zero else code)
 
 

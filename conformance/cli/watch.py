@@ -50,9 +50,10 @@ def failed_scenarios(report: Report) -> list[str]:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Watch:
-    """Runs `once` again and again. `named` are paths that the user names; `output` is where reports go."""
+    """Runs `once` again and again and `show`s each. `named` are paths that a user names; reports go to `output`."""
 
     once: Callable[[SelectionFlags], ReportedRun]
+    show: Callable[[ReportedRun], None]
     what: SelectionFlags
     named: Sequence[Path]
     output: Path
@@ -100,9 +101,11 @@ class Watch:
 
     def _finish(self, done: ReportedRun) -> None:
         if done.interrupted:
+            self.show(done)
             raise KeyboardInterrupt
-        self.code = done.code
+        self.code = done.code  # first of all: Ctrl-C may come as soon as something is shown
         self.failed = failed_scenarios(done.report)
+        self.show(done)
 
     def _change(self, paths: Sequence[Path], before: State) -> list[Path]:
         """Wait for a change, and until nothing changes any more; a file that is gone is waited for. What changed."""
