@@ -46,7 +46,6 @@ class Machine:
         http: Literal[1, 2] = 1,
     ) -> None:
         self._config = config
-        self._refused_with = config.refused_with
         self._http = http
         self.buffer_limit = config.buffer_of(http)
         """Bytes of a body that may be held back."""
@@ -94,21 +93,21 @@ class Machine:
     def request_headers(self, headers: HeaderList, end: bool) -> list[Action]:
         """The request begins: all headers as the filter sees them, pseudo-headers included."""
         self._facts.request = list(headers)
-        if self._refused_with is None:
+        if self._config.refused_with is None:
             self._request.headers(headers, end)
         else:
-            self._local_reply(self._refused_with, b"fault filter abort", "fault_filter_abort")
+            self._local_reply(self._config.refused_with, b"fault filter abort", "fault_filter_abort")
         return self._actions()
 
     def request_data(self, data: bytes, end: bool) -> list[Action]:
         """Request body, as read from the client."""
-        if self._refused_with is None:
+        if self._config.refused_with is None:
             self._request.data(data, end)
         return self._actions()
 
     def request_trailers(self, trailers: HeaderList) -> list[Action]:
         """The request ends with trailers."""
-        if self._refused_with is None:
+        if self._config.refused_with is None:
             self._request.trailers(trailers)
         return self._actions()
 

@@ -100,12 +100,12 @@ class Watch:
             self.code = problem.exit_code
 
     def _finish(self, done: ReportedRun) -> None:
-        if done.interrupted:
-            self.show(done)
-            raise KeyboardInterrupt
-        self.code = done.code  # first of all: Ctrl-C may come as soon as something is shown
-        self.failed = failed_scenarios(done.report)
+        if not done.interrupted:
+            self.code = done.code  # before it is shown: Ctrl-C may come as soon as something is
+            self.failed = failed_scenarios(done.report)
         self.show(done)
+        if done.interrupted:
+            raise KeyboardInterrupt
 
     def _change(self, paths: Sequence[Path], before: State) -> list[Path]:
         """Wait for a change, and until nothing changes any more; a file that is gone is waited for. What changed."""

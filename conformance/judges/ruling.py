@@ -53,7 +53,7 @@ _OF_FINDING = tuple(one.name for one in fields(Finding))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters; the evidence has them all)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text):,} characters)"
 
 
 def violation(

@@ -301,13 +301,13 @@ def _frame(conversation: Conversation, asked: list[DecodedMessage], read: _Readi
 
 def _reply(conversation: Conversation, answered: list[DecodedMessage], read: _Reading) -> dict[str, Any]:
     head = next((one for one in answered if one.part == "headers" and one.headers is not None), None)
-    if conversation.opened is not None and not conversation.upstream_responses:  # the data plane answered by itself
-        refused = head is not None and not any(one.side == REQUEST for one in conversation.asked)
-        return {"reply": {"source": "refused", **_status(head)}} if refused else {}
     if len(conversation.upstream_responses) > 1:
         read.unsaid.append("further attempts at other model servers")
     if head is None:
         return {}
+    if conversation.opened is not None and not conversation.upstream_responses:  # the data plane answered by itself
+        refused = not any(one.side == REQUEST for one in conversation.asked)
+        return {"reply": {"source": "refused", **_status(head)}} if refused else {}
     bodies = [one for one in answered if one.part == "body"]
     if any(_cut(one) for one in bodies):
         read.unsaid.append("the body of the model server's response, which was not kept: an ordinary one stands for it")
@@ -327,7 +327,7 @@ def _reply(conversation: Conversation, answered: list[DecodedMessage], read: _Re
     return {"reply": said}
 
 
-def _status(head: DecodedMessage | None) -> dict[str, Any]:
+def _status(head: DecodedMessage) -> dict[str, Any]:
     """The status of a response, where it is not the usual one."""
-    status = dict(head.headers or []).get(":status", b"200").decode() if head else "200"
+    status = dict(head.headers or []).get(":status", b"200").decode()
     return {"status": int(status)} if status.isdigit() and status != "200" else {}

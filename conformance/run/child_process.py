@@ -154,20 +154,19 @@ class _Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         """See `Process`. Two threads may wait: one for an answer, and one that closes."""
+        if self._code is None and not select.select([self._descriptor], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("serve", timeout or 0)
         with self._reaping:
-            return self._reaped(timeout)
-
-    def _reaped(self, timeout: float | None) -> int:
-        if self._code is None:
-            if not select.select([self._descriptor], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("serve", timeout or 0)
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            os.close(self._descriptor)
+            if self._code is None:
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
 
     def kill(self) -> None:
         """See `Process`."""
         signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)  # not before: another thread may wait for it
 
 
 def _serve_as_a_copy(theirs: socket.socket, ours: Iterable[socket.socket]) -> NoReturn:

@@ -171,9 +171,7 @@ class EppScript(FileModel):
 
     pick: tuple[str, ...] = Field((), description="the destination, as the items of its list; empty: it names none")
     said_in: Literal["both", "header", "metadata"] = Field("both", description="where it says the destination")
-    decides: Literal["headers", "end"] = Field(
-        "headers", description="on the request's headers, or when all of it has come (full duplex)"
-    )
+    decides: Literal["headers", "end"] = Field("headers", description="at the request's headers or end (full duplex)")
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
     fails: Literal["silent", "reset", "close", "error"] | None = Field(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from reference_epp.deviations import ENDED, FULL_DUPLEX, fault
 from reference_epp.epp import Action
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Picked
+from reference_epp.variants.answering import has_odd_escape
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HeaderValueOption, HttpHeaders, ProcessingResponse, Struct
@@ -266,9 +266,8 @@ class LongHeadersAreAnError(InputRaises):
 )
 class OddEscapesAreAnError(InputRaises):
     def inspect(self, message: Any) -> None:
-        for header in message.request_headers.headers.headers:
-            if header.key == ":path" and re.search(rb"%(?![0-9A-Fa-f]{2})", header.raw_value):
-                raise ValueError("an escape that is none")
+        if has_odd_escape(message.request_headers):
+            raise ValueError("an escape that is none")
 
 
 @fault(

@@ -13,13 +13,12 @@ from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
 from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
+from reference_epp.service import INTERNAL
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpTrailers
 
 METHOD_NOT_ALLOWED = 405
-INTERNAL = 13
-"""The gRPC status of a defect."""
 
 IGNORED = {
     "EPP-SUB-02": "so it is where the subset leaves no endpoint",

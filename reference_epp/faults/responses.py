@@ -14,11 +14,10 @@ from reference_epp.endpoints import parse_endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.names import SERVED
 from reference_epp.picker import Picked, Refused
+from reference_epp.service import INTERNAL
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, Metadata, Value
-
-INTERNAL = 13
 
 # -- a response before the request is complete
 

@@ -4,11 +4,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from reference_epp.deviations import WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.picker import Picker, Request
+
+
+class ComparesText(Picker):
+    """Compares the text of an endpoint with each item of a subset."""
+
+    fits: ClassVar[Callable[[str, str], bool]]
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        items = [item.text for item in request.subset]
+        return [one for one in self.pool.endpoints if any(type(self).fits(one.text, item) for item in items)]
 
 
 @fault(
@@ -21,12 +34,8 @@ from reference_epp.picker import Picker, Request
     },
     versions=WITH_SUBSET,
 )
-class SubsetPortByPrefix(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        if request.subset is None:
-            return super().eligible(request)
-        items = [item.text for item in request.subset]
-        return [one for one in self.pool.endpoints if any(one.text.startswith(item) for item in items)]
+class SubsetPortByPrefix(ComparesText):
+    fits = str.startswith
 
 
 @fault(
@@ -35,12 +44,8 @@ class SubsetPortByPrefix(Picker):
     why="An item of the subset fits every endpoint whose text ends with it: 27.0.0.1:8000 allows 127.0.0.1:8000.",
     versions=WITH_SUBSET,
 )
-class SubsetAddressByItsEnd(Picker):
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        if request.subset is None:
-            return super().eligible(request)
-        items = [item.text for item in request.subset]
-        return [one for one in self.pool.endpoints if any(one.text.endswith(item) for item in items)]
+class SubsetAddressByItsEnd(ComparesText):
+    fits = str.endswith
 
 
 @fault(

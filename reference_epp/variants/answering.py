@@ -215,12 +215,17 @@ class UnknownServicesHealthy(Health):
         return SERVING if status is None else status
 
 
+def has_odd_escape(headers: HttpHeaders) -> bool:
+    """Whether the path has a percent sign that escapes nothing."""
+    paths = [entry.raw_value for entry in headers.headers.headers if entry.key == ":path"]
+    return any(re.search(rb"%(?![0-9A-Fa-f]{2})", path) for path in paths)
+
+
 @variant(
     "refuses-odd-queries", why="A path with a percent sign that escapes nothing is malformed: it is answered with 400."
 )
 class RefusesOddQueries(Conversation):
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
-        paths = [entry.raw_value for entry in headers.headers.headers if entry.key == ":path"]
-        if any(re.search(rb"%(?![0-9A-Fa-f]{2})", path) for path in paths):
+        if has_odd_escape(headers):
             return self.refuse(Refused(BAD_REQUEST, "the path has an escape that is none"))
         return super().on_request_headers(headers)

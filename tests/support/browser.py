@@ -55,8 +55,19 @@ def barriers(page: str, folder: Path, *flags: str) -> object:
     return answer(browse(page, folder, *flags, script=script))
 
 
-def widths(page: str, folder: Path, width: int) -> object:
-    """How wide the page is, and how much of that is seen, in a window of `width` pixels."""
+PRINTED = {
+    "@media print": "@media all",
+    "@media screen": "@media not all",
+    "</head>": "<style>* { overflow: visible !important }</style></head>",  # a sheet can't be scrolled
+}
+"""What makes a page on the screen one on paper."""
+
+
+def widths(page: str, folder: Path, width: int, *, printed: bool = False) -> object:
+    """How wide the page is, and how much of that is seen, in a window or on a sheet of `width` pixels."""
+    for screen, sheet in PRINTED.items() if printed else ():
+        page = page.replace(screen, sheet)
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)  # which knows only the style as it was
     page = re.sub(r"<script.*?</script>", "", page.replace("<details", "<details open"), flags=re.DOTALL)
     tell = TELL % "[d.scrollWidth, d.clientWidth]"
     script = f"f.onload = () => {{ const d = f.contentDocument.documentElement; {tell} }}"

@@ -142,8 +142,8 @@ def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> H
     standard = [
         (name.lower().encode(), value.encode()) for name, value in own.items() if name.lower().encode() not in names
     ]
-    lengths = (1 if number else 1500 for number in range(exchange.filler_headers))  # the first: 9,000 bytes
-    filler = [(f"x-filler-{number}".encode(), b"filler" * length) for number, length in enumerate(lengths)]
+    filler = [(f"x-filler-{number}".encode(), b"filler") for number in range(exchange.filler_headers)]
+    filler[:1] = [(name, value * 1500) for name, value in filler[:1]]  # 9,000 bytes
     return (*standard, *given, *filler)
 
 

@@ -101,6 +101,12 @@ def test_no_width_makes_the_page_scroll_sideways(page, tmp_path, width) -> None:
     assert wide <= seen
 
 
+@needs_chromium
+def test_all_of_the_page_fits_on_paper(page, tmp_path) -> None:
+    wide, seen = widths(page, tmp_path, 700, printed=True)
+    assert wide <= seen
+
+
 numbers = st.floats(0, 1e9, allow_nan=False)
 
 

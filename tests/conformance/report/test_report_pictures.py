@@ -94,6 +94,12 @@ def test_no_width_makes_the_page_scroll_sideways(run, tmp_path, width):
 
 
 @needs_chromium
+def test_all_of_the_page_fits_on_paper(run, tmp_path):
+    wide, seen = widths(page_of(run.report(), run.evidence_path), tmp_path, 700, printed=True)
+    assert wide <= seen
+
+
+@needs_chromium
 def test_a_page_of_a_thousand_scenarios_can_be_filtered(large, tmp_path):
     script = (
         "const box = document.getElementById('filter'); box.value = 'number-999';"
