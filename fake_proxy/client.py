@@ -39,9 +39,13 @@ AbortPoint: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Bytes that the client flushes at once; then it may wait until all sent so far have passed the EPP."""
+    """Bytes that the client flushes at once, so many seconds `after` what came before.
+
+    Then it may wait until all sent so far have passed the EPP.
+    """
 
     data: bytes
+    after: float = 0.0
     await_echo: bool = False
 
 
@@ -82,6 +86,11 @@ class HttpRequest:
             return (Chunk(data=self.body),) if self.body else ()
         return self.body
 
+    @property
+    def pauses(self) -> float:
+        """Seconds for which the client does nothing."""
+        return sum(chunk.after for chunk in self.chunks)
+
 
 class HeadersArrive(NamedTuple):
     """The request begins."""
@@ -110,7 +119,13 @@ class EchoAwaited(NamedTuple):
     through: int
 
 
-Arrival: TypeAlias = HeadersArrive | DataArrives | TrailersArrive | EchoAwaited
+class Pause(NamedTuple):
+    """Nothing comes for so many seconds."""
+
+    seconds: float
+
+
+Arrival: TypeAlias = HeadersArrive | DataArrives | TrailersArrive | EchoAwaited | Pause
 
 
 Part: TypeAlias = ClientHeaders | ClientData | ClientTrailers | ClientReset
@@ -189,6 +204,8 @@ def arrivals(request: HttpRequest) -> Iterator[Arrival]:
     end_on_data = request.http == 2 and not trailers
     sent = 0
     for index, chunk in enumerate(chunks):
+        if chunk.after:
+            yield Pause(chunk.after)
         whole = request.coalesced and request.http == 2
         pieces = [chunk.data] if whole else list(_pieces(chunk.data, request.http, first=index == 0))
         for number, piece in enumerate(pieces, 1):

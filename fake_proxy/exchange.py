@@ -39,6 +39,7 @@ from fake_proxy.client import (
     HeadersArrive,
     HttpRequest,
     Part,
+    Pause,
     Received,
     TrailersArrive,
     scripted_arrivals,
@@ -210,6 +211,8 @@ class ExchangeDriver:
                         self._feed(self._machine.request_trailers(trailers))
                     case EchoAwaited(through):
                         await self._await_echo("request", through)
+                    case Pause(seconds):
+                        await asyncio.sleep(seconds)
                 await self._flow.room("request")  # Envoy too lets the EPP's answers in between two reads
         self._abort_at("request")
 

@@ -16,7 +16,10 @@ from conformance.strict_yaml import FileModel
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
-_NOT_UNDER_LOAD = ("repeat", "concurrent", "interleaved", "lock_step", "connection", "inject", "subsets", "fail_first")
+_NOT_UNDER_LOAD = (
+    *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
+    *("connection", "inject", "subsets", "fail_first"),
+)
 """Fields of a scenario's exchange that mean nothing here."""
 
 

@@ -242,8 +242,8 @@ def _changes(step: Step) -> bool:
 
 def _haste(work: Work) -> float:
     """What pauses comes first: everything else is done meanwhile."""
-    replies = [step.exchange.reply for step in work.instance.scenario.steps if step.exchange]
-    return -sum(reply.gap_seconds * (reply.events + 1) for reply in replies)
+    exchanges = [step.exchange for step in work.instance.scenario.steps if step.exchange]
+    return -sum(one.gap_seconds + one.reply.gap_seconds * (one.reply.events + 1) for one in exchanges)
 
 
 def _not_driven(scenario: Scenario) -> Obstacle:

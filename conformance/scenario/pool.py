@@ -102,3 +102,11 @@ class Pool(FileModel):
         if repeated:
             raise ValueError(f"two pods are named {', '.join(repeated)}")
         return self
+
+
+class KubernetesStep(FileModel):
+    """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
+
+    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"] = Field(
+        description="what is wrong with the API"
+    )

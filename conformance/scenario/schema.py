@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from conformance.evidence.reported import ATTRIBUTES
 from conformance.scenario.header_fields import HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
-from conformance.scenario.pool import Load, Name, Pod, PodState, Pool
+from conformance.scenario.pool import KubernetesStep, Load, Name, Pod, PodState, Pool
 from conformance.strict_yaml import FileModel
 
 Role = Literal["epp", "data-plane", "model-server"]
@@ -150,6 +150,7 @@ class Exchange(ClientRequest):
     fail_first: int = Field(0, ge=0, le=5, description="so many of the picked endpoints answer 503 first")
     interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
     lock_step: bool = Field(False, description="a chunk of the request comes when the one before was let through")
+    gap_seconds: float = Field(0, ge=0, le=5, description="pause before each chunk of the request")
 
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:
@@ -227,14 +228,6 @@ class HealthStep(FileModel):
     """One gRPC health check; the answer is judged by the health rules and by `expect`."""
 
     service: str = Field(description="the service asked about; empty: the whole server")
-
-
-class KubernetesStep(FileModel):
-    """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
-
-    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"] = Field(
-        description="what is wrong with the API"
-    )
 
 
 class StartWith(FileModel):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
@@ -238,6 +239,20 @@ class ImmediateResponseWithoutStatus(Conversation):
         if refusal.code == BAD_REQUEST and isinstance(actions[0], ProcessingResponse):
             actions[0].immediate_response.ClearField("status")
         return actions
+
+
+@fault(
+    "model-without-a-check",
+    breaks="EPP-DEST-07",
+    why="A `model` that is a list or an object ends the stream with a gRPC error.",
+)
+class ModelWithoutACheck(Conversation):
+    def read_model(self, body: bytes) -> str | None:
+        model = super().read_model(body)
+        value = json.loads(body) if model is None and body[:1] == b"{" else None
+        if isinstance(value, dict) and isinstance(value.get("model"), list | dict):
+            raise TypeError("unhashable")
+        return model
 
 
 # -- versions 0.3.0 and 0.4.0

@@ -88,6 +88,18 @@ class PausesAreTheEnd(Conversation):
         return [Close(DEADLINE_EXCEEDED, "nothing comes")] if self.responding else super().patience_is_over()
 
 
+@fault(
+    "slow-bodies-in-another-mode",
+    breaks="ENV-04",
+    why="A request whose body does not come within 0.1 s of its headers is answered as in body mode STREAMED.",
+    modes=FULL_DUPLEX,
+)
+class SlowBodiesInAnotherMode(Conversation):
+    @property
+    def impatient(self) -> bool:
+        return self.held
+
+
 # -- isolation
 
 

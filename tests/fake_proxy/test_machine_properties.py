@@ -25,7 +25,7 @@ from machine_driver import (
 )
 
 from ext_proc.messages import BodyMutation, ProcessingRequest, ProcessingResponse
-from fake_proxy.client import Chunk, HttpRequest, arrivals
+from fake_proxy.client import Chunk, DataArrives, HttpRequest, Pause, arrivals
 from fake_proxy.config import BodyMode, ProxyConfig
 
 pieces = st.lists(st.binary(max_size=40), max_size=6)
@@ -205,3 +205,10 @@ def test_read_sizes_are_envoys(http: int, sizes: list[int]) -> None:
     got = [len(arrival.data) for arrival in arrivals(request) if hasattr(arrival, "data")]
     assert got[: len(sizes)] == sizes
     assert got[len(sizes) :] == ([0] if http == 1 else [])
+
+
+def test_a_client_pauses_before_a_chunk() -> None:
+    request = HttpRequest(body=(Chunk(data=b"one", after=2), Chunk(data=b"two", after=3)), http=2)
+    _, *rest = arrivals(request)
+    assert rest == [Pause(2), DataArrives(b"one", False, 1), Pause(3), DataArrives(b"two", True, 2)]
+    assert request.pauses == 5

@@ -162,6 +162,7 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ([chat, ("x-gateway-destination-endpoint", b"6.6.6.6:1")], body()),
         ([chat], body(b'{"model":"m","messages":[{"role":"user","content":[]}]}')),
         ([], body(b'{"model":"m","prompt":["a","b"]}')),
+        ([], body(b'{"model":["m"],"prompt":"a"}')),
         ([("content-type", b"text/plain")], body(b"x" * 2 * CHUNK_LIMIT)),
     ]
     for extras, message in others:
@@ -184,7 +185,7 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     def note(act: Callable[[], Any]) -> None:
         try:
             said = act()
-        except (ValueError, SystemExit) as problem:
+        except (TypeError, ValueError, SystemExit) as problem:
             seen.append(repr(problem))
         else:
             seen.append(
@@ -229,6 +230,9 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     for message in (headers(), *body, data_plane.response_headers()):
         note(lambda message=message: waiting.receive(message))
     seen.append(waiting.impatient)
+    held = made.open()
+    note(lambda: held.receive(headers()))
+    seen.append(held.impatient)
 
     note(lambda: made.talk(headers(end=True, subset=[A])))
     made.endpoints(B, C, SIX)

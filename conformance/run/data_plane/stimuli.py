@@ -69,10 +69,10 @@ def prepare(
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
     request = http_request(exchange, profile.requests, rng)
-    if exchange.lock_step and isinstance(request.body, tuple):
-        *some, last = request.body
-        body = (*(dataclasses.replace(one, await_echo=True) for one in some), last)
-        request = dataclasses.replace(request, body=body)
+    if exchange.lock_step or exchange.gap_seconds:
+        chunks = [dataclasses.replace(one, after=exchange.gap_seconds) for one in request.chunks]
+        chunks[:-1] = [dataclasses.replace(one, await_echo=exchange.lock_step) for one in chunks[:-1]]
+        request = dataclasses.replace(request, body=tuple(chunks))
     return Prepared(
         request=request,
         config=_config(exchange, mode, profile, pool, index),

@@ -16,8 +16,8 @@ from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
 from conformance.run.execution import Action, Execution
-from conformance.scenario.pool import Load
-from conformance.scenario.schema import Exchange, Expect, HealthStep, KubernetesStep, PoolStep, Reply, StartWith
+from conformance.scenario.pool import KubernetesStep, Load
+from conformance.scenario.schema import Exchange, Expect, HealthStep, PoolStep, Reply, StartWith
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed

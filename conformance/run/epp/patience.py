@@ -45,14 +45,24 @@ class Patience:
         self._slowest = 0.0
         recorder.listen(self._heed)
 
-    def pace(self, reply: Reply, hold: Callable[[], Awaitable[None]] | None, deadline: float | None = None) -> Pace:
-        """The pace of an exchange in which model servers give `reply`; `hold`: see `Pace`."""
+    def pace(
+        self,
+        reply: Reply,
+        hold: Callable[[], Awaitable[None]] | None,
+        deadline: float | None = None,
+        *,
+        pauses: float = 0.0,
+    ) -> Pace:
+        """The pace of an exchange in which model servers give `reply`, and the client pauses for so many seconds.
+
+        `hold`: see `Pace`.
+        """
         limit = deadline or self._answer
         if self.shortened:
             limit = min(limit, max(BRIEF, ROOM * self._slowest))
         echo = self._for(ECHO, limit) + reply.gap_seconds
         return Pace(
-            deadline=limit + reply.gap_seconds * (reply.events + 1) + (echo if reply.lock_step else 0),
+            deadline=limit + pauses + reply.gap_seconds * (reply.events + 1) + (echo if reply.lock_step else 0),
             lock_step=reply.lock_step,
             echo_timeout=echo,
             ending_timeout=self._for(STILL_OPEN, limit),

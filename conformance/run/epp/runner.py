@@ -351,7 +351,7 @@ class EppRunner(TargetRunner):
                 prepared,
                 exchange_id,
                 note={**prepared.note, **(note or {})},
-                pace=self._patience.pace(prepared.reply, hold, deadline),
+                pace=self._patience.pace(prepared.reply, hold, deadline, pauses=prepared.request.pauses),
                 fresh_connection=fresh_connection,
             )
 

@@ -40,7 +40,7 @@ from ext_proc.record import (
 from ext_proc.relay import RecordingEnded
 from fake_modelserver import Served
 from fake_modelserver.messages import Request, Response
-from fake_proxy.client import AbortPoint, Chunk, HttpRequest
+from fake_proxy.client import AbortPoint, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.exchange import ExchangeOutcome
 from fake_proxy.pace import PATIENCE, Pace
@@ -262,7 +262,7 @@ class EnvoyExchange:
             own.append((SUBSET_HEADER.encode(), subset_header_value(hint[SUBSET])))
         body = request.body
         if self._config.request_body_mode in _STREAMING and isinstance(body, tuple):
-            body = tuple(Chunk(data=chunk.data, await_echo=True) for chunk in body[:-1]) + body[-1:]
+            body = tuple(dataclasses.replace(chunk, await_echo=True) for chunk in body[:-1]) + body[-1:]
         return dataclasses.replace(request, headers=(*request.headers, *own), body=body)
 
     async def _on_its_way(self, through: int) -> None:
