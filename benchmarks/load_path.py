@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--address", help="an EPP that runs already")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--client", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--client", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not (options.serve or options.client):
         sys.exit(0 if compare(options.seconds, options.rounds, options.address) else 1)
