@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from conformance.load.run import LoadRun
     from conformance.load.settings import LoadSettings
     from conformance.run.engine import EngineThread
+    from conformance.targets.profile import Profile
 
 RATE, SECONDS = 100.0, 10.0
 """What is asked where no flag says how much: so many requests a second, for so long."""
@@ -107,7 +108,7 @@ def load(
         profile=resolved.profile,
         version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
         values=resolved.values,
-        file=_file(file, rate, concurrent, seconds, pods),
+        file=_file(file, rate, concurrent, seconds, pods, resolved.profile),
         seed=random.randrange(2**32) if what.seed is None else what.seed,
         grace=grace,
         at_once=at_once,
@@ -153,14 +154,24 @@ def load(
 
 
 def _file(
-    path: Path | None, rate: float | None, concurrent: int | None, seconds: float | None, pods: int | None
+    path: Path | None,
+    rate: float | None,
+    concurrent: int | None,
+    seconds: float | None,
+    pods: int | None,
+    profile: Profile,
 ) -> LoadFile:
-    """The load that the file and the flags name; flags outweigh the file."""
+    """The load that the file and the flags name, of the target of `profile`; flags outweigh the file."""
     from conformance.errors import UsageError
+    from conformance.load import trouble
     from conformance.load.mix import Arrivals, LoadFile, MixedRequest
-    from conformance.strict_yaml import load as load_file
+    from conformance.strict_yaml import FileError, load_located
 
-    found = LoadFile(mix=(MixedRequest(name="plain"),)) if path is None else load_file(path, LoadFile, name=str(path))
+    document = None
+    if path is None:
+        found = LoadFile(mix=(MixedRequest(name="plain"),))
+    else:
+        found, document = load_located(path, LoadFile, name=str(path))
     changes: dict[str, object] = {}
     if rate is not None or concurrent is not None or not found.arrivals:
         way: dict[str, object] = {"rate": rate or RATE} if concurrent is None else {"concurrent": concurrent}
@@ -169,7 +180,12 @@ def _file(
         raise UsageError("--seconds goes with --rate or --concurrent", hint="the file says how long each part takes")
     if pods is not None:
         changes["pods"] = pods
-    return found.model_copy(update=changes)
+    found = found.model_copy(update=changes)
+    if document is not None:
+        problems = [*trouble.problems(found.trouble, profile, found.seconds, document)]
+        if problems:
+            raise FileError(problems)
+    return found
 
 
 def _what(settings: LoadSettings) -> str:
@@ -232,9 +248,12 @@ class _Watch:
         pick, late = snapshot.latest["timeToPick"], snapshot.latest["lateness"]
         times = f", pick p50 {pick['p50']:.1f} p99 {pick['p99']:.1f} ms" if pick["count"] else ""
         lateness = f", generator p99 {late['p99']:.1f} ms late" if late["count"] else ""
+        going = sorted({one["kind"] for one in snapshot.troubles if one["seconds"] is None})
+        trouble = f", trouble: {', '.join(going)}" if going else ""
         text = (
             f"{snapshot.seconds:6.1f} s: {snapshot.rate:.0f}/s judged, {snapshot.judged} in all, "
-            f"{snapshot.failed} failed, {snapshot.open} open{times}{lateness}, {snapshot.hit_rate:.1%} remembered"
+            f"{snapshot.failed} failed, {snapshot.open} open{times}{lateness}, "
+            f"{snapshot.hit_rate:.1%} remembered{trouble}"
         )
         if self._status is not None:
             self._status.update(text)

@@ -35,11 +35,6 @@ class Schedule:
         self.not_begun = 0
         """How many of them could not begin, as too many were under way."""
 
-    @property
-    def seconds(self) -> float:
-        """How long it all takes."""
-        return sum(stage.seconds for stage in self._stages)
-
     async def run(self) -> None:
         """Until the last stage is over. What is under way then goes on."""
         start = self._loop.time()

@@ -8,6 +8,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PoolState
@@ -49,11 +50,14 @@ class PoolWatcher:
 
 
 class PoolChurn:
-    """Changes the pool as `plan` says until cancelled. `done` counts the changes, `late` those that came late, as the
-    one before took its time."""
+    """Changes the pool as `plan` says until cancelled. `alone` is held during each change. `done` counts the changes,
+    `late` those that came late, as the one before took its time."""
 
-    def __init__(self, pool: PoolController, plan: Sequence[Churn], moments: Moments, seed: int) -> None:
+    def __init__(
+        self, pool: PoolController, plan: Sequence[Churn], moments: Moments, seed: int, alone: asyncio.Lock
+    ) -> None:
         self._pool = pool
+        self._alone = alone
         self._plan = plan
         self._moments = moments
         self._random = random.Random(seed)
@@ -63,6 +67,8 @@ class PoolChurn:
         self.lately: Counter[str] = Counter()
         """The changes since somebody last looked, who clears it."""
         self.late = 0
+        self.metrics: Literal["ok", "down"] = "ok"
+        """What new pods make of theirs."""
 
     async def run(self) -> None:
         """Make the changes in their order, one at a time."""
@@ -99,7 +105,7 @@ class PoolChurn:
             case "remove":
                 await self._change(PoolStep(remove=(name,), settle=False))
             case "restart":
-                another = Pod(name=next(self._names), address_of=name)
+                another = Pod(name=next(self._names), address_of=name, metrics=self.metrics)
                 await self._change(PoolStep(remove=(name,), add=(another,), settle=False))
             case "un-ready":
                 await self._change(PoolStep(set={name: PodState(ready=False)}, settle=False))
@@ -112,19 +118,22 @@ class PoolChurn:
         self._unwell.discard(name)
         match churn.change:
             case "remove":
-                await self._change(PoolStep(add=(Pod(name=next(self._names)),), settle=False))
+                another = Pod(name=next(self._names), metrics=self.metrics)
+                await self._change(PoolStep(add=(another,), settle=False))
             case "un-ready":
                 await self._change(PoolStep(set={name: PodState(ready=True)}, settle=False))
             case "saturate":
                 await self._load(name, _WELL)
 
     async def _change(self, step: PoolStep) -> None:
-        await self._pool.change(step)
-        self._moments.delivered(asyncio.get_running_loop().time())
+        async with self._alone:
+            await self._pool.change(step)
+            self._moments.delivered(asyncio.get_running_loop().time())
 
     async def _load(self, name: str, load: PodLoad) -> None:
-        await self._pool.load({name: load})
-        self._moments.delivered(asyncio.get_running_loop().time())
+        async with self._alone:
+            await self._pool.load({name: load})
+            self._moments.delivered(asyncio.get_running_loop().time())
 
 
 def check(plan: Sequence[Churn], *, fixed: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ _KEPT = 600  # even: the one too many stays alone when neighbours are joined
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What happened since the last one, and in all. Times are milliseconds."""
+    """What happened since the last one, and in all. Times are milliseconds. `troubles`: what is known of trouble that
+    goes on, or was the last (as in `load.json`)."""
 
     seconds: float
     stage: int
@@ -25,6 +26,7 @@ class Snapshot:
     rate: float
     latest: Mapping[str, Mapping[str, float]]
     hit_rate: float
+    troubles: Sequence[Mapping[str, Any]] = ()
 
     @classmethod
     def beginning(cls) -> Snapshot:

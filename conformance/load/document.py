@@ -15,6 +15,7 @@ from typing import Any
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
 from conformance.load.judgement import TELLING
 from conformance.load.page import html
+from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
 from conformance.verdict import Verdict, worst
 
@@ -26,6 +27,9 @@ LATE = 10.0
 
 SOAK = 60
 """Seconds from which on a load is long enough for its growth to be shown."""
+
+SHOWN = 20
+"""Troubles that are told of on the terminal."""
 
 CONFORMANT, NON_CONFORMANT, TROUBLE, INCOMPLETE = 0, 1, 3, 4
 
@@ -42,14 +46,25 @@ def verdicts(run: LoadRun) -> Mapping[str, Mapping[Verdict, int]]:
 
 
 def exit_code(run: LoadRun) -> int:
-    """0 conformant, 1 non-conformant, 3 harness error, 4 incomplete."""
+    """0 conformant, 1 non-conformant (or a limit of the file was exceeded), 3 harness error, 4 incomplete."""
     seen = {verdict for counts in verdicts(run).values() for verdict in counts}
-    if Verdict.FAIL in seen:
+    if Verdict.FAIL in seen or exceeded(run):
         return NON_CONFORMANT
     if Verdict.ERROR in seen:
         return TROUBLE
     whole = run.complete and not run.unfinished and run.tally.exchanges > 0
     return CONFORMANT if whole and Verdict.INCONCLUSIVE not in seen else INCOMPLETE
+
+
+def exceeded(run: LoadRun) -> list[Aftermath]:
+    """Trouble that was not recovered from within the limit of the load's file."""
+    return [one for one in run.troubles.all if one.exceeded(run.start_time + run.seconds)]
+
+
+def result(run: LoadRun) -> str:
+    """What came out, in words."""
+    broken = any(Verdict.FAIL in counts for counts in verdicts(run).values())
+    return _NOT_RECOVERED if exceeded(run) and not broken else _RESULTS[exit_code(run)]
 
 
 def kept_up(run: LoadRun) -> bool:
@@ -73,6 +88,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "load": settings.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         "complete": run.complete,
         "exitCode": exit_code(run),
+        "result": result(run),
         "exchanges": {
             "begun": run.begun,
             "judged": run.tally.exchanges,
@@ -80,6 +96,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "byRequest": dict(sorted(run.by_shape.items())),
             "unfinished": run.unfinished,
             "lostWithTheProcess": run.lost_with_process,
+            "lostToTrouble": run.troubles.lost,
             "refusedAndOpenedAgain": totals.refused,
             "waitedForAStream": totals.waited,
         },
@@ -109,6 +126,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "changes": dict(churn.done) if churn is not None else {},
             "late": churn.late if churn is not None else 0,
         },
+        "troubles": [one.plain(run.start_time) for one in run.troubles.all],
         "generator": {
             "processes": settings.of,
             "due": totals.due,
@@ -146,7 +164,7 @@ def write(made: Mapping[str, Any], output: Path) -> tuple[Path, Path]:
     """Write the document and its page into the folder `output`; a reader never sees half of either."""
     data, page = output / LOAD, output / PAGE
     _replace(data, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
-    _replace(page, html(made, _RESULTS[made["exitCode"]]))
+    _replace(page, html(made, made["result"]))
     return data, page
 
 
@@ -164,6 +182,7 @@ _RESULTS = {
     TROUBLE: "harness error",
     INCOMPLETE: "incomplete",
 }
+_NOT_RECOVERED = "no requirement broken, but NOT recovered from trouble within the limit"
 
 
 def summary(run: LoadRun) -> Iterator[str]:
@@ -179,9 +198,10 @@ def summary(run: LoadRun) -> Iterator[str]:
     for crash in run.crashes:
         last = crash.output.strip().splitlines()[-1:] or ["no output"]
         yield f"FAIL ENV-27: the target's process ended with {crash.code} ({last[0]})"
+    yield from _troubles(run)
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
     yield (
-        f"{_RESULTS[exit_code(run)]}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "
+        f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "
         f"{holds} requirements were seen to hold"
     )
     times = run.figures.summary()
@@ -197,6 +217,33 @@ def summary(run: LoadRun) -> Iterator[str]:
         yield f"{run.unfinished} exchanges were still under way"
     if run.lost_with_process:
         yield f"{run.lost_with_process} exchanges were lost with the process"
+
+
+def _troubles(run: LoadRun) -> Iterator[str]:
+    found = run.troubles.all
+    for one in found[:SHOWN]:
+        yield _trouble(one, run)
+    if len(found) > SHOWN:
+        yield f"trouble: {len(found) - SHOWN} more in {LOAD}"
+
+
+def _trouble(one: Aftermath, run: LoadRun) -> str:
+    begun = one.begun - run.start_time
+    limit = f", {one.limit:g} s were allowed" if one.exceeded(run.start_time + run.seconds) else ""
+    if one.problem:
+        how = f"NOT recovered from: {one.problem}"
+    elif one.recovered is not None:
+        how = f"recovered from after {one.recovered:.2f} s{limit}"
+    else:
+        how = f"NOT recovered from{limit}" if one.ended is not None else "it did not end"
+    until = f" to {one.ended - run.start_time:.1f} s" if one.ended is not None else ""
+    broken = [
+        f"{count} {name} {when}"
+        for when, counts in (("during", one.during), ("after", one.after))
+        for name, count in sorted((+counts).items())
+    ]
+    lost = f"; {one.lost} exchanges were lost to it" if one.kind == "kill-target" else ""
+    return f"trouble: {one.kind} at {begun:.1f}{until}: {how}{lost}; violations: {', '.join(broken) or 'none'}"
 
 
 def _growth(run: LoadRun) -> Iterator[str]:

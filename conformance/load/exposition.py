@@ -59,17 +59,22 @@ class Exposition:
         exchanges.add_metric(["conformant"], snapshot.judged - snapshot.failed)
         exchanges.add_metric(["failed"], snapshot.failed)
         exchanges.add_metric(["lost-with-process"], run.lost_with_process)
+        exchanges.add_metric(["lost-to-trouble"], run.troubles.lost)
         violations = CounterMetricFamily(
             "epp_load_violations", "Exchanges that broke a requirement.", labels=["requirement"]
         )
         for (requirement, verdict), count in sorted(run.tally.counts.items()):
             if verdict is Verdict.FAIL:
                 violations.add_metric([requirement], count)
+        trouble = GaugeMetricFamily("epp_load_trouble", "1 for each kind of trouble that goes on.", labels=["kind"])
+        for kind in sorted(run.troubles.now):
+            trouble.add_metric([kind], 1)
         families = [
             exchanges,
             violations,
             GaugeMetricFamily("epp_load_exchanges_under_way", "Exchanges under way.", snapshot.open),
             GaugeMetricFamily("epp_load_remembered_ratio", "Share of remembered verdicts.", snapshot.hit_rate),
+            trouble,
         ]
         for name, buckets in run.figures.buckets(_BOUNDS).items():
             families.append(_histogram(HistogramMetricFamily, _METRICS[name], name, buckets))

@@ -18,6 +18,7 @@ from typing import Any
 from conformance.errors import HarnessError
 from conformance.evidence.episode import Episode, ProcessExited
 from conformance.load.figures import KeptTimes
+from conformance.load.recovery import Aftermath, TargetIsBack, TroubleBegan, TroubleEnded
 from conformance.load.run import Example, LoadRun, TargetAccess
 from conformance.load.settings import LoadSettings
 from conformance.load.shared_moments import ReadMoments
@@ -79,6 +80,7 @@ class ShareReport:
     by_shape: Counter[str]
     unfinished: int
     lost_with_process: int
+    troubles: Sequence[Aftermath]
     times: Mapping[str, array[float]]
     end: ShareEnd | None = None
 
@@ -96,9 +98,24 @@ class SharedRun(LoadRun):
 
     async def connect(self) -> None:
         """Connect to the target. Raises `HarnessError` if it can't be reached from here."""
+        self._channel = await self._dialled(self._share.address)
+
+    async def find_target(self, event: TargetIsBack) -> None:
+        """Connect to the target where it is now. Raises `HarnessError` if it can't be, and is not killed again."""
+        try:
+            found = await self._dialled(event.address)
+        except HarnessError:
+            if event.number != self.troubles.killed:
+                return
+            raise
+        await self.close()
+        self._channel = found
+        self.troubles.heed(event)
+
+    async def _dialled(self, address: str) -> Channel:
         profile = self.settings.profile
         try:
-            self._channel = await dial_target(profile, self._share.address, connections=profile.connect.connections)
+            return await dial_target(profile, address, connections=profile.connect.connections)
         except ConnectFailed as problem:
             raise HarnessError(f"a generator process can't connect to {problem.where}: {problem.what}") from problem
 
@@ -154,6 +171,7 @@ class SharedRun(LoadRun):
             by_shape=self.by_shape,
             unfinished=self.unfinished,
             lost_with_process=self.lost_with_process,
+            troubles=self.troubles.all,
             times=self._times.taken(),
             end=end,
         )
@@ -181,6 +199,10 @@ class Generator:
                 self._stop()
             case ProcessExited():
                 self._run.crashes.append(command)
+            case TargetIsBack():
+                await self._run.find_target(command)
+            case TroubleBegan() | TroubleEnded():
+                self._run.troubles.heed(command)
 
     async def close(self, *, hurry: bool) -> None:  # noqa: ARG002 - what runs is not waited for
         """See `Service`."""
@@ -195,11 +217,11 @@ class Generator:
 
 
 def shares(settings: LoadSettings, number: int, head: str) -> list[LoadSettings]:
-    """The settings of `number` processes that share a load. The pool is changed by another."""
+    """The settings of `number` processes that share a load. The pool is changed, and trouble made, by another."""
     return [
         replace(
             settings,
-            file=settings.file.model_copy(update={"churn": ()}),
+            file=settings.file.model_copy(update={"churn": (), "trouble": ()}),
             seed=settings.seed + index,
             at_once=max(1, len(range(index, settings.at_once, number))),
             memory=settings.memory // number,

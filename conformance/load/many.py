@@ -12,8 +12,10 @@ from typing import Any
 from conformance.errors import HarnessError
 from conformance.evidence.episode import ProcessExited
 from conformance.load.churn import PoolChurn
+from conformance.load.disturber import Disturber
 from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
 from conformance.load.moments import Moments
+from conformance.load.recovery import TroubleEvent
 from conformance.load.run import EXAMPLES, LoadRun
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import WrittenMoments
@@ -59,7 +61,7 @@ class ManyProcesses(LoadRun):
         self._written = WrittenMoments(grace, self._history)
         return self._written
 
-    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn) -> None:
+    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn, disturber: Disturber) -> None:
         number = self.settings.of
         self._status(f"starting {number} generator processes")
         with ThreadPoolExecutor(number) as threads:
@@ -76,7 +78,7 @@ class ManyProcesses(LoadRun):
                     self._processes[-1].send(GetReady())
                 loop = asyncio.get_running_loop()
                 await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._processes))
-                await self._let_pass(self._arrivals(threads), churn.run())
+                await self._let_pass(self._arrivals(threads), churn.run(), disturber.run())
             finally:
                 for process in self._processes:
                     process.let_go()  # those that still wait for a report are told
@@ -89,7 +91,7 @@ class ManyProcesses(LoadRun):
         loop = asyncio.get_running_loop()
         self._readers = [loop.create_task(self._read(index, threads)) for index in range(len(self._processes))]
         self._tell(Begin())
-        seconds = sum(stage.seconds for stage in self.settings.file.arrivals)
+        seconds = self.settings.file.seconds
         done, _ = await asyncio.wait(self._readers, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         for reader in done:
             reader.result()
@@ -113,6 +115,10 @@ class ManyProcesses(LoadRun):
         super()._heed(entry)
         if isinstance(entry.event, ProcessExited) and not entry.event.asked:
             self._tell(entry.event)
+
+    def _trouble(self, event: TroubleEvent) -> None:
+        super()._trouble(event)
+        self._tell(event)
 
     def _tell(self, command: object) -> None:
         for process in self._processes:
@@ -142,6 +148,7 @@ class ManyProcesses(LoadRun):
         self.begun = sum(one.begun for one in reports)
         self.unfinished = sum(one.unfinished for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
+        self.troubles.include(one.troubles for one in reports)
 
     def _keep_examples(self, end: ShareEnd) -> None:
         """Keep what a process has kept, as long as there is not enough of it yet."""

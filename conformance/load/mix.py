@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.scenario.schema import Exchange
 from conformance.strict_yaml import FileModel
-
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 _NOT_UNDER_LOAD = (
     *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
@@ -91,6 +91,12 @@ class LoadFile(FileModel):
     pods: int = Field(5, ge=1, le=1000, description="pods of the pool, where the suite makes it")
     arrivals: tuple[Arrivals, ...] = Field((), description="how fast, one after the other; default: the flags")
     churn: tuple[Churn, ...] = Field((), description="what becomes of the pool meanwhile")
+    trouble: tuple[Trouble, ...] = Field((), description="what goes wrong on purpose meanwhile")
+
+    @property
+    def seconds(self) -> float:
+        """How long requests arrive."""
+        return sum(stage.seconds for stage in self.arrivals)
 
     @model_validator(mode="after")
     def _names_differ(self) -> LoadFile:
@@ -109,17 +115,25 @@ _VARIANTS = 4096
 
 
 class Mix:
-    """Draws shapes by weight. `eligible` gives the endpoints that may be picked now."""
+    """Draws shapes by weight. `eligible` gives the endpoints that may be picked now, `reset` says whether model servers
+    reset connections now."""
 
     def __init__(
-        self, requests: Sequence[MixedRequest], prepare: Prepare, eligible: Callable[[], Sequence[str]], seed: int
+        self,
+        requests: Sequence[MixedRequest],
+        prepare: Prepare,
+        eligible: Callable[[], Sequence[str]],
+        seed: int,
+        *,
+        reset: Callable[[], bool],
     ) -> None:
+        self._reset = reset
         self._requests = tuple(requests)
         self._prepare = prepare
         self._eligible = eligible
         self._random = random.Random(seed)
         self._weights = [request.weight for request in requests]
-        self._shapes: dict[tuple[str, tuple[str, ...]], RequestShape] = {}
+        self._shapes: dict[tuple[str, tuple[str, ...], bool], RequestShape] = {}
         self._drawn: list[MixedRequest] = []
 
     def draw(self) -> RequestShape:
@@ -131,15 +145,15 @@ class Mix:
         if request.subset_of is not None:
             eligible = self._eligible()
             subset = tuple(sorted(self._random.sample(eligible, min(request.subset_of, len(eligible)))))
-        key = request.name, subset
+        key = request.name, subset, self._reset()
         shape = self._shapes.get(key)
         if shape is None:
             if len(self._shapes) >= _VARIANTS:
                 self._shapes.clear()
-            shape = self._shapes[key] = self._shape(request, subset)
+            shape = self._shapes[key] = self._shape(request, subset, reset=key[2])
         return shape
 
-    def _shape(self, request: MixedRequest, subset: tuple[str, ...]) -> RequestShape:
+    def _shape(self, request: MixedRequest, subset: tuple[str, ...], *, reset: bool) -> RequestShape:
         changes: dict[str, object] = {}
         if request.exchange.prompt == "fresh":
             changes["prompt"] = f"{PLACEHOLDER.decode()} tell me about it"
@@ -147,7 +161,8 @@ class Mix:
             changes["subset"] = subset
         if "ending" not in request.exchange.model_fields_set:
             changes["ending"] = "envoy"
-        return shape_of(self._prepare(request.exchange.model_copy(update=changes)), request)
+        shape = shape_of(self._prepare(request.exchange.model_copy(update=changes)), request)
+        return replace(shape, reply=replace(shape.reply, fail="reset"), service_time=0.0) if reset else shape
 
 
 def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:

@@ -202,6 +202,7 @@ class Moments:
         """When each state must be followed at the latest: its predecessors are wrong from then on."""
         self._once: frozenset[str] = frozenset()
         self._windows: dict[tuple[int, int], Window] = {}
+        self._holds = 0
 
     @property
     def observed(self) -> bool:
@@ -228,11 +229,18 @@ class Moments:
         self._windows.clear()
 
     def delivered(self, at: float) -> None:
-        """The target was told of the latest state, and of all before it."""
-        for index, when in enumerate(self._binding):
-            if when == math.inf:
-                self._binding[index] = at + self.grace
-        self._windows.clear()
+        """The target was told of the latest state, and of all before it; not so while deliveries are held."""
+        if not self._holds:
+            self._bind(at)
+
+    def hold(self) -> None:
+        """The target can't be told of anything, until `release`."""
+        self._holds += 1
+
+    def release(self, at: float) -> None:
+        """It was told at `at` of what it could not be told before, unless another hold goes on."""
+        self._holds -= 1
+        self.delivered(at)
 
     def window(self, sent: float, decided: float) -> Window | None:
         """What an exchange may have acted on that was sent at `sent` and decided at `decided`; None: not known."""
@@ -249,6 +257,12 @@ class Moments:
             window = Window(self._states[first : last + 1], self._once)
             self._windows[first, last] = window
         return window
+
+    def _bind(self, at: float) -> None:
+        for index, when in enumerate(self._binding):
+            if when == math.inf:
+                self._binding[index] = at + self.grace
+        self._windows.clear()
 
     def _forget(self, now: float) -> None:
         """Drop states that no exchange under way can have acted on."""

@@ -38,8 +38,11 @@ def html(document: Plain, result: str) -> str:
         result_words=result,
         rows=rows,
         cards=[row for row in rows if row["telling"]],
-        charts=list(filter(None, (*_over_time(course), _curve(made["figures"]["histogramsInMicroseconds"])))),
+        charts=[
+            *filter(None, (*_over_time(course, _bands(made)), _curve(made["figures"]["histogramsInMicroseconds"])))
+        ],
         changed=any("poolChanges" in one for one in course),
+        troubles=made["troubles"],
         times=[(NAMES[name], values) for name, values in made["figures"]["milliseconds"].items()],
         percentiles=[*(f"p{one:g}" for one in PERCENTILES), "max"],
         facts=_facts(made),
@@ -87,6 +90,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
         ("Changes of the pool", changes or "none"),
         ("Unfinished", f"{exchanges['unfinished']:,}"),
         ("Lost with the process", f"{exchanges['lostWithTheProcess']:,}"),
+        ("Lost to trouble that was made", f"{exchanges['lostToTrouble']:,}"),
     ]
     if made["memory"]:
         found.append(("Verdicts remembered", f"{made['memory']['hitRate']:.2%}"))
@@ -96,7 +100,16 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 
-def _over_time(course: Sequence[Plain]) -> list[str]:
+def _bands(made: Plain) -> list[tuple[float, float, str]]:
+    """From when to when there was trouble, as far as it ended."""
+    end = made["figures"]["seconds"]
+    return [
+        (one["second"], one["second"] + one["seconds"] if one["seconds"] is not None else end, one["kind"])
+        for one in made["troubles"]
+    ]
+
+
+def _over_time(course: Sequence[Plain], bands: Sequence[tuple[float, float, str]]) -> list[str]:
     if not course:
         return []
     last = course[-1]["second"]
@@ -107,7 +120,7 @@ def _over_time(course: Sequence[Plain]) -> list[str]:
             Curve(name=name, points=[(one["second"], value(one)) for one in course]) for name, value in lines.items()
         ]
         shown = [line for line in found if any(value is not None for _, value in line.points)]
-        return chart(title, shown, unit=unit, log=log, last=last, notes=notes)
+        return chart(title, shown, unit=unit, log=log, last=last, notes=notes, bands=bands)
 
     def rate(name: str) -> Value:
         return lambda one: one["perSecond"][name]

@@ -20,12 +20,14 @@ from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
 from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
+from conformance.load.disturber import Disturber
 from conformance.load.exchange import LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
 from conformance.load.judgement import Bench, Judgement, episode
 from conformance.load.memory import Memory
 from conformance.load.mix import Mix
 from conformance.load.moments import Moments
+from conformance.load.recovery import TargetStaysAway, TroubleBegan, TroubleEvent, Troubles
 from conformance.load.settings import LoadSettings
 from conformance.load.shape import RequestIds
 from conformance.load.totals import Totals
@@ -99,6 +101,7 @@ class LoadRun:
         self.examples: list[Example] = []
         self.by_shape: Counter[str] = Counter()
         self.crashes: list[ProcessExited] = []
+        self.troubles = Troubles()
         self.target_vitals = Vitals()
         self.own_vitals = Vitals()
         self.generators: list[Mapping[str, float]] = []
@@ -113,6 +116,8 @@ class LoadRun:
         self.traffic: Traffic | None = None
         self.schedule: Schedule | None = None
         self.churn: PoolChurn | None = None
+        self.start_time = 0.0
+        """When requests began to arrive, a time of the loop's clock."""
         self.began = False
         """Whether the target was there, and requests began."""
         self.complete = False
@@ -124,7 +129,6 @@ class LoadRun:
         self._evidence: EvidenceWriter | None = None
         self._kept: Counter[tuple[str, Verdict]] = Counter()
         self._lost: list[tuple[float, LiveExchange]] = []
-        self._start = 0.0
         self._seen = Snapshot.beginning()
 
     async def run(self) -> None:
@@ -146,22 +150,32 @@ class LoadRun:
                     pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
                     await runner.pool.reset(Pool(pods=pods))
                 moments.delivered(loop.time() - moments.grace)  # the pool has settled
-                self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed)
-                await self._pass(runner, moments, self.churn)
+                alone = asyncio.Lock()
+                churn = self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed, alone)
+                disturber = Disturber(
+                    runner,
+                    settings.file.trouble,
+                    settings.file.seconds,
+                    moments=moments,
+                    churn=churn,
+                    alone=alone,
+                    tell=self._trouble,
+                )
+                await self._pass(runner, moments, churn, disturber)
 
     def _moments(self, grace: float) -> Moments:
         return Moments(grace)
 
-    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn) -> None:
+    async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn, disturber: Disturber) -> None:
         mode = self.settings.profile.body_modes[0]
         place = TargetAccess(
             channel=lambda: runner.target.channel,
             prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
             eligible=lambda: runner.pool.eligible,
         )
-        await self._generate(place, moments, churn.run())
+        await self._generate(place, moments, churn.run(), disturber.run())
 
-    async def _generate(self, place: TargetAccess, moments: Moments, beside: Coroutine[None, None, None]) -> None:
+    async def _generate(self, place: TargetAccess, moments: Moments, *beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
         settings, loop = self.settings, asyncio.get_running_loop()
         ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
@@ -172,6 +186,7 @@ class LoadRun:
             lambda exchange: place.prepared(exchange, rng),
             place.eligible,
             settings.seed,
+            reset=lambda: "model-servers-reset" in self.troubles.now,
         )
         traffic = self.traffic = Traffic(
             place.channel,
@@ -181,6 +196,7 @@ class LoadRun:
             lag=self._lag.worst,
             finished=self._finished,
             corrected=self._corrected,
+            away=lambda: self.troubles.away,
         )
 
         def begin(due: float) -> bool:
@@ -193,19 +209,19 @@ class LoadRun:
 
         schedule = self.schedule = Schedule(settings.file.arrivals, begin, index=settings.index, of=settings.of)
         async with traffic:
-            await self._let_pass(schedule.run(), beside)
+            await self._let_pass(schedule.run(), *beside)
 
-    async def _let_pass(self, arrivals: Coroutine[None, None, None], beside: Coroutine[None, None, None]) -> None:
+    async def _let_pass(self, arrivals: Coroutine[None, None, None], *beside: Coroutine[None, None, None]) -> None:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
-        self.began, self._start = True, loop.time()
-        others = [loop.create_task(beside), loop.create_task(self._every_second())]
+        self.began, self.start_time = True, loop.time()
+        others = [loop.create_task(one) for one in (self._every_second(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
             await _first_of(arriving, *others)
-            self.complete = True
+            self.complete = not self.troubles.gone
         finally:
-            self.seconds = loop.time() - self._start
+            self.seconds = loop.time() - self.start_time
             arriving.cancel()
             for task in others:
                 task.cancel()
@@ -244,10 +260,10 @@ class LoadRun:
     # -- what comes of exchanges ---------------------------------------------------------------------------------------
 
     def _finished(self, exchange: LiveExchange) -> None:
-        if exchange.lost:
-            self._lost.append((exchange.progress, exchange))
-        else:
+        if not exchange.lost:
             self._count(exchange)
+        elif not self.troubles.lose(exchange.started, exchange.progress):
+            self._lost.append((exchange.progress, exchange))
         assert self.schedule is not None
         self.schedule.over()
 
@@ -260,14 +276,23 @@ class LoadRun:
             self.figures.add(PICK, exchange.decided - exchange.intended)
         if exchange.responded:
             self.figures.add(FIRST_BYTE, exchange.responded - exchange.intended - exchange.shape.service_time)
+        self._count_trouble(exchange, judgement)
         if judgement.telling:
             self._keep(exchange, judgement)
+
+    def _count_trouble(self, exchange: LiveExchange, judgement: Judgement, times: int = 1) -> None:
+        if self.troubles.open:
+            broken = {one.requirement for one in judgement.telling if one.verdict is Verdict.FAIL}
+            decided = exchange.decided or exchange.progress
+            self.troubles.count(exchange.started, decided, exchange.progress, broken, times)
 
     def _corrected(self, exchange: LiveExchange, earlier: Judgement) -> None:
         """Something came after the exchange was over, and it is judged again."""
         assert exchange.judgement is not None
         self.tally.add(earlier, -1)
         self.tally.add(exchange.judgement)
+        self._count_trouble(exchange, earlier, -1)
+        self._count_trouble(exchange, exchange.judgement)
         if exchange.judgement.telling:
             self._keep(exchange, exchange.judgement)
 
@@ -291,7 +316,7 @@ class LoadRun:
         shown: dict[tuple[str, Verdict], Finding] = {}
         for one in judgement.telling:
             shown.setdefault((one.requirement, one.verdict), one)
-        second = exchange.progress - self._start
+        second = exchange.progress - self.start_time
         for key in sorted(wanted):
             finding = dataclasses.replace(shown[key], exchange=name, actual=self._redactor.text(shown[key].actual))
             self.examples.append(Example(finding=finding, episode=name, shape=exchange.shape.name, second=second))
@@ -305,6 +330,8 @@ class LoadRun:
         now = asyncio.get_running_loop().time()
         waiting = []
         for when, exchange in self._lost:
+            if self.troubles.lose(exchange.started, when):
+                continue
             if self.crashes:
                 self.lost_with_process += 1
             elif everything or now - when > _DYING:
@@ -321,11 +348,19 @@ class LoadRun:
                 self._pid = pid
                 self.target_vitals.begin_again()
 
+    def _trouble(self, event: TroubleEvent) -> None:
+        self.troubles.heed(event)
+        match event:
+            case TroubleBegan(kind=kind):
+                self._status(f"{event.at - self.start_time:6.1f} s: trouble begins: {kind}")
+            case TargetStaysAway(why=why):
+                self._status(why)
+
     # -- beside --------------------------------------------------------------------------------------------------------
 
     async def _every_second(self) -> None:
         """Take stock, and end the load when the target's process is gone."""
-        while not self.crashes:
+        while not (self.crashes or self.troubles.gone):
             await asyncio.sleep(1)
             self._settle_lost()
             self._watch(self._look())
@@ -333,7 +368,7 @@ class LoadRun:
     def _look(self) -> Snapshot:
         """What happened since the last look."""
         before = self._seen
-        second = asyncio.get_running_loop().time() - self._start
+        second = asyncio.get_running_loop().time() - self.start_time
         self.own_vitals.look(os.getpid(), second)
         sample = self.target_vitals.look(self._pid, second) if self._pid else None
         totals = self.totals
@@ -349,6 +384,7 @@ class LoadRun:
             rate=(self.tally.exchanges - before.judged) / passed,
             latest=self.figures.fold(),
             hit_rate=totals.memory.hit_rate,
+            troubles=[one.plain(self.start_time) for one in self.troubles.open],
         )
         self.course.add(
             Stretch(
@@ -377,8 +413,8 @@ def _times(latest: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, flo
 
 async def _first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -> None:
     """Wait for the arrivals to end, or the target; a task beside that broke breaks the run."""
-    churn, watching = beside
-    waited = {arriving, watching, churn}
+    watching, *_ = beside
+    waited = {arriving, *beside}
     while not arriving.done() and not watching.done():
         done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -66,15 +66,14 @@ class WrittenMoments(Moments):
         )
         self._pods, self._loads = pods, dict(state.loads)
 
-    def delivered(self, at: float) -> None:
-        """See `Moments`."""
-        super().delivered(at)
-        self._write(_Delivered(at))
-
     def close(self) -> None:
         """Close the file."""
         self._head.close()
         self._file.close()
+
+    def _bind(self, at: float) -> None:
+        super()._bind(at)
+        self._write(_Delivered(at))
 
     def _write(self, entry: _Asked | _Delivered) -> None:
         data = pickle.dumps(entry)

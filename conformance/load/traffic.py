@@ -20,6 +20,9 @@ from ext_proc.http2.errors import ConnectFailed
 _SWEEP = 0.05
 """Seconds between two looks at what is over."""
 
+_REFUSAL = 0.1
+"""Seconds until a request to a target that is away fails; in a closed loop, the next begins then."""
+
 _LATE = 1.0
 """Seconds that our own loop may be late; beyond, an expired deadline proves nothing about the target."""
 
@@ -28,7 +31,8 @@ class Traffic:
     """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
 
     `channel` gives the connections to the target that are there now. `deadline`: seconds in which something must happen
-    in an exchange. `lag(since)`: how late our own loop was. `corrected` gets exchanges of which something came after
+    in an exchange. `lag(since)`: how late our own loop was. While the target is `away`, no connection is tried and
+    requests fail as if it had been refused. `corrected` gets exchanges of which something came after
     they were over, with their earlier verdict. Use as an async context manager.
     """
 
@@ -42,11 +46,14 @@ class Traffic:
         lag: Callable[[float], float],
         finished: Callable[[LiveExchange], None],
         corrected: Callable[[LiveExchange, Judgement], None],
+        away: Callable[[], bool] = lambda: False,
     ) -> None:
         self.memory = memory
         self.moments = moments
-        self.headers = channel().headers(grpc.PROCESS)
+        self._current = channel()
+        self.headers = self._current.headers(grpc.PROCESS)
         self._channel = channel
+        self._away = away
         self._deadline = deadline
         self._lag = lag
         self._finished = finished
@@ -117,7 +124,7 @@ class Traffic:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _open(self, exchange: LiveExchange) -> None:
-        transport = self._channel().ready() if not self.waiting else None
+        transport = self._connections().ready() if not (self.waiting or self._away()) else None
         if transport is not None:
             exchange.open(transport, self.now())
             return
@@ -128,15 +135,31 @@ class Traffic:
 
     async def _open_waiting(self) -> None:
         while self.waiting:
+            if self._away():
+                await asyncio.sleep(_REFUSAL)
+                if self._away():
+                    self._unreachable("the target was killed")
+                continue
             try:
-                transport = await self._channel().transport()
+                transport = await self._connections().transport()
             except ConnectFailed as problem:
-                waiting, self.waiting = self.waiting, deque()
-                for exchange in waiting:
-                    exchange.unreachable(str(problem), self.now())
+                self._unreachable(str(problem))
                 continue
             while self.waiting and transport.can_open():
                 self.waiting.popleft().open(transport, self.now())
+
+    def _connections(self) -> Channel:
+        channel = self._channel()
+        if channel is not self._current:  # the target was started again, at another address
+            self._current = channel
+            self.headers = channel.headers(grpc.PROCESS)
+        return channel
+
+    def _unreachable(self, why: str) -> None:
+        """There is no connection for those that wait. More may wait then: in a closed loop the next begins."""
+        waiting, self.waiting = self.waiting, deque()
+        for exchange in waiting:
+            exchange.unreachable(why, self.now())
 
     async def _sweep(self) -> None:
         while True:

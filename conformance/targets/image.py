@@ -56,12 +56,16 @@ class TargetContainer:
         return f"{self._address}:{address.rpartition(':')[2]}" if self._address else address
 
     async def stop(self, patience: float) -> int:
-        """Its stop signal, SIGKILL after `patience` seconds, and the container is removed; returns the exit code."""
+        """Its stop signal, SIGKILL after `patience` seconds, and the container is removed; returns the exit code.
+
+        With a `patience` of 0 it is killed without the stop signal.
+        """
         self.asked_to_stop = True
         try:
             with contextlib.suppress(HarnessError, TimeoutError):
-                await call(self._ask_to_stop, math.ceil(patience))
-                await asyncio.wait_for(asyncio.shield(self.exited), LAST_WORDS)
+                if patience:
+                    await call(self._ask_to_stop, math.ceil(patience))
+                    await asyncio.wait_for(asyncio.shield(self.exited), LAST_WORDS)
         finally:
             await self.remove()
         return self._end.result() if not self._end.exception() else -signal.SIGKILL

@@ -58,14 +58,18 @@ class TargetProcess:
         return address
 
     async def stop(self, patience: float) -> int:
-        """SIGTERM to its group, SIGKILL to all its descendants after `patience` seconds; returns the exit code."""
+        """SIGTERM to its group, SIGKILL to all its descendants after `patience` seconds; returns the exit code.
+
+        With a `patience` of 0 it is killed without SIGTERM.
+        """
         self.asked_to_stop = True
         leash = self._supervisor.stdin
         assert leash is not None
         try:
             with contextlib.suppress(TimeoutError, ConnectionError, RuntimeError):  # uvloop's word for a closed pipe
-                leash.write(b"t")
-                await asyncio.wait_for(asyncio.shield(self.exited), patience)
+                if patience:
+                    leash.write(b"t")
+                    await asyncio.wait_for(asyncio.shield(self.exited), patience)
         finally:
             leash.close()
         try:

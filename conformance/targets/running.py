@@ -42,7 +42,10 @@ class Running(Protocol):
         """Where the suite reaches what listens on `address`, as the target has it."""
 
     async def stop(self, patience: float) -> int:
-        """Ask it to end, end it by force after `patience` seconds; its exit code. Nothing of it is left."""
+        """Ask it to end, end it by force after `patience` seconds; its exit code. Nothing of it is left.
+
+        With a `patience` of 0 it is not asked.
+        """
 
 
 def port_was_taken(target: Running) -> bool:

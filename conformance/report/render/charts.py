@@ -15,6 +15,9 @@ from typing import TypeAlias
 from conformance.printable import printable
 
 WIDE, HIGH = 960, 240
+_SAID = 10
+"""Bands that are said in words, too."""
+
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 15, 46, 44
 
 Point: TypeAlias = "tuple[float, float | None]"
@@ -39,12 +42,13 @@ def chart(
     ticks: Sequence[tuple[float, str]] | None = None,
     last: float = 0.0,
     notes: Sequence[float] = (),
+    bands: Sequence[tuple[float, float, str]] = (),
 ) -> str:
     """The chart, or nothing if no line has a point.
 
     `unit` is that of the values; with `log` they stand on a logarithmic scale. `along` says what the other axis is, and
     `ticks` are its places and their labels (default: round numbers). The axis goes on until `last` at least. `notes`
-    are short strokes at the axis.
+    are short strokes at the axis, `bands` are shaded from one place to another, each with its name.
     """
     values = [value for line in lines for _, value in line.points if value is not None]
     if not values:
@@ -62,6 +66,11 @@ def chart(
 
     floor = HIGH - _BOTTOM
     drawn = [f'<text class="title" x="4" y="14">{_text(title)}</text>']
+    drawn += [
+        f'<rect class="band" x="{across(first):.1f}" y="{_TOP}" width="{max(across(end) - across(first), 1):.1f}" '
+        f'height="{floor - _TOP}"><title>{_text(name)}</title></rect>'
+        for first, end, name in bands
+    ]
     drawn += [
         f'<line class="grid" x1="{_LEFT}" x2="{WIDE - _RIGHT}" y1="{up(one):.1f}" y2="{up(one):.1f}"/>'
         f'<text class="end" x="{_LEFT - 6}" y="{up(one) + 4:.1f}">{one:,g}</text>'
@@ -81,6 +90,7 @@ def chart(
     drawn.append(f'<text class="end soft" x="{WIDE - _RIGHT}" y="{HIGH - 2}">{_text(along)}</text>')
     drawn.append(f'<text class="soft" x="4" y="{HIGH - 2}">{_text(unit)}</text>')
     said = f"{title}, {unit}: " + "; ".join(_said(line) for line in lines)
+    said += "".join(f"; {name} from {first:,.4g} to {end:,.4g}" for first, end, name in bands[:_SAID])
     return (
         f'<svg class="chart" role="img" aria-label="{_text(said)}" viewBox="0 0 {WIDE} {HIGH}">{"".join(drawn)}</svg>'
     )

@@ -45,6 +45,7 @@ class KubernetesApi:
         self._emulator = emulator
         self._settings = settings
         self._newest: dict[str, Change] = {}
+        self._lost = False
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
         self._pool: dict[str, Any] | None = None
         for name, priority in settings.objectives.items():
@@ -65,7 +66,8 @@ class KubernetesApi:
 
     async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
         """Make the objects match: deletions first, so that an address can pass from one pod to another."""
-        self._newest = {}
+        if not self._lost:  # else all that is changed meanwhile is to be delivered afterwards
+            self._newest = {}
         wanted = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in map(self._pod, members)}
         for namespace, name in [key for key in self._pods if key not in wanted or self._replaced(key, wanted[key])]:
             self._note("pods", self._emulator.store.delete(PODS, name, namespace))
@@ -83,8 +85,13 @@ class KubernetesApi:
         self._pool = pool
 
     async def delivered(self, timeout: float) -> bool:
-        """Until each kind's newest change was sent to every watch that should see it. Trouble ends when this begins."""
+        """Until each kind's newest change was sent to every watch that should see it. Trouble ends when this begins.
+
+        While the API is lost nothing is delivered.
+        """
         self._emulator.faults = Faults()
+        if self._lost:
+            return False
         changes = list(self._newest.values())
         return all([await self._emulator.delivered(change.resource_version, timeout) for change in changes])
 
@@ -106,6 +113,16 @@ class KubernetesApi:
             case "error":
                 emulator.faults = Faults(failing=frozenset({"list", "watch"}))
                 emulator.drop_watches()
+
+    async def lose(self) -> None:
+        """Refuse connections and cut those that there are, until `restore`."""
+        self._lost = True
+        await self._emulator.go_down()
+
+    async def restore(self) -> None:
+        """Take connections again."""
+        await self._emulator.come_up()
+        self._lost = False
 
     # -- objects -------------------------------------------------------------------------------------------------------
 

@@ -80,6 +80,11 @@ class Target(RunningTarget):
             self._channel = None
         await super().stop(hurry=hurry)
 
+    async def kill(self) -> None:
+        """End its process at once and unasked, as a kernel without memory does; connections to it break by themselves.
+        `stop` before it is started again."""
+        await self._watched.stop(0)
+
     def another(self, values: Mapping[str, str], emit: Callable[[Event], object]) -> Target:
         """A second target, started as this one is, but for `values` of placeholders."""
         values = {**self.values, **values}
