@@ -12,6 +12,8 @@
     course.py        what each second was like            page.py       the result as HTML
     generators.py    the share of one of several          many.py       a run whose requests they make
     exposition.py    metrics while it runs                shared_moments.py  what the pool was, for all of them
+    trouble.py       what is to go wrong, and when        disturber.py  what makes it go wrong
+    recovery.py      what came of that                    examples.py   exchanges that show findings
 
 An exchange walks the trie: an edge is what came from the EPP, with its own request id masked; a node is what the
 machine does next; a leaf holds the verdict. What was not seen before is done by the real machine and judged by the real

@@ -23,6 +23,9 @@ from ext_proc.record import Entry
 _BUSY = PodLoad(queue=20, running=20, kv=0.95)
 _WELL = PodLoad(queue=0, running=0, kv=0.1)
 
+_AT_ONCE = 0.05
+"""Seconds in which what several pods show is one change."""
+
 
 class PoolWatcher:
     """Keeps `moments` of a pool from its log."""
@@ -31,6 +34,9 @@ class PoolWatcher:
         self.moments = moments
         self._now = now
         self._loads: dict[str, Load] = {}
+        self._latest: State | None = None
+        """The state that pods' loads made last, and when that began."""
+        self._since = 0.0
 
     def __call__(self, entry: Entry) -> None:
         """An entry of the log."""
@@ -46,7 +52,16 @@ class PoolWatcher:
                     return
                 self._loads[pod] = load
                 if moments.observed:
-                    moments.asked(State(moments.current.pods, dict(self._loads)), self._now())
+                    self._show(moments)
+
+    def _show(self, moments: Moments) -> None:
+        """What pods show has changed. Those that change one after the other do so at once for an exchange: a state for
+        each of a thousand would be a thousand that it may have acted on."""
+        now = self._now()
+        state = State(moments.current.pods, dict(self._loads))
+        at_once = moments.current is self._latest and moments.pending and now - self._since < _AT_ONCE
+        moments.asked(state, now, instead=at_once)
+        self._latest, self._since = state, self._since if at_once else now
 
 
 class PoolChurn:

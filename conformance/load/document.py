@@ -119,7 +119,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
                 "second": round(one.second, 3),
                 "episode": one.episode,
             }
-            for one in run.examples
+            for one in run.examples.all
         ],
         "crashes": [{"code": one.code, "output": one.output} for one in run.crashes],
         "pool": {
@@ -191,7 +191,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     for name, said in found.items():
         for verdict in (one for one in TELLING if one in said):
             example = next(
-                (one for one in run.examples if (one.finding.requirement, one.finding.verdict) == (name, verdict)), None
+                (one for one in run.examples.all if (one.finding.requirement, one.finding.verdict) == (name, verdict)),
+                None,
             )
             what = f": {example.finding.actual} ({example.shape}, {example.episode})" if example is not None else ""
             yield f"{verdict.upper()} {name} in {said[verdict]} of {run.tally.exchanges} exchanges{what}"

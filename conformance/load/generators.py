@@ -17,9 +17,10 @@ from typing import Any
 
 from conformance.errors import HarnessError
 from conformance.evidence.episode import Episode, ProcessExited
+from conformance.load.examples import Example
 from conformance.load.figures import KeptTimes
 from conformance.load.recovery import Aftermath, TargetIsBack, TroubleBegan, TroubleEnded
-from conformance.load.run import Example, LoadRun, TargetAccess
+from conformance.load.run import LoadRun, TargetAccess
 from conformance.load.settings import LoadSettings
 from conformance.load.shared_moments import ReadMoments
 from conformance.load.totals import Totals
@@ -133,7 +134,7 @@ class SharedRun(LoadRun):
             moments.close()
         end = ShareEnd(
             complete=self.complete,
-            examples=self.examples,
+            examples=self.examples.all,
             episodes=self._episodes,
             vitals=self.own_vitals.summary(),
         )

@@ -16,7 +16,7 @@ from conformance.load.disturber import Disturber
 from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
 from conformance.load.moments import Moments
 from conformance.load.recovery import TroubleEvent
-from conformance.load.run import EXAMPLES, LoadRun
+from conformance.load.run import LoadRun
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import WrittenMoments
 from conformance.load.totals import Totals
@@ -108,7 +108,8 @@ class ManyProcesses(LoadRun):
         ends = [one.result() for one in self._readers if one not in late and (self.complete or not one.exception())]
         self.complete = self.complete and all(end.complete for end in ends)
         for end in ends:
-            self._keep_examples(end)
+            self.generators.append(end.vitals)
+            self.examples.include(end.examples, end.episodes)
         self._watch(self._look())
 
     def _heed(self, entry: Entry) -> None:
@@ -149,17 +150,3 @@ class ManyProcesses(LoadRun):
         self.unfinished = sum(one.unfinished for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
         self.troubles.include(one.troubles for one in reports)
-
-    def _keep_examples(self, end: ShareEnd) -> None:
-        """Keep what a process has kept, as long as there is not enough of it yet."""
-        self.generators.append(end.vitals)
-        recorded = set()
-        for example in end.examples:
-            key = example.finding.requirement, example.finding.verdict
-            if self._kept[key] >= EXAMPLES:
-                continue
-            self._kept[key] += 1
-            self.examples.append(example)
-            if example.episode not in recorded:
-                recorded.add(example.episode)
-                self._record(example.episode, end.episodes[example.episode])

@@ -215,14 +215,26 @@ class Moments:
         return self._states[-1]
 
     @property
+    def pending(self) -> bool:
+        """Whether the target was not told of the latest state."""
+        return self._binding[-1] == math.inf
+
+    @property
     def eligible(self) -> frozenset[str]:
         """The endpoints that may be picked now."""
         return self.current.eligible
 
-    def asked(self, state: State, at: float) -> None:
-        """The pool is asked to become `state` at time `at`; the target has not been told yet."""
-        self._forget(at)
+    def asked(self, state: State, at: float, *, instead: bool = False) -> None:
+        """The pool is asked to become `state` at time `at`; the target has not been told yet.
+
+        With `instead` it is so in place of the latest state, since that was asked: both are parts of one change.
+        """
         self._once |= state.eligible
+        if instead:
+            self._states[-1] = state
+            self._windows.clear()
+            return
+        self._forget(at)
         self._states.append(state)
         self._asked.append(at)
         self._binding.append(math.inf if len(self._states) > 1 else at)

@@ -112,9 +112,7 @@ class Aftermath:
                 found[one] += times
             self._bad(began)
         elif times > 0 and self.ended is not None and began >= self.ended and began > self.last_bad:
-            latest = self.good[-1][0] if self.good else -math.inf
-            if began >= latest + max(_CLOSE, _CLOSER * (latest - self.ended)):
-                self.good.append((began, decided))
+            self._good(began, decided, self.ended)
 
     def lose(self, began: float, over: float) -> bool:
         """Count an exchange whose connection broke at `over`, if that was due to a killed target."""
@@ -153,6 +151,15 @@ class Aftermath:
             "violations": {"during": +self.during, "after": +self.after},
             "problem": self.problem or None,
         }
+
+    def _good(self, began: float, decided: float, ended: float) -> None:
+        """Keep the exchange in mind. The latest always is, until the next if that is close to the one before it."""
+        good = self.good
+        if good and began <= good[-1][0]:
+            return
+        if len(good) > 1 and began < good[-2][0] + max(_CLOSE, _CLOSER * (good[-2][0] - ended)):
+            del good[-1]
+        good.append((began, decided))
 
     def _bad(self, began: float) -> None:
         self.last_bad = max(self.last_bad, began)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import random
 from collections import Counter
@@ -21,9 +20,10 @@ from conformance.load.arrivals import Schedule
 from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
 from conformance.load.disturber import Disturber
+from conformance.load.examples import Examples
 from conformance.load.exchange import LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
-from conformance.load.judgement import Bench, Judgement, episode
+from conformance.load.judgement import Bench, Judgement
 from conformance.load.memory import Memory
 from conformance.load.mix import Mix
 from conformance.load.moments import Moments
@@ -39,27 +39,14 @@ from conformance.run.engine import LagMeter
 from conformance.run.epp.runner import EppRunner
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import Exchange
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import Verdict
 from ext_proc.channel import Channel
 from ext_proc.record import Entry
 
 SCENARIO = "load"
 
-EXAMPLES = 5
-"""Exchanges of each kind of finding that are kept as evidence."""
-
 _DYING = 1.5
 """Seconds in which a lost connection may turn out to be the end of the target's process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """A finding with the exchange that shows it: `episode` names it in the evidence, `second` is when it ended."""
-
-    finding: Finding
-    episode: str
-    shape: str
-    second: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +85,8 @@ class LoadRun:
         self.catalogue = Catalogue.load()
         self.tally = LoadTally()
         self.figures = Figures()
-        self.examples: list[Example] = []
+        self._redactor = Redactor.of(settings.profile)
+        self.examples = Examples(self._redactor, self._record)
         self.by_shape: Counter[str] = Counter()
         self.crashes: list[ProcessExited] = []
         self.troubles = Troubles()
@@ -125,9 +113,7 @@ class LoadRun:
         self._lag = lag
         self._status = status
         self._watch = watch
-        self._redactor = Redactor.of(settings.profile)
         self._evidence: EvidenceWriter | None = None
-        self._kept: Counter[tuple[str, Verdict]] = Counter()
         self._lost: list[tuple[float, LiveExchange]] = []
         self._seen = Snapshot.beginning()
 
@@ -278,7 +264,7 @@ class LoadRun:
             self.figures.add(FIRST_BYTE, exchange.responded - exchange.intended - exchange.shape.service_time)
         self._count_trouble(exchange, judgement)
         if judgement.telling:
-            self._keep(exchange, judgement)
+            self.examples.keep(exchange, judgement, exchange.progress - self.start_time)
 
     def _count_trouble(self, exchange: LiveExchange, judgement: Judgement, times: int = 1) -> None:
         if self.troubles.open:
@@ -294,32 +280,7 @@ class LoadRun:
         self._count_trouble(exchange, earlier, -1)
         self._count_trouble(exchange, exchange.judgement)
         if exchange.judgement.telling:
-            self._keep(exchange, exchange.judgement)
-
-    def _keep(self, exchange: LiveExchange, judgement: Judgement) -> None:
-        """Keep the exchange as evidence for findings of which there is not enough yet."""
-        wanted = {
-            (one.requirement, one.verdict)
-            for one in judgement.telling
-            if self._kept[one.requirement, one.verdict] < EXAMPLES
-        }
-        if not wanted:
-            return
-        self._kept.update(wanted)
-        name = exchange.own.decode()
-        events = [
-            dataclasses.replace(event, exchange=name) if event.exchange is not None else event
-            for event in map(self._redactor.event, exchange.learner.events)
-        ]
-        seen = episode(events, exchange.window, name=name, trouble=exchange.trouble)
-        self._record(name, seen)
-        shown: dict[tuple[str, Verdict], Finding] = {}
-        for one in judgement.telling:
-            shown.setdefault((one.requirement, one.verdict), one)
-        second = exchange.progress - self.start_time
-        for key in sorted(wanted):
-            finding = dataclasses.replace(shown[key], exchange=name, actual=self._redactor.text(shown[key].actual))
-            self.examples.append(Example(finding=finding, episode=name, shape=exchange.shape.name, second=second))
+            self.examples.keep(exchange, exchange.judgement, exchange.progress - self.start_time)
 
     def _record(self, name: str, seen: Episode) -> None:
         if self._evidence is not None:

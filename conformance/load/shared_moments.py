@@ -27,9 +27,11 @@ _NOTHING = _LENGTH.pack(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """The pool was asked to change at `at`: pods that are gone, pods that are new or other than before, and loads."""
+    """The pool was asked to change at `at`: pods that are gone, pods that are new or other than before, and loads.
+    `instead` of the change before, as they are one."""
 
     at: float
+    instead: bool
     gone: tuple[str, ...]
     pods: tuple[PodFact, ...]
     loads: Mapping[str, Load]
@@ -52,13 +54,14 @@ class WrittenMoments(Moments):
         self._file.write(_NOTHING)
         self._head = mmap.mmap(self._file.fileno(), _LENGTH.size)
 
-    def asked(self, state: State, at: float) -> None:
+    def asked(self, state: State, at: float, *, instead: bool = False) -> None:
         """See `Moments`."""
-        super().asked(state, at)
+        super().asked(state, at, instead=instead)
         pods = {pod.name: pod for pod in state.pods}
         self._write(
             _Asked(
                 at=at,
+                instead=instead,
                 gone=tuple(self._pods.keys() - pods.keys()),
                 pods=tuple(pod for name, pod in pods.items() if self._pods.get(name) != pod),
                 loads={name: load for name, load in state.loads.items() if self._loads.get(name) != load},
@@ -126,4 +129,4 @@ class ReadMoments(Moments):
                 self._pods = {name: pod for name, pod in self._pods.items() if name not in entry.gone}
                 self._pods |= {pod.name: pod for pod in entry.pods}
                 self._loads = {**self._loads, **entry.loads}
-                self.asked(State(tuple(self._pods.values()), self._loads), entry.at)
+                self.asked(State(tuple(self._pods.values()), self._loads), entry.at, instead=entry.instead)

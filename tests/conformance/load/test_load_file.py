@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from conformance.load.arrivals import Schedule, _until, _when
 from conformance.load.judgement import mentioned
 from conformance.load.mix import Arrivals, LoadFile
+from conformance.load.trouble import Kind
 from conformance.load.vitals import Vitals, slope
 from conformance.strict_yaml import load
 from ext_proc.record import Author, Message
@@ -22,13 +24,15 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "load.md"
 
 
 def test_the_file_of_the_page_can_be_read() -> None:
-    """And it shows every way to arrive, and every change."""
+    """And it shows every way to arrive, every change and every trouble, each of which has room."""
     found = load(re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1], LoadFile)
     ways = {
         name for one in found.arrivals for name in ("rate", "concurrent", "burst") if getattr(one, name) is not None
     }
     assert ways == {"rate", "concurrent", "burst"}
     assert {one.change for one in found.churn} == {"remove", "un-ready", "restart", "saturate"}
+    assert {one.kind for one in found.trouble} == set(get_args(Kind))
+    assert all([*one.begins(found.seconds)] for one in found.trouble)
 
 
 rates = st.floats(0.5, 5000, allow_nan=False)

@@ -28,6 +28,7 @@ pods: 4
 mix: [{name: plain}]
 arrivals: [{seconds: 2.2, rate: 40}]
 churn: [{change: remove, every: 0.5, lasts: 0.2}]
+trouble: [{kind: model-servers-reset, at: 0.5, lasts: 0.5}]
 """
 
 
@@ -73,6 +74,15 @@ def test_the_charts_show_what_was_measured(folder, page) -> None:
         strokes = [one for one in drawing.iter("line") if one.get("class") == "change"]
         assert bool(strokes) == (title != "Times by percentile")
         assert all(one.get("d") for one in drawing.iter("path"))
+        bands = [one[0].text for one in drawing.iter("rect") if one.get("class") == "band"]
+        assert bands == ([] if title == "Times by percentile" else ["model-servers-reset"])
+
+
+def test_trouble_has_its_row(folder, page) -> None:
+    (trouble,) = json.loads((folder / "load.json").read_text())["troubles"]
+    (row,) = re.findall(r'<tr><th scope="row">model-servers-reset</th>(.*?)</tr>', page, re.DOTALL)
+    for when in ("during", "after"):
+        assert f'{trouble["violations"][when]["EPP-DEST-06"]} <a href="#EPP-DEST-06">' in row
 
 
 def test_the_page_asks_for_nothing_and_runs_nothing(page) -> None:
@@ -115,14 +125,18 @@ numbers = st.floats(0, 1e9, allow_nan=False)
     points=st.lists(st.tuples(numbers, st.none() | numbers), max_size=20),
     name=st.text(),
     note=numbers,
+    band=st.tuples(numbers, numbers, st.text()),
     log=st.booleans(),
 )
-def test_any_points_make_a_drawing_inside_its_frame(points, name, note, log) -> None:
-    drawn = chart("t", [Curve(name=name, points=points)], unit="u", log=log, notes=[note])
+def test_any_points_make_a_drawing_inside_its_frame(points, name, note, band, log) -> None:
+    drawn = chart("t", [Curve(name=name, points=points)], unit="u", log=log, notes=[note], bands=[band])
     assert bool(drawn) == any(value is not None for _, value in points)
     if drawn:
         root = ET.fromstring(drawn)
         wide, high = map(float, root.get("viewBox").split()[2:])
+        (shade,) = root.iter("rect")
+        assert float(shade.get("x")) >= 0
+        assert float(shade.get("x")) + float(shade.get("width")) <= wide
         for path in root.iter("path"):
             places = re.findall(r"(-?[\d.]+) (-?[\d.]+)", path.get("d"))
             assert all(0 <= float(x) <= wide and 0 <= float(y) <= high for x, y in places)

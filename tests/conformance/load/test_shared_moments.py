@@ -30,7 +30,10 @@ states = st.builds(
     pods,
     st.dictionaries(st.sampled_from(ENDPOINTS), st.sampled_from([(True, False, False), (False, True, False)])),
 )
-histories = st.lists(st.tuples(st.sampled_from(["asked", "delivered", "look"]), st.floats(0, 3), states), max_size=20)
+histories = st.lists(
+    st.tuples(st.sampled_from(["asked", "shown", "hold", "release", "delivered", "look"]), st.floats(0, 3), states),
+    max_size=20,
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -41,12 +44,22 @@ def test_a_reader_sees_the_windows_of_the_writer(history, grace) -> None:
         writer = WrittenMoments(grace, Path(folder) / "moments")
         reader = ReadMoments(grace, Path(folder) / "moments")
         loads: dict = {}
+        holds = 0
         now = 1000.0
         for what, passed, state in history:
             now += passed
             if what == "asked":
                 loads = {**loads, **state.loads}
                 writer.asked(State(state.pods, loads), now)
+            elif what == "shown" and writer.observed:
+                loads = {**loads, **state.loads}
+                writer.asked(State(writer.current.pods, loads), now, instead=writer.pending)
+            elif what == "hold":
+                writer.hold()
+                holds += 1
+            elif what == "release" and holds:
+                writer.release(now)
+                holds -= 1
             elif what == "delivered":
                 writer.delivered(now)
             else:

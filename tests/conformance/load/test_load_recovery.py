@@ -1,0 +1,125 @@
+"""What came of trouble: when it was recovered from, and which exchanges belong to it, in whatever order they end."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.load.recovery import TargetIsBack, TroubleBegan, TroubleEnded, Troubles
+
+BEGUN, ENDED = 10.0, 20.0
+CONFORMANT: tuple[str, ...] = ()
+BROKEN = ("ENV-16",)
+
+exchanges = st.lists(
+    st.tuples(st.floats(5, 60), st.floats(0, 5), st.sampled_from([CONFORMANT, BROKEN]), st.integers(0, 2)), max_size=60
+)
+"""When each began, how long it took, what it broke, and which process made it."""
+
+
+def known(seen, limit: float | None = None) -> Troubles:
+    troubles = Troubles()
+    troubles.heed(TroubleBegan(number=0, kind="metrics-lost", at=BEGUN, limit=limit))
+    troubles.heed(TroubleEnded(number=0, at=ENDED))
+    for began, took, broken, _ in seen:
+        troubles.count(began, began + took / 2, began + took, broken)
+    return troubles
+
+
+def last_bad(seen) -> float:
+    return max((began for began, took, broken, _ in seen if broken and began + took >= BEGUN), default=-math.inf)
+
+
+def recovered(seen) -> float:
+    """When the first exchange began after which none failed, by looking at all of them; infinite: there was none."""
+    bad = last_bad(seen)
+    good = (began for began, _, broken, _ in seen if not broken and began >= ENDED and began > bad)
+    return min(good, default=math.inf)
+
+
+@given(seen=exchanges)
+def test_the_time_of_recovery_is_that_of_all_exchanges(seen) -> None:
+    """Exactly where they end in the order in which they began; else it is that of one which is as good."""
+    exact = recovered(seen)
+    for one in (known(sorted(seen)).all[0], known(seen).all[0]):
+        assert (one.recovered is None) == math.isinf(exact)
+    in_order, found = known(sorted(seen)).all[0], known(seen).all[0]
+    if in_order.recovered is not None and found.recovered is not None:
+        assert in_order.good[0][0] == exact <= found.good[0][0]
+        assert found.good[0][0] in {began for began, _, broken, _ in seen if not broken}
+
+
+@given(seen=exchanges)
+def test_processes_that_share_the_exchanges_come_to_the_same(seen) -> None:
+    """To a twentieth."""
+    whole = known(sorted(seen)).all[0]
+    together = known(()).all[0]
+    together.include(known(sorted(one for one in seen if one[3] == process)).all[0] for process in range(3))
+    assert (together.during, together.after, together.last_bad) == (whole.during, whole.after, whole.last_bad)
+    assert (together.recovered is None) == (whole.recovered is None)
+    if whole.recovered is not None:
+        exact = whole.good[0][0]
+        assert exact <= together.good[0][0] <= exact + max(0.02, 0.05 * (exact - ENDED))
+
+
+@given(seen=exchanges)
+def test_violations_are_those_of_exchanges_that_ended_after_it_began(seen) -> None:
+    troubles = known(seen)
+    belong = [one for one in seen if one[2] and one[0] + one[1] >= BEGUN]
+    (found,) = troubles.all
+    assert +found.during == +Counter({"ENV-16": sum(one[0] < ENDED for one in belong)})
+    assert +found.after == +Counter({"ENV-16": sum(one[0] >= ENDED for one in belong)})
+
+
+@pytest.mark.parametrize(
+    ("seen", "exceeded"),
+    [
+        ([(21, 1, CONFORMANT, 0)], False),
+        ([(29, 1, CONFORMANT, 0)], False),  # nothing went wrong after the end: there was no request before
+        ([(21, 0, BROKEN, 0), (22, 1, CONFORMANT, 0)], False),
+        ([(28, 0, BROKEN, 0), (29, 1, CONFORMANT, 0)], True),
+        ([(21, 0, BROKEN, 0)], True),
+        ([(19, 0, BROKEN, 0)], False),
+    ],
+)
+def test_a_limit_is_exceeded_by_what_goes_wrong_afterwards(seen, exceeded) -> None:
+    (found,) = known(seen, limit=5.0).all
+    assert found.exceeded(60.0) == exceeded
+    (found,) = known(seen).all
+    assert not found.exceeded(60.0)
+
+
+def test_a_connection_is_lost_to_the_trouble_only_while_the_target_is_away() -> None:
+    """Whoever hears of the loss late, even after another trouble has begun."""
+    troubles = Troubles()
+    assert not troubles.lose(1.0, 1.0)
+    troubles.heed(TroubleBegan(number=0, kind="kill-target", at=10.0))
+    assert troubles.away
+    assert not troubles.lose(9.0, 9.9)
+    assert troubles.lose(9.0, 10.1)
+    troubles.heed(TroubleEnded(number=0, at=12.0))
+    assert troubles.away
+    assert troubles.lose(12.5, 12.5)
+    troubles.heed(TargetIsBack(number=0, at=13.0, address="127.0.0.1:1"))
+    assert not troubles.away
+    assert not troubles.lose(12.5, 13.5)
+    troubles.heed(TroubleBegan(number=1, kind="metrics-lost", at=14.0))
+    assert not troubles.lose(14.0, 14.5)
+    assert troubles.lose(11.0, 12.9)
+    assert (troubles.all[0].lost, troubles.all[1].lost, troubles.lost) == (3, 0, 3)
+
+
+def test_an_exchange_belongs_to_what_goes_on_and_to_the_last_that_ended() -> None:
+    troubles = Troubles()
+    troubles.heed(TroubleBegan(number=0, kind="metrics-lost", at=10.0))
+    troubles.heed(TroubleBegan(number=1, kind="model-servers-reset", at=11.0))
+    troubles.heed(TroubleEnded(number=0, at=12.0))
+    troubles.count(12.0, 12.0, 12.0, BROKEN)
+    troubles.heed(TroubleBegan(number=2, kind="metrics-lost", at=20.0))
+    troubles.count(20.5, 20.5, 20.5, BROKEN)
+    assert [one.during.total() for one in troubles.all] == [0, 2, 1]
+    assert [one.after.total() for one in troubles.all] == [1, 0, 0]
