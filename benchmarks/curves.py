@@ -1,0 +1,291 @@
+"""Cost curves: what pods, streams, bodies, scenarios and versions cost; written as a page of the docs with charts.
+
+    python benchmarks/curves.py [--go-epp PROGRAM] [--seconds 2] [--only CURVE…]
+
+`pods`, `streams` and `body` load an EPP by `epp-conformance load` in a closed loop, every exchange judged. Each point
+is loaded twice, briefly and for longer; the difference of the two in processor time, divided by that in exchanges, is
+the cost of an exchange, without starting and warming up. That of the load command is the harness; that of its child is
+the EPP. Beside `streams` are clients that judge nothing, on the fast server of the benchmarks: grpc.aio's, and h2load
+where it is installed. `scenarios` and `versions` are wall and processor time of `epp-conformance run`. Linux only; run
+it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fake_proxy_vs_grpc import BODY, messages
+
+from conformance.report.render.charts import Curve, chart
+from conformance.report.render.page import asset
+from conformance.requirements.catalogue import Catalogue
+from conformance.requirements.schema import VERSIONS
+from conformance.scenario.loader import load
+from conformance.strict_yaml import dump
+from ext_proc import grpc
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "costs.md"
+COLOURS = """
+svg { background: #fff; color: #1b1f24; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de;
+  --link: #0a58ca; --good: #116329; --bad: #b3241c; --odd: #8a4b00; }
+@media (prefers-color-scheme: dark) { svg { background: #14171b; color: #e6e9ed; --ink: #e6e9ed; --soft: #9aa4b0;
+  --line: #3a424c; --link: #79b8ff; --good: #7ee2a8; --bad: #ff8a80; --odd: #ffc37a; } }
+"""
+
+Values = Mapping[str, float]
+"""By the name of a line: its value at one place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What an EPP is loaded with: pods of the pool, streams at a time, bytes of body of each request."""
+
+    pods: int = 10
+    streams: int = 64
+    body: int = len(BODY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostCurve:
+    """A curve: `at` measures the lines at one place. `unit` is that of the values."""
+
+    title: str
+    along: str
+    unit: str
+    places: Sequence[int]
+    at: Callable[[int], Values]
+    points: dict[int, Values] = field(default_factory=dict)
+
+    def drawn(self) -> str:
+        """The chart as an SVG file; places are as far apart as their logarithms."""
+        first = self.places[0]
+        names = dict.fromkeys(name for values in self.points.values() for name in values)
+        lines = [
+            Curve(name=name, points=[(math.log(place / first), got.get(name)) for place, got in self.points.items()])
+            for name in names
+        ]
+        ticks = [(math.log(place / first), f"{place:,}") for place in self.points]
+        made = chart(self.title, lines, unit=self.unit, along=self.along, log=True, ticks=ticks)
+        style = f"<style>{COLOURS}{asset('load.css')}</style>"
+        return made.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(">", f">{style}", 1) + "\n"
+
+    def table(self) -> str:
+        """The values in Markdown."""
+        names = list(dict.fromkeys(name for values in self.points.values() for name in values))
+        rows = [[self.along, *names], ["---:"] * (len(names) + 1)]
+        rows += [[f"{place:,}", *(_number(got.get(name)) for name in names)] for place, got in self.points.items()]
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+
+
+# -- an EPP under load -------------------------------------------------------------------------------------------------
+
+
+def under_load(target: Sequence[str], setting: Setting, seconds: float) -> tuple[float, float]:
+    """Microseconds of processor time for each exchange: of the harness, of the EPP."""
+    brief, longer = (_loaded(target, setting, one) for one in (seconds / 2, seconds * 2))
+    harness, epp, done = (after - before for before, after in zip(brief, longer, strict=True))
+    if done <= 0:
+        raise RuntimeError(f"{done:.0f} exchanges more in the longer of two loads: {setting}")
+    return harness / done * 1e6, epp / done * 1e6
+
+
+def _loaded(target: Sequence[str], setting: Setting, seconds: float) -> tuple[float, float, float]:
+    """Seconds of processor time of the harness and of the EPP, and exchanges judged."""
+    with tempfile.TemporaryDirectory() as name:
+        file, report = Path(name) / "load.yaml", Path(name) / "report"
+        exchange = {"body": {"size": setting.body}, "http": 2}
+        arrivals = {"seconds": seconds, "concurrent": setting.streams}
+        mix = [{"name": "post", "exchange": exchange}]
+        file.write_text(dump({"pods": setting.pods, "arrivals": [arrivals], "mix": mix}))
+        command = [sys.executable, "-m", "conformance", "load", str(file), "--quiet", "-o", str(report), *target]
+        ran = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        state, own = _seen(ran.pid)
+        while state != "Z":  # it has ended, and keeps its figures until it is waited for
+            time.sleep(0.02)
+            state, own = _seen(ran.pid)
+        _, status, usage = os.wait4(ran.pid, 0)
+        ran.returncode = os.waitstatus_to_exitcode(status)
+        assert ran.stdout is not None
+        output = ran.stdout.read().decode(errors="replace")
+        if ran.returncode != 0:
+            raise RuntimeError(f"the load ended with exit code {ran.returncode}:\n{output[-2000:]}")
+        document = json.loads((report / "load.json").read_text())
+        return own, usage.ru_utime + usage.ru_stime - own, float(document["exchanges"]["judged"])
+
+
+def _seen(pid: int) -> tuple[str, float]:
+    """The state of process `pid`, and the seconds of processor time that it has used, without its children's."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def bare(streams: int, seconds: float) -> Values:
+    """Microseconds of processor time for each stream of clients that judge nothing, on a fast server."""
+    here = [sys.executable, str(Path(__file__).parent / "load_path.py")]
+    server = subprocess.Popen([*here, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().strip()
+        client = [*here, "--client", f"grpc-{streams}", "--address", address, "--seconds", str(seconds)]
+        ran = subprocess.run(client, stdout=subprocess.PIPE, check=True, timeout=300)
+        found = {"grpc.aio's client": float(json.loads(ran.stdout.splitlines()[-1])["cpu"]) * 1e6}
+        return found | ({"h2load": _h2load(address, streams)} if shutil.which("h2load") else {})
+    finally:
+        server.communicate()
+
+
+def _h2load(address: str, streams: int) -> float:
+    """The same two messages as the body of an HTTP/2 request."""
+    asked = 20_000
+    connections = min(streams, 2)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"".join(grpc.frame(one) for one in messages()))
+        file.flush()
+        path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+        amount = ["-n", str(asked), "-c", str(connections), "-m", str(streams // connections)]
+        request = ["-d", file.name, "-H", "content-type: application/grpc", "-H", "te: trailers"]
+        ran = subprocess.Popen(["h2load", *amount, *request, f"http://{address}{path}"], stdout=subprocess.PIPE)
+        assert ran.stdout is not None
+        output = ran.stdout.read().decode()
+        _, status, usage = os.wait4(ran.pid, 0)
+        ran.returncode = os.waitstatus_to_exitcode(status)
+    if ran.returncode or f"{asked} succeeded" not in output:
+        raise RuntimeError(f"h2load did not do its {asked} streams:\n{output[-1000:]}")
+    return (usage.ru_utime + usage.ru_stime) / asked * 1e6
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def run(flags: Sequence[str]) -> Values:
+    """Seconds of wall and of processor time of a run, start and report included."""
+    with tempfile.TemporaryDirectory() as name:
+        command = [sys.executable, "-m", "conformance", "run", "--quiet", "-o", name, *flags]
+        began = time.perf_counter()
+        ran = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(ran.pid, 0)
+        ran.returncode = os.waitstatus_to_exitcode(status)
+        if ran.returncode not in (0, 4):  # 4: a selection makes no full verdict
+            raise RuntimeError(f"the run ended with exit code {ran.returncode}: {' '.join(flags)}")
+        return {"wall": time.perf_counter() - began, "processor": usage.ru_utime + usage.ru_stime}
+
+
+def of_scenarios(number: int) -> Values:
+    """A run of so many scenarios, taken evenly from those that are not slow."""
+    instances = [one for one in load(Catalogue.load()) if one.role == "epp"]
+    every = [one.id for one in instances if not one.scenario.slow and not one.scenario.isolated]
+    chosen = [every[index * len(every) // number] for index in range(min(number, len(every)))]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(chosen))
+        file.flush()
+        return run(["--scenario", f"@{file.name}"])
+
+
+def of_versions(number: int) -> Values:
+    """A run of the newest so many versions."""
+    return run([flag for version in list(VERSIONS)[-number:] for flag in ("--protocol-version", version)])
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def curves(targets: Mapping[str, Sequence[str]], seconds: float) -> Mapping[str, CostCurve]:
+    """All curves, by the name of their file."""
+
+    def costs(setting: Callable[[int], Setting]) -> Callable[[int], Values]:
+        def at(place: int) -> Values:
+            found: dict[str, float] = {}
+            for name, target in targets.items():
+                harness, epp = under_load(target, setting(place), seconds)
+                found |= {f"harness, on {name}": harness, name: epp}
+            return found
+
+        return at
+
+    each = "microseconds of processor time for each exchange"
+    return {
+        "pods": CostCurve(
+            title="Pods of the pool, 64 streams at a time", along="pods", unit=each,
+            places=(10, 30, 100, 300, 1000), at=costs(lambda place: Setting(pods=place)),
+        ),
+        "streams": CostCurve(
+            title="Streams at a time, 10 pods", along="streams", unit=each,
+            places=(1, 10, 100, 1000, 5000),
+            at=lambda place: {**costs(lambda streams: Setting(streams=streams))(place), **bare(place, seconds)},
+        ),
+        "body": CostCurve(
+            title="Body of the request, 4 streams at a time", along="bytes", unit=each,
+            places=(1_000, 10_000, 100_000, 1_000_000, 8_000_000),
+            at=costs(lambda place: Setting(streams=4, body=place)),
+        ),
+        "scenarios": CostCurve(
+            title="Scenarios of a run", along="scenarios", unit="seconds", places=(1, 10, 100, 300), at=of_scenarios
+        ),
+        "versions": CostCurve(
+            title="Protocol versions of a run", along="versions", unit="seconds",
+            places=range(1, len(VERSIONS) + 1), at=of_versions,
+        ),
+    }  # fmt: skip
+
+
+def page(made: Mapping[str, CostCurve]) -> Iterator[str]:
+    """The page in Markdown."""
+    today = datetime.now(UTC).date().isoformat()
+    yield "# What the harness costs\n"
+    yield f"Measured on {today} on {os.cpu_count()} cores with nothing else running, by\n"
+    yield "```\npython benchmarks/curves.py --go-epp PROGRAM\n```\n"
+    yield (
+        "which writes this page. The harness is `epp-conformance load` in one process: what Envoy does, and every\n"
+        "exchange judged. The EPPs are the reference EPP and `examples/go-epp`, this one over TLS. Clients that judge\n"
+        "nothing send bytes that were made before to a fast server, and read as many answers.\n"
+    )
+    for name, curve in made.items():
+        yield f"## {curve.title}\n"
+        yield f"![{curve.title}: {curve.unit}](costs/{name}.svg)\n"
+        yield f"In {curve.unit}:\n"
+        yield f"{curve.table()}\n"
+
+
+def main() -> None:
+    """Parse the command line, measure, and write page and charts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--go-epp", type=Path, help="the program of examples/go-epp")
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--only", nargs="*", default=[], help="these curves; the page is not written")
+    options = parser.parse_args()
+    targets: dict[str, Sequence[str]] = {"the reference EPP": ()}
+    if options.go_epp is not None:
+        targets["go-epp"] = ("--profile", "go-epp", "--binary", str(options.go_epp.resolve()))
+    made = curves(targets, options.seconds)
+    chosen = {name: made[name] for name in options.only or made}
+    for name, curve in chosen.items():
+        for place in curve.places:
+            curve.points[place] = curve.at(place)
+            print(name, f"{place:,}", {line: _number(value) for line, value in curve.points[place].items()}, flush=True)
+    if not options.only:
+        folder = PAGE.parent / PAGE.stem
+        folder.mkdir(exist_ok=True)
+        for name, curve in chosen.items():
+            (folder / f"{name}.svg").write_text(curve.drawn())
+        PAGE.write_text("\n".join(page(chosen)))
+
+
+if __name__ == "__main__":
+    main()
