@@ -4,10 +4,10 @@
 
 `pods`, `streams` and `body` load an EPP by `epp-conformance load` in a closed loop, every exchange judged. Each point
 is loaded twice, briefly and for longer; the difference of the two in processor time, divided by that in exchanges, is
-the cost of an exchange, without starting and warming up. That of the load command is the harness; that of its child is
-the EPP. Beside `streams` are clients that judge nothing, on the fast server of the benchmarks: grpc.aio's, and h2load
-where it is installed. `scenarios` and `versions` are wall and processor time of `epp-conformance run`. Linux only; run
-it on a quiet machine.
+the cost of an exchange, without starting. What is judged in full for the first time counts: with many pods most of it,
+unless `--seconds` is long. That of the load command is the harness; that of its child is the EPP. Beside `streams` are
+clients that judge nothing, on the fast server of the benchmarks: grpc.aio's, and h2load where it is installed.
+`scenarios` and `versions` are wall and processor time of `epp-conformance run`. Linux only; run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -209,31 +209,28 @@ def of_versions(number: int) -> Values:
 def curves(targets: Mapping[str, Sequence[str]], seconds: float) -> Mapping[str, CostCurve]:
     """All curves, by the name of their file."""
 
-    def costs(setting: Callable[[int], Setting]) -> Callable[[int], Values]:
-        def at(place: int) -> Values:
-            found: dict[str, float] = {}
-            for name, target in targets.items():
-                harness, epp = under_load(target, setting(place), seconds)
-                found |= {f"harness, on {name}": harness, name: epp}
-            return found
-
-        return at
+    def costs(setting: Setting) -> Values:
+        found: dict[str, float] = {}
+        for name, target in targets.items():
+            harness, epp = under_load(target, setting, seconds)
+            found |= {f"harness, on {name}": harness, name: epp}
+        return found
 
     each = "microseconds of processor time for each exchange"
     return {
         "pods": CostCurve(
             title="Pods of the pool, 64 streams at a time", along="pods", unit=each,
-            places=(10, 30, 100, 300, 1000), at=costs(lambda place: Setting(pods=place)),
+            places=(10, 30, 100, 300, 1000), at=lambda place: costs(Setting(pods=place)),
         ),
         "streams": CostCurve(
             title="Streams at a time, 10 pods", along="streams", unit=each,
             places=(1, 10, 100, 1000, 5000),
-            at=lambda place: {**costs(lambda streams: Setting(streams=streams))(place), **bare(place, seconds)},
+            at=lambda place: {**costs(Setting(streams=place)), **bare(place, seconds)},
         ),
         "body": CostCurve(
             title="Body of the request, 4 streams at a time", along="bytes", unit=each,
             places=(1_000, 10_000, 100_000, 1_000_000, 8_000_000),
-            at=costs(lambda place: Setting(streams=4, body=place)),
+            at=lambda place: costs(Setting(streams=4, body=place)),
         ),
         "scenarios": CostCurve(
             title="Scenarios of a run", along="scenarios", unit="seconds", places=(1, 10, 100, 300), at=of_scenarios

@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -139,6 +140,13 @@ def compare(seconds: float, rounds: int, address: str | None) -> bool:
     return held
 
 
+def kind_of_client(text: str) -> str:
+    """`text`, if it is one of the two clients and how many streams it has at once, such as `grpc-64`."""
+    if not re.fullmatch(r"(grpc|load)-[1-9]\d*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither grpc-N nor load-N")
+    return text
+
+
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -146,7 +154,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--address", help="an EPP that runs already")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--client", type=kind_of_client, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not (options.serve or options.client):
         sys.exit(0 if compare(options.seconds, options.rounds, options.address) else 1)

@@ -181,7 +181,8 @@ async def _send(
     sent = 0
     for number, chunk in enumerate(chunks, 1):
         last = number == len(chunks) and not trailers
-        await asyncio.sleep(chunk.after)
+        if chunk.after:
+            await asyncio.sleep(chunk.after)
         await exchange.data(chunk.data, end=last)
         sent += len(chunk.data)
         if await reached("request-body", number):

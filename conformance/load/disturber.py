@@ -73,7 +73,8 @@ class Disturber:
         async with self._alone:
             number = self._begun(trouble)
             self._moments.hold()
-            await self._runner.kill_target()
+            self._runner.pool.probe = None  # it can't be asked for picks until it was started again
+            await self._runner.target.kill()
         await asyncio.sleep(trouble.lasts)
         async with self._alone:
             self._over(number)

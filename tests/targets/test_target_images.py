@@ -202,6 +202,8 @@ def test_it_is_stopped_politely_and_then_firmly(engine, image):
 
     assert on_the_engine(check("lambda *_: sys.exit(7)", PATIENT)) == 7
     assert on_the_engine(check("signal.SIG_IGN", 1)) == 128 + signal.SIGKILL
+    unasked = on_the_engine(check("lambda *_: sys.exit(7)", 0))
+    assert unasked in (-signal.SIGKILL, 128 + signal.SIGKILL)
     assert not left(engine)
 
 

@@ -144,11 +144,6 @@ class EppRunner(TargetRunner):
         async with self.pool.unloaded(always=crashed):
             await self.start_target()
 
-    async def kill_target(self) -> None:
-        """Kill the target. It is not asked for picks until `restart_target`; the pool may be changed meanwhile."""
-        self.pool.probe = None
-        await self.target.kill()
-
     async def close(self, *, hurry: bool = False) -> None:
         """See `TargetRunner`. The user's endpoints file is theirs again."""
         try:

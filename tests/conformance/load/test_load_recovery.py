@@ -94,7 +94,7 @@ def test_a_limit_is_exceeded_by_what_goes_wrong_afterwards(seen, exceeded) -> No
 
 
 def test_a_connection_is_lost_to_the_trouble_only_while_the_target_is_away() -> None:
-    """Whoever hears of the loss late, even after another trouble has begun."""
+    """Also where the loss is noticed late, after another trouble has begun."""
     troubles = Troubles()
     assert not troubles.lose(1.0, 1.0)
     troubles.heed(TroubleBegan(number=0, kind="kill-target", at=10.0))
