@@ -80,8 +80,10 @@ def _error(view: ExchangeView) -> Ruling | None:
         return found
     if view.due.error_due:
         return _due_error(view)
-    if not view.due.endpoint_due or errors.tolerated(view) or view.unknown_model:
+    if errors.tolerated(view) or view.unknown_model:
         return None
+    if not view.due.endpoint_due:
+        return destination.undue_error(view) if errors.never_due(view) else None
     return _first(view, IF_AN_ENDPOINT_IS_DUE)
 
 

@@ -142,7 +142,26 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[_Difference]:
             what = f"has {len(after)} elements instead of {len(before)}"
             yield _Difference(path=path, what=what, lost=len(after) < len(before))
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
-        yield _Difference(path=path, what=f"was {_show(before)}, is {_show(after)}")
+        what = f"was {_show(before)}, is {_show(after)}"
+        yield _Difference(path=path, what=what, lost=_gone(before, after) or _garbled(before, after))
+
+
+def _gone(before: Any, after: Any) -> bool:
+    """Whether nothing stands where there was something: null, or an empty text, list or object."""
+    return bool(before) and (after is None or after in ("", [], {}))
+
+
+def _garbled(before: Any, after: Any) -> bool:
+    """Whether characters outside of ASCII became U+FFFD, or are left out: what is left of a text decoded in pieces."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return False
+    kept, rest = after.replace("\ufffd", ""), iter(before)
+    left_out = len(kept) < len(before) and all(character in rest for character in kept)
+    return left_out and _ascii(kept) == _ascii(before)
+
+
+def _ascii(text: str) -> str:
+    return "".join(filter(str.isascii, text))
 
 
 def _show(value: Any) -> str:

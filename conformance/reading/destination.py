@@ -101,12 +101,14 @@ class HeaderSetting(NamedTuple):
     message: DecodedMessage
     option: HeaderValueOption
     value: str
+    removed: bool = False
+    """Whether the header was removed before, and not set since."""
 
     @property
     def conditional(self) -> bool:
         """Whether it may keep a value of the client, or set nothing (ENV-12). What is removed before can't be kept."""
         mode = _mode(self.option, False)
-        return mode == "if-exists" or (mode != "overwrite" and not _removes(self.message))
+        return mode == "if-exists" or (mode != "overwrite" and not self.removed)
 
 
 class MetadataEntry(NamedTuple):
@@ -148,7 +150,14 @@ class Destination:
     @cached_property
     def settings(self) -> tuple[HeaderSetting, ...]:
         """Every destination header set where it counts, in order."""
-        return tuple([found for message in self._counting for found in _settings(message)])
+        found: list[HeaderSetting] = []
+        removed = False
+        for message in self._counting:
+            own = _settings(message)
+            removed = removed or _removes(message)
+            found += [setting._replace(removed=removed) for setting in own]
+            removed = removed and not own
+        return tuple(found)
 
     @cached_property
     def late_settings(self) -> tuple[HeaderSetting, ...]:
@@ -237,12 +246,13 @@ def _removes(message: DecodedMessage) -> bool:
     return mutation is not None and DESTINATION in [name.lower() for name in mutation.remove_headers]
 
 
-def _settings(message: DecodedMessage) -> Iterator[HeaderSetting]:
+def _settings(message: DecodedMessage) -> list[HeaderSetting]:
     mutation = message.header_mutation
-    for option in mutation.set_headers if mutation is not None else ():
-        if option.header.key.lower() == DESTINATION:
-            value = value_of(option.header).decode("utf-8", "backslashreplace")
-            yield HeaderSetting(message=message, option=option, value=value)
+    return [
+        HeaderSetting(message, option, value_of(option.header).decode("utf-8", "backslashreplace"))
+        for option in (mutation.set_headers if mutation is not None else ())
+        if option.header.key.lower() == DESTINATION
+    ]
 
 
 def entries_of(message: DecodedMessage, key: str) -> Iterator[tuple[str | None, Value]]:

@@ -118,6 +118,8 @@ def follow(conversation: Conversation, *, behind: bool = False) -> StreamState:
                 stream.stop = StreamStop(kind=StopKind.CANCELLED, entry=entry, what="the client went away")
             case Wait(outcome="expired", what=what) if what.startswith(AWAITED_ANSWER):
                 stream.stop = StreamStop(kind=StopKind.HANG, entry=entry, what=what)
+            case HalfClosed(author=Author.DATA_PLANE) if stream.stop is not None and conversation.aborted is not None:
+                break  # the EPP was told that no more comes: what it says of the rest reaches no client
             case HalfClosed(author=Author.DATA_PLANE) if stream.stop is None:
                 stream.stop = StreamStop(kind=StopKind.CANCELLED, entry=entry, what="the data plane had all it wanted")
             case StreamEnded() as end if stream.stop is None:  # after the data plane is done, any end is normal

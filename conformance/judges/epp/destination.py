@@ -26,21 +26,24 @@ from ext_proc.protocol import DESTINATION
 
 
 def undue_error(view: ExchangeView) -> Ruling | None:
-    """What is wrong with an ImmediateResponse although an endpoint is due, where no other rule explains it."""
-    expected = ("an endpoint",)
+    """What is wrong with an ImmediateResponse although an endpoint is due, where no other rule explains it; also with
+    one that is never due, where what is due is not known."""
+    known = view.due.endpoint_due
+    expected = ("an endpoint",) if known else ("an endpoint", "an ImmediateResponse with an error that was due")
     match view.shape:
         case Shape.BODYLESS if view.incomprehensible and view.code in range(400, 500):
             return None
         case Shape.BODYLESS:
             return view.fail("EPP-DEST-07", expected, hint="Model servers take requests without a body, too.")
-        case Shape.ODD:
+        case Shape.ODD | Shape.UNSEEN if not _before_the_body(view):
             either = ("an endpoint", "an ImmediateResponse with 4xx")
             return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
         case Shape.ORDINARY if view.stream.request.duplex and view.facts.counts("EPP-STRM-01") and view.code == 413:
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return view.fail("EPP-STRM-01", expected, hint=hint)
         case shape if shape is Shape.ORDINARY or _before_the_body(view):
-            return view.fail("EPP-DEST-01", expected, hint="The pool has a ready, eligible endpoint.")
+            hint = "The pool has a ready, eligible endpoint." if known else ""
+            return view.fail("EPP-DEST-01", expected, hint=hint)
         case _:
             return None
 
@@ -48,7 +51,8 @@ def undue_error(view: ExchangeView) -> Ruling | None:
 def _before_the_body(view: ExchangeView) -> bool:
     """Whether an inference request was refused on its headers: no body of it was there to be odd."""
     request = view.stream.request
-    return request.headers is not None and not request.bodies and is_inference(view.request_header(":path") or b"")
+    unseen = request.headers is not None and not request.bodies and not request.whole
+    return unseen and is_inference(view.request_header(":path") or b"")
 
 
 def missing(view: ExchangeView) -> Ruling:

@@ -45,6 +45,16 @@ def acceptable_error(view: ExchangeView) -> bool:
     return bad_request and view.code in range(400, 500) and view.code != TOO_MANY
 
 
+def never_due(view: ExchangeView) -> bool:
+    """Whether the code is wrong whatever the pool had: it is no error, or an error of the server that is not named.
+
+    This is for a pool that was not observed or was changing. Version 0.2.0 takes any error. What a hint of the wrong
+    type is to get is not defined, but an answer below 400 says that the request was served.
+    """
+    unnamed = view.code >= 500 and view.code != UNAVAILABLE and view.facts.applies("EPP-ERR-02")
+    return view.code < 400 or (unnamed and view.hint.kind != "wrong-type")
+
+
 def undue_error(view: ExchangeView) -> Ruling | None:
     """What is wrong with an ImmediateResponse although an endpoint is due; None also where the code is acceptable."""
     load, code = view.due.load, view.code

@@ -64,13 +64,29 @@ def _mutated(asked: DecodedMessage, answer: DecodedMessage) -> bytes:
             return asked.body
 
 
-def _emptied(direction: StreamDirection) -> bool:
-    """Whether the answer to the headers puts nothing in the place of a body. Without a mutation the body stays."""
+def _replacement(direction: StreamDirection) -> bytes | None:
+    """What the answer to the headers puts in the place of the body. None without a mutation: then the body stays."""
     answer = direction.headers_answer
     common = answer.common if answer is not None and not answer.partial else None
-    if common is None or not direction.replaced or direction.header_only or not common.HasField("body_mutation"):
-        return False
-    return not common.body_mutation.body
+    if common is None or not direction.replaced or not common.HasField("body_mutation"):
+        return None
+    return common.body_mutation.body
+
+
+def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+    """What is wrong with a body that the answer to the headers replaces: what was not seen can't be put back."""
+    body, at = _replacement(direction), direction.headers_answer
+    if body is None:
+        return None
+    if direction.header_only:
+        if not body or direction.side != REQUEST:
+            return None
+        expected = "a request without a body is sent on without one"
+        return view.warn("EPP-TRN-05", expected, f"a body of {len(body)} bytes is added to it", at=at)
+    if body and direction.bodies:
+        return None  # the data plane did not wait for the answer, so that the EPP may have seen it
+    actual = f"it is replaced with {f'{len(body)} other bytes' if body else 'nothing'} before any of it was seen"
+    return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=at)
 
 
 def sent_body(direction: StreamDirection) -> bytes:
@@ -82,12 +98,8 @@ def sent_body(direction: StreamDirection) -> bytes:
 def integrity(view: ExchangeView) -> Iterator[Ruling]:
     """No byte is lost, and nothing changes but what is claimed."""
     for direction in (view.stream.request, view.stream.response):
-        if _emptied(direction) and view.stream.offence is None:
-            expected, actual = (
-                f"the {direction.side} body goes on",
-                "it is replaced with nothing before any of it was seen",
-            )
-            yield view.fail("ENV-09", expected, actual, at=direction.headers_answer)
+        if view.stream.offence is None and (replaced := _replaced(view, direction)) is not None:
+            yield replaced
         got = _body(view, direction)
         if got is None:
             continue

@@ -33,7 +33,7 @@ from ext_proc.messages import (
     TrailersResponse,
 )
 from ext_proc.protocol import DESTINATION, FALLBACK
-from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED, Author, ClientResponse
+from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED, Author, ClientAborted, ClientResponse, HalfClosed
 
 A, B, STRANGER = "10.0.0.1:8000", "10.0.0.2:8000", "10.9.9.9:8000"
 POOL = {"a": A, "b": B}
@@ -307,7 +307,13 @@ class TestOddRequestsOfABusyPool:
 
 @pytest.mark.parametrize("side", ["request", "response"])
 @pytest.mark.parametrize(
-    ("mutation", "wrong"), [(None, False), (BodyMutation(clear_body=True), True), (BodyMutation(body=b""), True)]
+    ("mutation", "wrong"),
+    [
+        (None, False),
+        (BodyMutation(clear_body=True), True),
+        (BodyMutation(body=b""), True),
+        (BodyMutation(body=b'{"model": "m"}'), True),
+    ],
 )
 def test_a_body_that_is_replaced_unseen(ask, side, mutation, wrong):
     """Without a mutation Envoy lets the body go on, and shows no more of it."""
@@ -325,6 +331,92 @@ def test_a_body_that_is_replaced_unseen(ask, side, mutation, wrong):
         exchange.response_headers().answers(replacing)
     exchange.drained()
     assert ask(made).blamed == ({"ENV-09"} if wrong else set())
+
+
+@pytest.mark.parametrize("mode", ["BUFFERED", DUPLEX])
+def test_a_body_that_is_added_to_a_request_without_one(ask, mode):
+    """The carrier allows it; the endpoint picker has no business with it."""
+    adding = headers_answer(A)
+    adding.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    adding.request_headers.response.body_mutation.body = BODY
+    made = script()
+    made.exchange(method="GET", mode=mode).request(None).answers(adding).drained()
+    found = ask(made)
+    assert found.blamed == found.warned == {"EPP-TRN-05"}
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+@pytest.mark.parametrize(
+    ("got", "lost"),
+    [
+        ('{"model": "m", "prompt": "Gr\ufffd\ufffd\ufffd\ufffde"}', True),  # decoded byte by byte
+        ('{"model": "m", "prompt": "Gre"}', True),  # what could not be decoded is left out
+        ('{"model": "m", "prompt": null}', True),
+        ('{"model": "m", "prompt": ""}', True),
+        ('{"model": "m", "prompt": "Grüße!"}', False),
+        ('{"model": "m", "prompt": "Gruesse"}', False),
+    ],
+)
+def test_a_text_that_lost_characters_is_no_edit(ask, side, got, lost):
+    sent, answered = '{"model": "m", "prompt": "Grüße"}'.encode(), got.encode()
+    made = script()
+    exchange = made.exchange().request_headers()
+    if side == "request":
+        exchange.body(sent).answers(headers_answer(A), *echo(answered))
+    else:
+        exchange.body(BODY).answers(headers_answer(A), *echo(BODY)).response_headers().body(sent, side=side)
+        exchange.answers(headers_answer(side=side), *echo(answered, side=side))
+    exchange.drained()
+    assert ("ENV-09" in ask(made).failed) is lost
+
+
+@pytest.mark.parametrize("code", [200, 302, 500])
+@pytest.mark.parametrize("seen", ["unobserved pool", "changing pool", "part of the body"])
+def test_a_code_that_is_never_due(ask, seen, code):
+    """The text has an endpoint, 503 or 429: where it is not known which is due, another answer is still none."""
+    made = Script(pool=None if seen == "unobserved pool" else POOL)
+    if seen == "changing pool":
+        made.pool(phases=("asked",))
+    exchange = made.exchange().request_headers()
+    if seen == "part of the body":
+        exchange.chunk(BODY[:20])
+    else:
+        exchange.body(BODY)
+    exchange.answers(immediate(code)).drained()
+    found = ask(made)
+    if seen == "part of the body":  # the rest may have been odd
+        assert found.blamed == {"EPP-DEST-07"}
+        assert found["EPP-DEST-07"] is (Verdict.WARN if code == 500 else Verdict.FAIL)
+    else:
+        assert found.failed == {"EPP-DEST-01"}
+
+
+@pytest.mark.parametrize("code", [400, 429, 503])
+def test_a_code_that_may_be_due(ask, code):
+    for made in (Script(pool=None), script().pool(phases=("asked",))):
+        made.exchange().request().answers(immediate(code)).drained()
+        assert not ask(made).blamed
+
+
+def test_before_0_3_0_any_error_may_be_due(ask):
+    made = Script(pool=None)
+    made.exchange().request().answers(immediate(500)).drained()
+    assert not ask(made, "0.2.0").blamed
+
+
+@pytest.mark.parametrize("answer", [streamed(BODY[:20], end=True), immediate(400), immediate(503), immediate(500)])
+@pytest.mark.parametrize("released", [True, False])
+def test_what_is_said_once_the_client_is_gone(ask, answer, released):
+    """The data plane half-closes when the client goes away: what the EPP makes of that reaches no client."""
+    made = script()
+    exchange = made.exchange().request_headers()
+    if released:
+        exchange.answers(headers_answer(A))
+    exchange.chunk(BODY[:20])
+    gone = ClientAborted(exchange=exchange.name, point="request-body")
+    half_closed = HalfClosed(exchange=exchange.name, stream=exchange.stream, author=Author.DATA_PLANE)
+    exchange.emit(gone, half_closed).answers(answer).closed()
+    assert not ask(made).blamed
 
 
 def test_no_more_of_a_body_that_there_is_not(ask):
@@ -392,6 +484,17 @@ def test_an_entry_that_is_conditional_on_what_was_removed(ask, removed, wrong):
     answer = headers_answer(A, remove=removed)
     answer.request_headers.response.header_mutation.set_headers[0].append_action = HeaderValueOption.ADD_IF_ABSENT
     made.exchange().request().answers(answer, *echo(BODY)).drained()
+    assert ("ENV-12" in ask(made).failed) is wrong
+
+
+@pytest.mark.parametrize(("first", "wrong"), [(None, False), (A, True)])
+def test_an_entry_that_is_conditional_on_what_an_earlier_answer_removed(ask, first, wrong):
+    """In BUFFERED mode the answer to the body adds to what the answer to the headers left."""
+    appended = HeaderMutation(set_headers=[option(DESTINATION, A, append={"value": True})])
+    made = script()
+    exchange = made.exchange(mode="BUFFERED").request_headers()
+    exchange.answers(headers_answer(A, header=first, remove=[DESTINATION])).body(BODY)
+    exchange.answers(body_answer(header_mutation=appended)).drained()
     assert ("ENV-12" in ask(made).failed) is wrong
 
 

@@ -702,7 +702,7 @@ class TestBodies:
             )
         )
         one.request_headers().answers(replacing).drained()
-        assert ask(script).blamed == set()
+        assert ask(script).blamed == {"ENV-09"}
         assert ask(answered(replacing)).failed == {"ENV-04"}
 
 
