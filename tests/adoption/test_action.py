@@ -143,6 +143,20 @@ def test_without_inputs_the_action_says_what_to_do(project):
     assert runner.log.startswith("::error title=EPP conformance::Nothing to test: give the input 'profile'")
 
 
+def test_a_quote_that_is_not_closed_runs_nothing(quick, project):
+    runner = Runner(project, epp="reference", arguments="--smoke --seed '1").run()
+    assert (runner.code, runner.outputs) == (2, {})
+    assert "::error title=EPP conformance::The input 'arguments' has a quote that is not closed" in runner.log
+    assert not (project / "conformance-report").exists()
+
+
+def test_a_runner_with_windows_is_refused(project, monkeypatch):
+    monkeypatch.setenv("RUNNER_OS", "Windows")
+    runner = Runner(project, epp="reference").run()
+    assert runner.code == 2
+    assert runner.log == "::error title=EPP conformance::The suite does not run on Windows: use a runner with Linux\n"
+
+
 def test_a_wrong_profile_is_an_annotation_of_its_line(quick, project):
     profile = project / "my epp" / "profile.yaml"
     profile.write_text(profile.read_text().replace("discovery:", "discvery:"))
