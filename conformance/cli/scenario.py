@@ -60,6 +60,7 @@ def new(
     asked = Catalogue.load().get(requirement)
     text = _TEXT[asked.role].format(section=id.partition(".")[0], id=id, title=_quoted(title), name=asked.id)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:

@@ -51,6 +51,7 @@ def from_(
     from conformance.errors import UnknownNameError, UsageError
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
+    from conformance.strict_yaml import MAX_BYTES
 
     catalogue = Catalogue.load()
     about = [catalogue.get(requirement).id] if requirement else None
@@ -59,7 +60,13 @@ def from_(
         if name not in names:
             raise UnknownNameError("conversation", name, names)
     text = "".join(_text(file, section, made))
+    if len(text.encode()) > MAX_BYTES:
+        raise UsageError(
+            f"{file} makes {len(made)} scenarios, which are more than the {MAX_BYTES // 1024} KiB that a file may have",
+            hint="choose conversations with --exchange",
+        )
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         with output.open("x", encoding="utf-8") as opened:
             opened.write(text)
     except OSError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gzip
 import json
 import sys
@@ -188,7 +189,7 @@ def test_records_of_other_roles_and_what_is_none(cli, record, tmp_path: Path) ->
 
 def test_a_recording_becomes_a_scenario_that_catches_the_defect(cli, record, tmp_path: Path) -> None:
     path = record(B)  # which is not in the subset
-    own = tmp_path / "own.yaml"
+    own = tmp_path / "my-scenarios" / "own.yaml"  # in a folder that is not there yet
     ran = cli("scenario", "from", path, "-o", own, "--section", "acme")
     assert ran.code == 0, ran.err
     text = own.read_text()
@@ -211,6 +212,16 @@ def test_what_a_scenario_can_not_say_is_listed(cli, record, tmp_path: Path) -> N
         assert "not said: the request's body, which the record does not have" in text
         assert "not said: the header authorization, whose value was redacted" in text
     assert cli("scenario", "lint", own).code == 0
+
+
+def test_more_than_a_scenario_file_may_have_is_not_written(cli, record, tmp_path: Path, monkeypatch) -> None:
+    body = tuple(Chunk(data=b"x" * 60_000) for _ in range(20))
+    monkeypatch.setattr(sys.modules[__name__], "REQUEST", dataclasses.replace(REQUEST, body=body))
+    ran = cli("scenario", "from", record(body=1 << 22), "-o", tmp_path / "own.yaml")
+    assert ran.code == 2
+    assert "traffic.ndjson makes 1 scenarios, which are more than the" in ran.err
+    assert "hint: choose conversations with --exchange" in ran.err
+    assert not (tmp_path / "own.yaml").exists()
 
 
 def test_a_report_becomes_scenarios_that_pass_on_a_right_epp(cli, faulty_report: Path, tmp_path: Path) -> None:
