@@ -379,8 +379,10 @@ def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = N
         if not isinstance(body["episode"], str):
             raise TypeError("an episode's id is text")
         return Episode(id=body["episode"], entries=entries), _context.validate_python(body["context"])
-    except (KeyError, TypeError, AttributeError) as problem:
-        raise ValueError(f"not an episode: {problem!r}") from problem
+    except KeyError as problem:
+        raise ValueError(f"not an episode: {problem} is missing") from problem
+    except (TypeError, AttributeError) as problem:
+        raise ValueError(f"not an episode: {problem}") from problem
 
 
 _context = TypeAdapter(Context)

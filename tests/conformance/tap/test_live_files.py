@@ -75,7 +75,7 @@ def test_why_a_record_ended_early_is_written_too(tmp_path: Path) -> None:
     [
         (b"garbage\n", "Expecting value"),
         (b"[]\n", "not a JSON object"),
-        (b"{}\n", "not an episode"),
+        (b"{}\n", "not an episode: 'entries' is missing"),
         (b'{"episode":"x","context":{},"entries":[]}\n', "validation errors for Context"),
         (b'{"episode":"x","context":{"version":"1","scenario":"s"},"entries":[{"seq":1}]}\n', "not an event"),
         (b"[" * 100_000 + b"\n", ""),
