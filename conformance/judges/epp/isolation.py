@@ -5,7 +5,8 @@ controls in the same episode:
 
 - ENV-21: several requests that met no other (alone on the wire, with ids that no other had) kept to their subsets, and
   this one, which did meet others, got what one of them was due;
-- EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due.
+- EPP-DEST-10: several wrong picks, each exactly what the request before it on the same connection was due, and no
+  other request at the same time.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ def _right(view: ExchangeView) -> bool:
     return all(view.due.allows(pick) for pick in view.picks)
 
 
+def _due(other: ExchangeView, view: ExchangeView) -> bool:
+    """Whether what `view` got was due to `other`, which had a subset."""
+    return other.hint.set and all(other.due.allows(pick) for pick in view.picks)
+
+
 def _mixed_up(view: ExchangeView) -> bool:
-    met = _met(view)
-    due = any(one.hint.set and all(one.due.allows(pick) for pick in view.picks) for one in met)
-    if not due:
+    if not any(_due(one, view) for one in _met(view)):
         return False
     controls = [one for one in view.siblings if _telling(one) and not _met(one)]
     return len(controls) >= CONTROLS and all(_right(one) for one in controls) and _differ(controls)
@@ -74,8 +78,9 @@ def _met(view: ExchangeView) -> tuple[ExchangeView, ...]:
 def _left_behind(view: ExchangeView) -> bool:
     wrong = [one for one in view.siblings if _telling(one) and not _right(one)]
     following = [(one, before) for one in wrong if (before := _predecessor(one)) is not None]
-    matching = [one for one, before in following if all(before.due.allows(pick) for pick in one.picks)]
-    return len(matching) >= CONTROLS and len(matching) == len(following)
+    if not all(_due(before, one) for one, before in following):
+        return False
+    return len([one for one, _ in following if not any(_due(other, one) for other in _met(one))]) >= CONTROLS
 
 
 def _predecessor(view: ExchangeView) -> ExchangeView | None:

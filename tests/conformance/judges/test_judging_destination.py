@@ -311,6 +311,15 @@ class TestMembership:
             one.answers(headers_answer(before), *echo(BODY)).drained()
         assert ask(script).blamed == {"EPP-DEST-10"}
 
+    def test_an_earlier_destination_that_another_request_at_the_same_time_was_due(self, ask):
+        script = Script(pool=POOL)
+        for before, due in zip([A, B, C, A, B, C], [B, C, A, B, C, A], strict=True):
+            other, one = script.exchange(subset=[before]), script.exchange(subset=[due])
+            other.request(BODY)
+            one.request(BODY).answers(headers_answer(before), *echo(BODY)).drained()
+            other.answers(headers_answer(before), *echo(BODY)).drained()
+        assert ask(script).failed == {"EPP-SUB-01"}
+
     def test_requests_for_different_endpoints_get_what_they_are_due(self, ask):
         script = Script(pool=POOL)
         for due in (A, B):
