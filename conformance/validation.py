@@ -28,6 +28,8 @@ class Complaint:
     message: str
     hint: str = ""
     on_key: bool = False
+    other_kind: bool = False
+    """Whether it is about a list or mapping where something else belongs."""
 
 
 _EXPECTED = {
@@ -45,18 +47,21 @@ _WORDS = {kind: words for words, kinds in _EXPECTED.items() for kind in kinds}
 def explain(data: Any, model: type[pydantic.BaseModel], error: pydantic.ValidationError) -> list[Complaint]:
     """The complaints of `error`, raised while `data` was validated as `model`; one for each place.
 
-    Branches of a union that all fail at one place become one complaint.
+    Branches of a union that all fail at one place become one complaint. Where one of them takes the value and another
+    does not take its kind, only what is wrong inside of it is said.
     """
     by_place: dict[tuple[Loc, bool], Complaint] = {}
+    inside: set[Loc] = set()
     for item in islice(error.errors(include_url=False), MOST):
         if item["type"] == "too_short" and len(item["input"]) >= item["ctx"]["min_length"]:
             continue  # pydantic counts the valid items only; what is wrong with the others is said of them
         new = _complaint(data, model, item)
+        inside.update(new.loc[:depth] for depth in range(len(new.loc)))
         old = by_place.setdefault((new.loc, new.on_key), new)
         if new.message not in old.message:
             both = replace(new, message=f"{old.message}; or {new.message}", hint=old.hint or new.hint)
             by_place[new.loc, new.on_key] = both
-    return list(by_place.values())
+    return [one for one in by_place.values() if not (one.other_kind and one.loc in inside)]
 
 
 def _complaint(data: Any, model: type[pydantic.BaseModel], item: Any) -> Complaint:
@@ -88,7 +93,8 @@ def _complaint(data: Any, model: type[pydantic.BaseModel], item: Any) -> Complai
         message = f"expected {_WORDS[kind]}, got {_shown(given)}"
         if kind == "string_type" and isinstance(given, int | float):
             hint = f'in quotes it is text: "{given}"'
-    return Complaint(loc=place, message=message, hint=hint, on_key=on_key)
+    other_kind = isinstance(given, list | dict) and kind in (*_WORDS, "enum", "literal_error")
+    return Complaint(loc=place, message=message, hint=hint, on_key=on_key, other_kind=other_kind)
 
 
 def _not_allowed(given: Any, expected: str) -> tuple[str, str]:

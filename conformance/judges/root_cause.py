@@ -48,12 +48,23 @@ def odd_served(view: ExchangeView) -> bool:
 
 
 def odd_protocol_config(view: ExchangeView) -> bool:
-    """No protocol_config on the first message, or bodies that do not wait for the answer to the headers."""
+    """No protocol_config on the first message, or bodies that do not wait for the answer to the headers; unless a
+    request of the same kind with the usual one went unanswered, too."""
+    return _odd_config(view) and not any(
+        one.stream.missing is not None and _kind(one) == _kind(view) for one in view.siblings if not _odd_config(one)
+    )
+
+
+def _odd_config(view: ExchangeView) -> bool:
     first = view.conversation.first
     if first is None or first.request is None:
         return False
     config = first.request.protocol_config
     return not first.request.HasField("protocol_config") or config.send_body_without_waiting_for_header_response
+
+
+def _kind(view: ExchangeView) -> tuple[Shape, bool]:
+    return view.shape, view.stream.request.trailers is not None
 
 
 def unknown_input(view: ExchangeView) -> bool:

@@ -188,19 +188,17 @@ def _in_value(message: DecodedMessage) -> bool:
     return any(one.value and not one.raw_value for one in message.request.request_headers.headers.headers)
 
 
-def _pairs(pairs: list[tuple[str, bytes]], what: str, read: _Reading) -> Iterator[list[str]]:
+def _pairs(pairs: list[tuple[str, bytes]], what: str, read: _Reading) -> Iterator[list[Any]]:
     for name, value in pairs:
         if _OF_THE_DATA_PLANE.fullmatch(name):
             continue
-        try:
-            text = value.decode()
-        except UnicodeDecodeError:
-            read.unsaid.append(f"the {what} {name}, whose value is not UTF-8")
-            continue
+        text = value.decode("utf-8", "replace")
         if PLACEHOLDER.search(text):
             read.secret.append(name)
-        elif re.search(r"[\r\n\0]|\{[a-z]", text):
-            read.unsaid.append(f"the {what} {name}, whose value has line breaks or braces")
+        elif re.search(r"[\r\n\0]", text):
+            read.unsaid.append(f"the {what} {name}, whose value has line breaks")
+        elif text.encode() != value or re.search(r"\{[a-z]", text):
+            yield [name, {"base64": base64.b64encode(value).decode()}]
         else:
             yield [name, text]
 

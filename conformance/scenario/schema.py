@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from conformance.evidence.reported import ATTRIBUTES
-from conformance.scenario.header_fields import HeaderPairs
+from conformance.scenario.header_fields import Base64, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pod, PodState, Pool
 from conformance.strict_yaml import FileModel
@@ -38,7 +38,7 @@ class BodySpec(FileModel):
     json_: Any = Field(None, alias="json", description="this JSON value")
     fields: dict[str, Any] = Field(default={}, description="set these in the ordinary JSON body; null removes one")
     text: str | None = Field(None, description="these characters, UTF-8")
-    base64: str | None = Field(None, description="these bytes")
+    base64: Base64 | None = Field(None, description="these bytes")
     size: int | None = Field(
         None, gt=0, le=MOST_BYTES, description="the ordinary JSON body, its prompt filled up to so many bytes"
     )
@@ -57,7 +57,7 @@ class Reply(FileModel):
     kind: Literal["json", "sse", "text", "binary", "none"] = Field("json", description="what the body is")
     json_: Any = Field(None, alias="json", description="this JSON value as the body")
     text: str | None = Field(None, description="this text as the body")
-    base64: str | None = Field(None, description="these bytes as the body")
+    base64: Base64 | None = Field(None, description="these bytes as the body")
     size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
     events: int = Field(5, ge=0, le=10_000, description="how many SSE events, if `text` does not say which")
     filler: int = Field(0, ge=0, le=MOST_BYTES, description="so many characters more in the text of the ordinary JSON")

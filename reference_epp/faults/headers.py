@@ -220,6 +220,19 @@ class NonAsciiHeaderIsAnError(InputRaises):
 
 
 @fault(
+    "header-outside-utf-8-is-an-error",
+    breaks="ENV-26",
+    why="A header value that is no UTF-8 ends the stream with a gRPC error.",
+    also_breaks=ENDED,
+    effect="warn",
+)
+class HeaderOutsideUtf8IsAnError(InputRaises):
+    def inspect(self, message: Any) -> None:
+        for entry in message.request_headers.headers.headers:
+            entry.raw_value.decode()
+
+
+@fault(
     "attributes-are-an-error",
     breaks="ENV-26",
     why="A message with attributes ends the stream with a gRPC error.",

@@ -204,6 +204,18 @@ def test_a_recording_becomes_a_scenario_that_catches_the_defect(cli, record, tmp
     assert (again.code, "can't be written: File exists" in again.err) == (2, True)
 
 
+def test_a_header_of_another_encoding_is_kept(cli, tmp_path: Path) -> None:
+    faulty = ("--epp", f"cmd:{EPP} --fault header-outside-utf-8-is-an-error")
+    own = tmp_path / "own.yaml"
+    cli("run", "-q", *faulty, "-k", "ext-proc.odd-header-values", "-o", tmp_path / "first")
+    assert cli("scenario", "from", tmp_path / "first", "-o", own).code == 0
+    assert "base64: Wm/r" in own.read_text()
+    for epp, failing in ((RIGHT, set()), (faulty, {"ENV-26"})):
+        cli("run", "-q", *epp, "--scenarios", own, "-k", "recorded.*", "-o", tmp_path / "again")
+        rows = json.loads((tmp_path / "again/report.json").read_text())["results"]
+        assert {row["requirement"] for row in rows if row["verdict"] == "fail"} == failing
+
+
 def test_what_a_scenario_can_not_say_is_listed(cli, record, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     ran = cli("scenario", "from", record(body=0, secrets=True), "-o", own)

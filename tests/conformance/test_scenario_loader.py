@@ -94,6 +94,10 @@ def test_a_variable_may_stand_for_a_key(tmp_path: Path) -> None:
         ("['x y', v]", "is no header's name"),
         ("['', v]", "is no header's name"),
         (r'[x, "a\r\nb"]', "no line breaks"),
+        ("[x, {base64: Wm/r}]", None),
+        ("[x, {base64: Wm}]", "this is no base64"),
+        ("[x, {base64: 'Wm/r?'}]", "this is no base64"),
+        ("[x, {base64: Cg==}]", "no line breaks"),
     ],
 )
 def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None) -> None:

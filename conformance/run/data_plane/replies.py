@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Literal
 
+from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
 from fake_modelserver import Reply as ServerReply
@@ -125,8 +126,8 @@ def _headers(reply: Reply) -> Headers:
     return (*added, *given)
 
 
-def _pairs(pairs: tuple[tuple[str, str], ...]) -> Headers:
-    return tuple((name.lower().encode(), value.encode()) for name, value in pairs)
+def _pairs(pairs: HeaderPairs) -> Headers:
+    return tuple((name.lower(), value) for name, value in on_the_wire(pairs))
 
 
 def _chunks(reply: Reply) -> tuple[bytes, ...]:

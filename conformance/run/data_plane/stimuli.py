@@ -14,6 +14,7 @@ from typing import Any
 from conformance.planning.data_plane import MODES
 from conformance.run.data_plane.malformed import MALFORMED
 from conformance.scenario import references
+from conformance.scenario.header_fields import on_the_wire
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Reply
 from conformance.scenario.schema import BodyMode as ScenarioMode
 from conformance.targets.profile import Profile, Requests
@@ -103,7 +104,7 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
     path = _path(exchange, requests)
     bodyless = exchange.body in ("none", "empty") or (exchange.body == "default" and exchange.method in ("GET", "HEAD"))
     body = b"" if bodyless else _body(exchange, requests, path, rng)
-    trailers = _pairs(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
+    trailers = on_the_wire(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
     http = {"flag": 2, "empty": 1}.get(exchange.end, exchange.http)
     return HttpRequest(
         method=exchange.method,
@@ -132,7 +133,7 @@ _ABORTS = {
 
 
 def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> Headers:
-    given = _pairs(exchange.headers)
+    given = on_the_wire(exchange.headers)
     names = {name.lower() for name, _ in given}
     own = {**requests.headers, **requests.secret_headers}
     if is_json:
@@ -145,10 +146,6 @@ def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> H
     filler = [(f"x-filler-{number}".encode(), b"filler") for number in range(exchange.filler_headers)]
     filler[:1] = [(name, value * 1500) for name, value in filler[:1]]  # 9,000 bytes
     return (*standard, *given, *filler)
-
-
-def _pairs(pairs: tuple[tuple[str, str], ...]) -> Headers:
-    return tuple((name.encode(), value.encode()) for name, value in pairs)
 
 
 def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Random) -> bytes:

@@ -10,6 +10,7 @@ from conformance.errors import UsageError
 from conformance.evidence.episode import EppConduct
 from conformance.run.gateway.pods import EXCHANGE
 from conformance.scenario import references
+from conformance.scenario.header_fields import value_bytes
 from conformance.scenario.schema import EppScript, LocalReply
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.http2.address import split_address
@@ -141,5 +142,5 @@ def _failing(said: EppScript) -> Script:
 
 
 def _immediate(said: LocalReply) -> Immediate:
-    headers = tuple(SetHeader(name=name.lower(), value=value.encode()) for name, value in said.headers)
+    headers = tuple(SetHeader(name=name.lower(), value=value_bytes(value)) for name, value in said.headers)
     return Immediate(code=said.code, body=said.body.encode(), headers=headers)

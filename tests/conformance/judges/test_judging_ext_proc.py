@@ -341,6 +341,13 @@ class TestPeculiarStimuli:
         one.request().answers(headers_answer(A), *echo(BODY)).drained()
         assert ask(script)["ENV-19"] is Verdict.PASS
 
+    @pytest.mark.parametrize(("control", "blamed"), [(b"Hello", False), (BODY, True)])
+    def test_no_protocol_config_where_the_like_goes_unanswered_with_one(self, ask, control, blamed):
+        script = Script(pool=POOL)
+        script.exchange().request(control).closed(9)
+        script.exchange(protocol_config=False).request(b"Hello").closed(9)
+        assert ("ENV-19" in ask(script).blamed) is blamed
+
     @pytest.mark.parametrize("told", [True, False])
     @pytest.mark.parametrize("answer", [body_answer(), body_answer(body_mutation=BodyMutation(body=BODY))])
     def test_a_body_answer_of_another_mode(self, ask, told, answer):
