@@ -26,6 +26,9 @@ _REFUSAL = 0.1
 _LATE = 1.0
 """Seconds that our own loop may be late; beyond, an expired deadline proves nothing about the target."""
 
+_BUSY = 0.1
+"""The same where answers to others took more than half of the deadline: the machine is overloaded, nothing hangs."""
+
 
 class Traffic:
     """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
@@ -58,6 +61,8 @@ class Traffic:
         self._lag = lag
         self._finished = finished
         self._corrected = corrected
+        self._slow = (0.0, 0.0)
+        """When the last answer came that took more than half of the deadline, and the seconds that it took."""
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self.open: set[LiveExchange] = set()
@@ -98,6 +103,9 @@ class Traffic:
 
     def done(self, exchange: LiveExchange) -> None:
         """The exchange is over and judged."""
+        took = exchange.decided - exchange.started
+        if took > self._deadline / 2:
+            self._slow = (exchange.decided, took)
         self.open.discard(exchange)
         self._finished(exchange)
 
@@ -118,8 +126,11 @@ class Traffic:
     def expired(self, exchange: LiveExchange) -> None:
         """A deadline ran out: was it the target, or we?"""
         late = self._lag(exchange.progress)
-        if late > _LATE:
-            exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
+        slow_at, took = self._slow
+        slow = slow_at > exchange.progress
+        if late > (_BUSY if slow else _LATE):
+            also = f", and answers to other requests took up to {took:.1f} s" if slow else ""
+            exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out{also}"
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
