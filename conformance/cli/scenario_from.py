@@ -34,8 +34,8 @@ def from_(
         list[str] | None, typer.Option("--exchange", metavar="NAME", help="Only these conversations. Repeatable.")
     ] = None,
     requirement: Annotated[
-        str | None,
-        typer.Option("--requirement", metavar="ID", help="What they exercise; default: the rules that they break."),
+        list[str] | None,
+        typer.Option("--requirement", metavar="ID", help="Only those that break one of these rules. Repeatable."),
     ] = None,
     section: Annotated[str, typer.Option("--section", metavar="NAME", help="The section of their ids.")] = "recorded",
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The scenario file to write.")] = Path(
@@ -54,11 +54,13 @@ def from_(
     from conformance.strict_yaml import MAX_BYTES
 
     catalogue = Catalogue.load()
-    about = [catalogue.get(requirement).id] if requirement else None
-    made, names = _scenarios(file, exchange or [], about, section, catalogue)
+    rules = {catalogue.get(name).id for name in requirement or ()}
+    made, names = _scenarios(file, exchange or [], rules, section, catalogue)
     for name in exchange or ():
         if name not in names:
             raise UnknownNameError("conversation", name, names)
+    if not made:
+        raise UsageError(f"no conversation in {file} is chosen", hint="`epp-conformance judge FILE` names them")
     text = "".join(_text(file, section, made))
     if len(text.encode()) > MAX_BYTES:
         raise UsageError(
@@ -84,7 +86,7 @@ def from_(
 
 
 def _scenarios(
-    file: Path, wanted: list[str], about: list[str] | None, section: str, catalogue: Any
+    file: Path, wanted: list[str], rules: set[str], section: str, catalogue: Any
 ) -> tuple[list[_Made], list[str]]:
     from conformance.cli.replay import recorded_conversations
     from conformance.reading.recorded import recorded_exchange
@@ -97,21 +99,21 @@ def _scenarios(
         chosen = [one for one in conversations if not wanted or one.exchange in wanted]
         breaks = broken_rules(episode, context, catalogue) if chosen else {}
         for one in chosen:
+            broken = breaks.get(one.exchange, ())
+            if rules and rules.isdisjoint(broken):
+                continue
             recorded = recorded_exchange(episode, one, subset_namespace=context.subset_namespace)
             key = json.dumps([recorded.exchange, recorded.pool], sort_keys=True)
             if key in made:
                 made[key].of.append(one.exchange)
                 continue
-            broken = breaks.get(one.exchange, ())
             name = f"{section}.{len(made) + 1}"
-            scenario = _scenario(name, one, recorded, about or list(broken), broken=bool(broken))
+            scenario = _scenario(name, one, recorded, list(broken))
             made[key] = _Made(scenario, list(_unsaid(recorded)), [one.exchange])
     return list(made.values()), names
 
 
-def _scenario(
-    name: str, conversation: Conversation, recorded: Recorded, requirements: list[str], *, broken: bool
-) -> dict[str, Any]:
+def _scenario(name: str, conversation: Conversation, recorded: Recorded, broken: list[str]) -> dict[str, Any]:
     exchange = recorded.exchange
     step: dict[str, Any] = {"exchange": dict(exchange)}
     response = conversation.client_response
@@ -121,7 +123,7 @@ def _scenario(
     return {
         "id": name,
         "title": f"{exchange.get('method', 'POST')} {exchange.get('path', '')} as it was recorded",
-        "requirements": requirements or [_REQUIREMENT],
+        "requirements": broken or [_REQUIREMENT],
         **({} if usual else {"pool": dict(recorded.pool)}),
         "steps": [step],
     }

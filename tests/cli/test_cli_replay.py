@@ -242,5 +242,10 @@ def test_a_report_becomes_scenarios_that_pass_on_a_right_epp(cli, faulty_report:
     cli("run", "-q", *RIGHT, "--scenarios", own, "-k", "recorded.*", "-o", tmp_path / "r")
     rows = json.loads((tmp_path / "r/report.json").read_text())["results"]
     assert {row["verdict"] for row in rows} == {"pass"}
+    ran = cli("scenario", "from", faulty_report, "--requirement", "EPP-SUB-01", "-o", tmp_path / "some.yaml")
+    assert ran.code == 0, ran.err
+    assert 0 < (tmp_path / "some.yaml").read_text().count("- id:") < own.read_text().count("- id:")
+    ran = cli("scenario", "from", faulty_report, "--requirement", "ENV-06", "-o", tmp_path / "no.yaml")
+    assert (ran.code, "no conversation in" in ran.err) == (2, True)
     ran = cli("scenario", "from", faulty_report, "--exchange", "nope", "-o", tmp_path / "no.yaml")
     assert (ran.code, "there is no conversation 'nope'" in ran.err) == (2, True)
