@@ -227,9 +227,13 @@ def _own_socket(text: str) -> str | None:
 def _socket(epp: str) -> str:
     """`unix:/path`, absolute. That nothing is there yet is told when it is dialled. Raises `UsageError`."""
     try:
-        return f"{UNIX}{Path(socket_path(epp) or '').absolute()}"
+        path = Path(socket_path(epp) or "").absolute()
     except BadAddress as problem:
         raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
+    if path.exists() and not path.is_socket():
+        what = f"--epp {epp}: there is a {'folder' if path.is_dir() else 'file'}, not a socket"
+        raise UsageError(what, hint="give the path at which the target makes its socket")
+    return f"{UNIX}{path}"
 
 
 def _with_start(

@@ -120,7 +120,8 @@ def test_a_target_that_makes_its_socket_elsewhere(suite, folder: Path) -> None:
         ("unix:", 2, "not the address of a Unix socket"),
         ("unix:/tmp/" + "x" * 120, 2, "at most 107"),
         ("unix:/no/such.sock", 4, "there is no such socket, nor the folder /no"),
-        (f"unix:{__file__}", 4, "there is a file, not a socket"),
+        (f"unix:{__file__}", 2, "there is a file, not a socket"),
+        (f"unix:{Path(__file__).parent}", 2, "there is a folder, not a socket"),
     ],
 )
 def test_sockets_that_can_not_be_reached(suite, address: str, code: int, text: str) -> None:
