@@ -36,7 +36,7 @@ class JudgingProcess:
         on_judged: Callable[[JudgedExchange], None],
         on_trouble: Callable[[str], None],
         *,
-        max_waiting: int = 1000,
+        max_waiting: int = 10_000,
         max_bytes: int = 128 * 1024 * 1024,
     ) -> None:
         self.lost = 0

@@ -22,7 +22,7 @@ from conformance.tap.judging import JudgedExchange, JudgingSettings
 from conformance.tap.metrics import Readings, Tally, serve_metrics
 from conformance.tap.redaction import LiveRedaction
 from ext_proc.http2.address import format_address
-from ext_proc.http2.errors import BadAddress
+from ext_proc.http2.errors import BadAddress, ConnectFailed
 from ext_proc.http2.tls import ClientTls, ServerTls
 from ext_proc.record import Recorder
 from ext_proc.relay import Recording, RecordingLimits, Tap, open_tap
@@ -31,7 +31,7 @@ LOOK = 1.0
 """Seconds between two looks for exchanges that wait too long."""
 
 TELL = 10
-"""Looks between two words about what was left out."""
+"""Looks between two words about what was left out, or about an EPP that can't be reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,7 @@ class LiveTap:
         self._recorder.listen(self._gathering)
         self._tap: Tap | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._cut = 0
         self._stop_metrics: Callable[[], None] = lambda: None
 
     @property
@@ -106,6 +107,7 @@ class LiveTap:
                 upstream_tls=settings.upstream_tls,
                 connect_timeout=settings.connect_timeout,
                 recording=recording,
+                unreachable=self._unreachable,
             )
         except BadAddress as problem:
             raise UsageError(f"{problem.where}: {problem.what}", hint=problem.hint) from None
@@ -170,6 +172,12 @@ class LiveTap:
         if not self._process.offer(gathered):
             self.tally.unjudged += 1
 
+    def _unreachable(self, problem: ConnectFailed) -> None:
+        """Say so at once, and later how often: a data plane connects again many times a second."""
+        self._cut += 1
+        if self._cut == 1:
+            self._warn(f"the EPP can't be reached, the data plane's connection is cut: {problem}")
+
     def _judged(self, one: JudgedExchange) -> None:
         self.tally.add(one)
         if one.problem:
@@ -189,3 +197,7 @@ class LiveTap:
                     "relaying is not affected"
                 )
                 told = self.left_out
+            if self._cut and looks % TELL == 0:
+                if self._cut > 1:
+                    self._warn(f"{self._cut - 1} more connections were cut, as the EPP could not be reached")
+                self._cut = 0

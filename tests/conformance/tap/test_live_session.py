@@ -390,6 +390,22 @@ def test_a_queue_that_is_full_takes_no_more() -> None:
     run(main)
 
 
+def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> None:
+    async def main() -> None:
+        async with live(picks(A)) as (tap, heard):
+            await tap.epp.close()
+            for _ in range(5):
+                host, port = tap.address.split(":")
+                reader, writer = await asyncio.open_connection(host, int(port))
+                await reader.read()  # until the tap cuts it
+                writer.close()
+            (told,) = heard.warned
+            assert "can't be reached" in told
+        assert "5 connections were cut, as the EPP could not be reached" in tap.summary()
+
+    run(main)
+
+
 def test_relaying_goes_on_without_any_judging(monkeypatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(sys, "executable", "/bin/false")
