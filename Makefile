@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # The browser opens the report, kubectl talks to the Kubernetes emulator. Without them their tests are skipped.
-TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client
+TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client h2load=nghttp2-client curl=curl
 
 # The folder where `make selftest` writes its tables.
 TABLES ?= docs/reference
