@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# The browser opens the report, kubectl talks to the Kubernetes emulator. Without them their tests are skipped.
+# The browser opens the report, kubectl talks to the Kubernetes emulator, h2load to Envoy. Without them their tests are
+# skipped.
 TEST_COMMANDS := chromium=chromium kubectl=kubernetes-client h2load=nghttp2-client curl=curl
 
 # The folder where `make selftest` writes its tables.

@@ -88,6 +88,7 @@ class _Collector:
             "streams": ("Process streams relayed", counts.streams),
             "other_calls": ("Calls of other methods relayed", counts.other_calls),
             "epp_unreachable": ("Connections cut because the EPP could not be reached", counts.unreachable),
+            "streams_lost": ("Streams that were open when the connection to the EPP broke", counts.lost),
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),
             "recording_failures": ("Exchanges of which the recording failed", counts.failures),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),

@@ -161,6 +161,8 @@ class LiveTap:
             lines.append(f"{counts.ended_early} were judged by their beginning, up to a limit of the recording")
         if counts.failures or tally.problems:
             lines.append(f"{counts.failures + tally.problems} could not be recorded or judged: trouble of our own")
+        if counts.lost:
+            lines.append(f"{counts.lost} were open when the connection to the EPP broke")
         if counts.unreachable:
             lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
         lines += [f"  {count:6} × {requirement}" for requirement, count in tally.broken()]

@@ -18,6 +18,8 @@ class Counts:
     bytes_to_data_plane: int = 0
     unreachable: int = 0
     """Connections cut because the EPP could not be reached."""
+    lost: int = 0
+    """Streams that were open when the connection to the EPP broke."""
     recorded: int = 0
     sampled_out: int = 0
     declined: int = 0

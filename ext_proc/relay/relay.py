@@ -141,6 +141,7 @@ class Pair:
         if kind == "end" or self._over:
             return
         if kind == "lost":
+            self._link.counts.lost += 1
             if self._witness is not None:
                 self._witness.lost(reason)
             return

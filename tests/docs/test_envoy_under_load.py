@@ -43,8 +43,8 @@ def script(folder):
             envoy = part["text"]
             (folder / "envoy.yaml").write_text(envoy)
         elif part["info"] == "yaml circuit-breaker":
-            raised = re.sub(r"^ +connect_timeout: 1s\n", lambda at, more=part["text"]: at[0] + more, envoy, flags=re.M)
-            (folder / "raised.yaml").write_text(raised)
+            beside = "      connect_timeout: 1s\n"
+            (folder / "raised.yaml").write_text(envoy.replace(beside, beside + part["text"]))
             lines.append("cp raised.yaml envoy.yaml")
     return "\n".join(lines)
 
@@ -68,12 +68,10 @@ def printed(tmp_path_factory):
     )
     try:
         output, _ = shell.communicate(timeout=SECONDS)
-    finally:
-        try:
-            os.killpg(shell.pid, signal.SIGKILL)  # whatever a page that went wrong has left
-        except ProcessLookupError:
-            pass
+    except BaseException:  # the page waits for all that it started, so the shell and its group are still there
+        os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
+        raise
     return {part.partition("\n")[0]: part for part in re.split(r"^# ", output, flags=re.MULTILINE)}
 
 
@@ -136,6 +134,7 @@ def test_the_tap_tells_of_the_death(printed):
     )
     assert 0 < broken < judged <= streams
     assert f"{broken} × ENV-16" in shown
+    assert "were open when the connection to the EPP broke" in shown
     assert "connections were cut, as the EPP could not be reached" in shown
     assert f"{broken} exchanges judged, {broken} with a broken rule" in shown
     assert shown.count("can't be reached") <= 3
