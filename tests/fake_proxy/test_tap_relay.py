@@ -362,11 +362,12 @@ def test_a_connection_that_breaks_at_the_epp_breaks_at_the_data_plane_behind_wha
         stream.transport.abort()
 
     async def main() -> None:
-        async with tapped(handler) as (channel, _, _):
+        async with tapped(handler) as (channel, tap, _):
             stream = await channel.open()
             stream.send(b"x")
             assert await stream.recv() == b"last words"
             assert (await stream.wait_ended()).how == "lost"
+            assert tap.counts.lost == 1
             again = await channel.open()  # over a new connection
             again.send(b"x")
             assert await again.recv() == b"last words"
@@ -385,7 +386,7 @@ def test_a_data_plane_that_goes_away_is_gone_for_the_epp() -> None:
     async def main() -> None:
         nonlocal ended
         ended = asyncio.get_running_loop().create_future()
-        async with tapped(handler) as (channel, _, server):
+        async with tapped(handler) as (channel, tap, server):
             stream = await channel.open()
             stream.send(b"x")
             assert stream.transport is not None
@@ -393,6 +394,7 @@ def test_a_data_plane_that_goes_away_is_gone_for_the_epp() -> None:
             await until(lambda: server.connections and server.connections[0].connection.open_streams)
             stream.transport.abort()
             assert (await ended).how in ("reset", "lost")
+            assert tap.counts.lost == 0
 
     run(main)
 
