@@ -15,6 +15,7 @@ from conformance.cli.judge import judge
 from conformance.cli.kube import kube
 from conformance.cli.list import list_
 from conformance.cli.load import load
+from conformance.cli.load_worker import load_worker
 from conformance.cli.pool import pool
 from conformance.cli.profile import profile
 from conformance.cli.proxy import proxy
@@ -48,6 +49,7 @@ app.command()(kube)
 app.command()(pool)
 app.command()(tap)
 app.command()(load)
+app.command("load-worker")(load_worker)
 app.command()(judge)
 app.command()(replay)
 app.command()(proxy)

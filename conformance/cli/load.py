@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from conformance.load.course import Snapshot
+    from conformance.load.locust_master import LocustMaster
     from conformance.load.mix import LoadFile
     from conformance.load.run import LoadRun
     from conformance.load.settings import LoadSettings
@@ -54,6 +55,16 @@ def load(
     processes: Annotated[
         int, typer.Option("--processes", metavar="N", min=1, max=64, help="Processes that share the requests.")
     ] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, max=1000, help="Workers that share the requests (Locust)."),
+    ] = None,
+    bind: Annotated[
+        str, typer.Option("--bind", metavar="HOST:PORT", help="Where workers connect; port 0: any.")
+    ] = "127.0.0.1:5557",
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="S", min=1, max=3600, help="In which all workers have connected.")
+    ] = 60,
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="No more exchanges under way than this.")
     ] = 10_000,
@@ -84,13 +95,14 @@ def load(
     epp-conformance load churn.yaml --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
     """
     from conformance.cli.console import err, out, without_colour
+    from conformance.cli.tap import listening
     from conformance.errors import UsageError
     from conformance.load import document
     from conformance.load.churn import check as check_churn
     from conformance.load.exposition import HOST, Exposition
-    from conformance.load.many import ManyProcesses
+    from conformance.load.many import ManyProcesses, ManyWorkers
     from conformance.load.run import LoadRun
-    from conformance.load.settings import LoadSettings, check_bounds
+    from conformance.load.settings import LoadSettings, check_bounds, check_workers
     from conformance.report.render.folder import reserved
     from conformance.run.child_process import warm
     from conformance.run.engine import EngineThread, collect_seldom
@@ -104,20 +116,25 @@ def load(
         raise UsageError("load is for endpoint pickers", hint="name the profile of an EPP")
     if rate is not None and concurrent is not None:
         raise UsageError("--rate and --concurrent are two ways to load", hint="give one of them")
+    if workers is not None and processes > 1:
+        raise UsageError("--processes and --workers are two ways to share a load", hint="give one of them")
     settings = LoadSettings(
         profile=resolved.profile,
         version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
         values=resolved.values,
-        file=_file(file, rate, concurrent, seconds, pods, resolved.profile),
+        file=_file(file, rate, concurrent, seconds, pods, resolved.profile, alone=workers is None),
         seed=random.randrange(2**32) if what.seed is None else what.seed,
         grace=grace,
         at_once=at_once,
         memory=memory * 1024 * 1024,
         evidence=output / document.EVIDENCE,
-        of=processes,
+        of=workers or processes,
     )
     check_bounds(settings.profile, remote=allow_remote)
     check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
+    host, port = listening(bind, "--bind")
+    if workers is not None:
+        check_workers(settings.profile, host, remote=allow_remote)
     remarks = err()
 
     def status(text: str) -> None:
@@ -130,6 +147,7 @@ def load(
         collect_seldom()
         with (
             warm(processes if processes > 1 else 0),
+            contextlib.nullcontext() if workers is None else _master(host, port, workers) as master,
             contextlib.nullcontext() if metrics_port is None else Exposition(metrics_port) as exposition,
             EngineThread() as engine,
             _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch,
@@ -142,8 +160,16 @@ def load(
                     exposition.renew(run, snapshot)
                 watch(snapshot)
 
-            run = (LoadRun if processes == 1 else ManyProcesses)(settings, lag=engine.lag, status=status, watch=seen)
+            if master is not None:
+                status(f"waiting for {workers} workers on port {master.port}")
+                master.gather(wait)
+                run: LoadRun = ManyWorkers(settings, lag=engine.lag, status=status, watch=seen, master=master)
+            else:
+                kind = LoadRun if processes == 1 else ManyProcesses
+                run = kind(settings, lag=engine.lag, status=status, watch=seen)
             _go(run, engine)
+            if master is not None:
+                master.write_statistics(output)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
         written = document.write(made, output)
     results = remarks if json_lines else out()
@@ -160,8 +186,11 @@ def _file(
     seconds: float | None,
     pods: int | None,
     profile: Profile,
+    *,
+    alone: bool,
 ) -> LoadFile:
-    """The load that the file and the flags name, of the target of `profile`; flags outweigh the file."""
+    """The load that the file and the flags name, of the target of `profile`; flags outweigh the file. `alone`: no other
+    machine takes part."""
     from conformance.errors import UsageError
     from conformance.load import trouble
     from conformance.load.mix import Arrivals, LoadFile, MixedRequest
@@ -183,9 +212,24 @@ def _file(
     found = found.model_copy(update=changes)
     if document is not None:
         problems = [*trouble.problems(found.trouble, profile, found.seconds, document)]
+        if not alone:
+            problems += [
+                document.problem((name,), "machines have no common clock by which picks could be judged", _ON_ONE)
+                for name in ("churn", "trouble")
+                if getattr(found, name)
+            ]
         if problems:
             raise FileError(problems)
     return found
+
+
+_ON_ONE = "with --workers the pool stays as it is; --processes N shares such a load on one machine"
+
+
+def _master(host: str, port: int, workers: int) -> LocustMaster:
+    from conformance.load.locust_master import LocustMaster
+
+    return LocustMaster(host, port, workers)
 
 
 def _what(settings: LoadSettings) -> str:

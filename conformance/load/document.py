@@ -87,6 +87,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "version": settings.version,
         "load": settings.file.model_dump(mode="json", by_alias=True, exclude_defaults=True),
         "complete": run.complete,
+        **({"cutShort": run.cut_short} if run.cut_short else {}),
         "exitCode": exit_code(run),
         "result": result(run),
         "exchanges": {
@@ -129,6 +130,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "troubles": [one.plain(run.start_time) for one in run.troubles.all],
         "generator": {
             "processes": settings.of,
+            **({"workers": run.workers} if run.workers else {}),
             "due": totals.due,
             "notBegun": totals.not_begun,
             "keptUp": kept_up(run),
@@ -199,6 +201,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     for crash in run.crashes:
         last = crash.output.strip().splitlines()[-1:] or ["no output"]
         yield f"FAIL ENV-27: the target's process ended with {crash.code} ({last[0]})"
+    if run.cut_short:
+        yield f"the load ended before its time: {run.cut_short}"
     yield from _troubles(run)
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
     yield (

@@ -7,6 +7,8 @@ the pool's history from a file (`shared_moments`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import random
 from array import array
 from collections import Counter
@@ -15,10 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from conformance.errors import HarnessError
+from conformance.errors import TargetUnreachableError
 from conformance.evidence.episode import Episode, ProcessExited
 from conformance.load.examples import Example
 from conformance.load.figures import KeptTimes
+from conformance.load.moments import Moments, State
 from conformance.load.recovery import Aftermath, TargetIsBack, TroubleBegan, TroubleEnded
 from conformance.load.run import LoadRun, TargetAccess
 from conformance.load.settings import LoadSettings
@@ -37,13 +40,22 @@ from ext_proc.http2.errors import ConnectFailed
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
     """What one process has to know: its settings, where the target is, the pool's endpoints by their references, and
-    the file with its history. `grace` is in seconds."""
+    the file with its history, or what it is throughout. `grace` is in seconds."""
 
     settings: LoadSettings
     address: str
     endpoints: Mapping[str, tuple[str, ...]]
-    moments: Path
+    pool: Path | State
     grace: float
+
+    def moments(self) -> contextlib.AbstractContextManager[Moments]:
+        """The pool as the process knows it."""
+        if isinstance(self.pool, Path):
+            return contextlib.closing(ReadMoments(self.grace, self.pool))
+        moments = Moments(self.grace)
+        moments.asked(self.pool, -math.inf)
+        moments.delivered(-math.inf)
+        return contextlib.nullcontext(moments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +110,14 @@ class SharedRun(LoadRun):
         self._channel: Channel | None = None
 
     async def connect(self) -> None:
-        """Connect to the target. Raises `HarnessError` if it can't be reached from here."""
+        """Connect to the target. Raises `TargetUnreachableError` if it can't be reached from here."""
         self._channel = await self._dialled(self._share.address)
 
     async def find_target(self, event: TargetIsBack) -> None:
-        """Connect to the target where it is now. Raises `HarnessError` if it can't be, and is not killed again."""
+        """Connect to the target where it is now. Raises as `connect`, unless it is killed again."""
         try:
             found = await self._dialled(event.address)
-        except HarnessError:
+        except TargetUnreachableError:
             if event.number != self.troubles.killed:
                 return
             raise
@@ -118,20 +130,19 @@ class SharedRun(LoadRun):
         try:
             return await dial_target(profile, address, connections=profile.connect.connections)
         except ConnectFailed as problem:
-            raise HarnessError(f"a generator process can't connect to {problem.where}: {problem.what}") from problem
+            raise TargetUnreachableError(
+                f"a generator can't connect to {problem.where}: {problem.what}",
+                hint="the target must be reachable from each machine that makes requests",
+            ) from problem
 
     async def run(self) -> None:
         """Make the requests and report."""
-        moments = ReadMoments(self._share.grace, self._share.moments)
-        place = TargetAccess(
-            channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible)
-        )
-        try:
+        with self._share.moments() as moments, contextlib.suppress(asyncio.CancelledError):
+            # when it is stopped, what was seen until then is its share
+            place = TargetAccess(
+                channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible)
+            )
             await self._generate(place, moments, asyncio.sleep(0))
-        except asyncio.CancelledError:
-            pass  # it was stopped: what was seen until then is its share
-        finally:
-            moments.close()
         end = ShareEnd(
             complete=self.complete,
             examples=self.examples.all,

@@ -1,4 +1,7 @@
-"""A load run whose requests are made by several processes of this machine (`--processes`), as the first one has it."""
+"""A load run whose requests are made by several generators, as the process that begins it has it.
+
+They are processes of this machine (`--processes`), or on others as workers of Locust (`--workers`).
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from conformance.errors import HarnessError
+from conformance.errors import HarnessError, IncompleteError
 from conformance.evidence.episode import ProcessExited
 from conformance.load.churn import PoolChurn
 from conformance.load.disturber import Disturber
 from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
-from conformance.load.moments import Moments
+from conformance.load.moments import Moments, State
 from conformance.load.recovery import TroubleEvent
 from conformance.load.run import LoadRun
 from conformance.load.shape import RequestIds
@@ -25,30 +28,45 @@ from conformance.run.child_process import ChildProcess
 from conformance.run.epp.runner import EppRunner
 from ext_proc.record import Entry
 
+if TYPE_CHECKING:
+    from conformance.load.locust_master import LocustMaster
+
 _PATIENCE = 10.0
 """Seconds that a process gets beyond what its share takes."""
 
 
-class ManyProcesses(LoadRun):
-    """A `LoadRun` that leaves the requests to `settings.of` processes. One that ends by itself breaks the run."""
+class GeneratorLink(Protocol):
+    """A `Generator` as the run sees it, such as a `ChildProcess`."""
+
+    def send(self, command: Any) -> None:
+        """Give it a command. If it is gone, the next `receive` says so."""
+
+    def receive(self) -> Any:
+        """The next answer; blocks. Raises what a command raised, or what became of a generator that is gone."""
+
+    def let_go(self) -> None:
+        """It is not needed any more. A caller that waits for an answer is told."""
+
+    def close(self) -> None:
+        """Let go of it, and wait until it has cleaned up."""
+
+
+class ManyGenerators(LoadRun):
+    """A `LoadRun` that leaves the requests to `settings.of` generators. One that ends by itself breaks the run."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-load-")
-        self._history = Path(self._folder.name) / "moments"
-        self._written: WrittenMoments | None = None
-        self._processes: list[ChildProcess] = []
+        self._links: list[GeneratorLink] = []
         self._readers: list[asyncio.Task[ShareEnd]] = []
         self._reports: dict[int, ShareReport] = {}
 
-    async def run(self) -> None:
-        """See `LoadRun`."""
-        with self._folder:
-            try:
-                await super().run()
-            finally:
-                if self._written is not None:
-                    self._written.close()
+    def _pool(self, moments: Moments) -> Path | State:
+        """What generators know of the pool (see `Share`)."""
+        raise NotImplementedError
+
+    def _started(self, share: Share) -> GeneratorLink:
+        """A generator that makes this share."""
+        raise NotImplementedError
 
     @property
     def totals(self) -> Totals:
@@ -57,13 +75,9 @@ class ManyProcesses(LoadRun):
 
     # -- the course of the run -----------------------------------------------------------------------------------------
 
-    def _moments(self, grace: float) -> Moments:
-        self._written = WrittenMoments(grace, self._history)
-        return self._written
-
     async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn, disturber: Disturber) -> None:
         number = self.settings.of
-        self._status(f"starting {number} generator processes")
+        self._status(f"starting {number} generators")
         with ThreadPoolExecutor(number) as threads:
             try:
                 for settings in shares(self.settings, number, RequestIds().head):
@@ -71,30 +85,34 @@ class ManyProcesses(LoadRun):
                         settings=settings,
                         address=runner.target.address,
                         endpoints=runner.pool.endpoints,
-                        moments=self._history,
+                        pool=self._pool(moments),
                         grace=moments.grace,
                     )
-                    self._processes.append(ChildProcess(Generator, share))
-                    self._processes[-1].send(GetReady())
+                    self._links.append(self._started(share))
+                    self._links[-1].send(GetReady())
                 loop = asyncio.get_running_loop()
-                await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._processes))
+                await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._links))
                 await self._let_pass(self._arrivals(threads), churn.run(), disturber.run())
             finally:
-                for process in self._processes:
-                    process.let_go()  # those that still wait for a report are told
+                for link in self._links:
+                    link.let_go()  # those that still wait for a report are told
                 threads.shutdown()
-                for process in self._processes:
-                    await asyncio.to_thread(process.close)
+                for link in self._links:
+                    await asyncio.to_thread(link.close)
 
     async def _arrivals(self, threads: ThreadPoolExecutor) -> None:
         """Until the last request is due. Raises `HarnessError` if a process ends before."""
         loop = asyncio.get_running_loop()
-        self._readers = [loop.create_task(self._read(index, threads)) for index in range(len(self._processes))]
+        self._readers = [loop.create_task(self._read(index, threads)) for index in range(len(self._links))]
         self._tell(Begin())
         seconds = self.settings.file.seconds
         done, _ = await asyncio.wait(self._readers, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         for reader in done:
-            reader.result()
+            self._heed_end(reader)
+
+    def _heed_end(self, reader: asyncio.Task[ShareEnd]) -> None:
+        """A generator has said its last. Raises what broke it."""
+        reader.result()
 
     async def _end(self) -> None:
         if not self.complete:
@@ -105,7 +123,11 @@ class ManyProcesses(LoadRun):
             _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
         if self.complete and late:
             raise HarnessError(f"{len(late)} generator processes did not end their share of the load")
-        ends = [one.result() for one in self._readers if one not in late and (self.complete or not one.exception())]
+        ended = [one for one in self._readers if one not in late]
+        if self.complete:
+            for one in ended:
+                self._heed_end(one)
+        ends = [one.result() for one in ended if not one.exception()]
         self.complete = self.complete and all(end.complete for end in ends)
         for end in ends:
             self.generators.append(end.vitals)
@@ -122,8 +144,8 @@ class ManyProcesses(LoadRun):
         self._tell(event)
 
     def _tell(self, command: object) -> None:
-        for process in self._processes:
-            process.send(command)
+        for link in self._links:
+            link.send(command)
 
     # -- what the processes say ----------------------------------------------------------------------------------------
 
@@ -131,7 +153,7 @@ class ManyProcesses(LoadRun):
         """Take the reports of one process until its last."""
         loop = asyncio.get_running_loop()
         while True:
-            report = await loop.run_in_executor(threads, self._processes[index].receive)
+            report = await loop.run_in_executor(threads, self._links[index].receive)
             if not isinstance(report, ShareReport):
                 raise HarnessError(f"a generator process said {report!r}")
             self._take(index, report)
@@ -150,3 +172,71 @@ class ManyProcesses(LoadRun):
         self.unfinished = sum(one.unfinished for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
         self.troubles.include(one.troubles for one in reports)
+
+
+class ManyProcesses(ManyGenerators):
+    """Generators are processes of this machine. They have the history of the pool from a file."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._folder = tempfile.TemporaryDirectory(prefix="epp-conformance-load-")
+        self._history = Path(self._folder.name) / "moments"
+        self._written: WrittenMoments | None = None
+
+    async def run(self) -> None:
+        """See `LoadRun`."""
+        with self._folder:
+            try:
+                await super().run()
+            finally:
+                if self._written is not None:
+                    self._written.close()
+
+    def _moments(self, grace: float) -> Moments:
+        self._written = WrittenMoments(grace, self._history)
+        return self._written
+
+    def _pool(self, moments: Moments) -> Path | State:  # noqa: ARG002 - they read the file
+        return self._history
+
+    def _started(self, share: Share) -> GeneratorLink:
+        return ChildProcess(Generator, share)
+
+
+class ManyWorkers(ManyGenerators):
+    """Generators are workers of a `LocustMaster`. The pool stays what it is when the load begins.
+
+    A worker that is lost ends the load, which is incomplete then.
+    """
+
+    def __init__(self, *arguments: Any, master: LocustMaster, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._master = master
+
+    def _pool(self, moments: Moments) -> Path | State:
+        return moments.current
+
+    def _started(self, share: Share) -> GeneratorLink:
+        link = self._master.links[share.settings.index]
+        link.send(share)
+        return link
+
+    def _heed_end(self, reader: asyncio.Task[ShareEnd]) -> None:
+        try:
+            super()._heed_end(reader)
+        except IncompleteError as problem:
+            self.cut_short, self.complete = problem.message, False
+
+    async def _end(self) -> None:
+        await super()._end()
+        for index, link in enumerate(self._master.links):
+            report = self._reports.get(index)
+            self.workers.append(
+                {
+                    "name": link.name,
+                    "begun": report.begun if report is not None else 0,
+                    "judged": report.tally.exchanges if report is not None else 0,
+                    "failed": report.tally.failed if report is not None else 0,
+                    "complete": report is not None and report.end is not None and report.end.complete,
+                }
+            )

@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.evidence.episode import Context, Episode, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
@@ -110,6 +111,10 @@ class LoadRun:
         """Whether the target was there, and requests began."""
         self.complete = False
         """Whether all stages ran to their end."""
+        self.cut_short = ""
+        """What ended the load before its time, in words, where that was not its target."""
+        self.workers: list[Mapping[str, Any]] = []
+        """Of machines that share the load, as in `load.json`: the name of each, and what it came to there."""
         self._lag = lag
         self._status = status
         self._watch = watch
@@ -205,7 +210,7 @@ class LoadRun:
         arriving = loop.create_task(arrivals)
         try:
             await _first_of(arriving, *others)
-            self.complete = not self.troubles.gone
+            self.complete = not (self.troubles.gone or self.cut_short)
         finally:
             self.seconds = loop.time() - self.start_time
             arriving.cancel()

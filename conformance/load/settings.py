@@ -60,3 +60,24 @@ def check_bounds(profile: Profile, *, remote: bool) -> None:
             f"{host} is another machine, and a load may be more than it can bear",
             hint="add --allow-remote if it is yours to load",
         )
+
+
+def check_workers(profile: Profile, host: str, *, remote: bool) -> None:
+    """Raise `UsageError` if workers of other machines can reach the master at `host`, unless that is meant; or if they
+    could not reach the target then."""
+    if loopback(host):
+        return
+    if not remote:
+        raise UsageError(
+            f"--bind {host or '(every interface)'} lets other machines take part, without a password or encryption",
+            hint="add --allow-remote if the network is yours alone, or bind to 127.0.0.1",
+        )
+    target = profile.address.rpartition(":")[0]
+    if profile.address.startswith(UNIX) or loopback(target) or target in _EVERY_INTERFACE:
+        raise UsageError(
+            f"workers on other machines can't reach a target at {profile.address}",
+            hint="give its address as the workers see it; it must listen there",
+        )
+
+
+_EVERY_INTERFACE = ("", "0.0.0.0", "[::]")

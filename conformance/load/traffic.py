@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from conformance.load.exchange import LiveExchange
@@ -188,6 +188,13 @@ class LoadTally:
         self.failed = 0
         self._counts: Counter[tuple[str, Verdict]] = Counter()
         self._shared: Counter[Judgement] = Counter()
+
+    @classmethod
+    def of(cls, exchanges: int, failed: int, counts: Mapping[tuple[str, Verdict], int]) -> LoadTally:
+        """What another has counted."""
+        tally = cls()
+        tally.exchanges, tally.failed, tally._counts = exchanges, failed, Counter(counts)
+        return tally
 
     def add(self, judgement: Judgement, times: int = 1) -> None:
         """Count a judgement; with -1, take it back."""

@@ -208,12 +208,26 @@ def _started() -> tuple[socket.socket, Process]:
 # -- in the process ----------------------------------------------------------------------------------------------------
 
 
+class Pipe(Protocol):
+    """What is used of a `Connection`: one may encode what passes it in another way."""
+
+    def recv(self) -> Any:
+        """What came next. Raises `EOFError` when the other end has closed it."""
+
+    def send(self, obj: Any, /) -> None:
+        """Send one thing. Raises `OSError` if the other end is gone."""
+
+
 def serve(fd: int) -> None:
+    """`serve_over` the connection that the parent has left open as `fd`."""
+    serve_over(Connection(fd))
+
+
+def serve_over(connection: Pipe) -> None:
     """Make the service that comes over the connection, and carry out what comes after it, until it is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the parent gets them too, and lets go
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which targets would inherit
     collect_seldom()
-    connection = Connection(fd)
 
     def say(answer: object) -> None:
         with contextlib.suppress(OSError):  # the parent does not listen any more
