@@ -6,6 +6,7 @@ Nothing else of the program runs on gevent: Locust is imported without its chang
 from __future__ import annotations
 
 import csv
+import logging
 import os
 import socket
 import threading
@@ -19,6 +20,8 @@ from typing import Any, Self, TypeVar
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
 from conformance.load.wire import FORM, Message, WireError, decode, encode
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -186,8 +189,7 @@ class LocustMaster:
         runner.register_message(HELLO, self._greet)
         runner.register_message(SAID, self._hear)
         runner.server.recv_from_client = _readable(runner.server.recv_from_client)
-        for one in runner.greenlet:
-            one.link_exception(self._broken)
+        runner.handle_message = _unshaken(runner.handle_message)
         return runner
 
     def _gather(self, seconds: float) -> None:
@@ -218,6 +220,8 @@ class LocustMaster:
     def _greet(self, msg: Any, **_: object) -> None:
         from conformance.load.locust_user import ANSWER, SUITE
 
+        if msg.node_id not in self._runner.clients:
+            return  # it is no worker
         found = msg.data if isinstance(msg.data, dict) else {}
         if (found.get("suite"), found.get("form")) == (SUITE, FORM):
             answer = "" if len(self.links) < self._number else "the load has all the workers that it needs"
@@ -252,15 +256,23 @@ class LocustMaster:
                 if node is None or node.state == STATE_MISSING:
                     link.say(encode(IncompleteError("it was lost: it ended, or can't be reached")))
 
-    def _broken(self, greenlet: Any) -> None:
-        for link in self.links:
-            link.say(encode(HarnessError(f"Locust's master broke: {greenlet.exception!r}")))
-
     def _write(self, path: Path) -> None:
         from locust.stats import PERCENTILES_TO_REPORT, StatsCSV
 
         with path.open("w", newline="", encoding="utf-8") as file:
             StatsCSV(self._runner.environment, PERCENTILES_TO_REPORT).requests_csv(csv.writer(file))
+
+
+def _unshaken(handle: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+    """`handle`, which passes over a message that it can't handle: no stranger ends the load."""
+
+    def handled(name: str, msg: Any) -> None:
+        try:
+            handle(name, msg)
+        except Exception as problem:  # noqa: BLE001 - a message can be wrong in any way
+            _log.warning("a message of %r can't be handled: %r", name, problem)
+
+    return handled
 
 
 def _readable(receive: Callable[[], T]) -> Callable[[], T]:
