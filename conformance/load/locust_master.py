@@ -1,4 +1,4 @@
-"""Locust's master, to which workers of other machines connect. It has a thread and an event loop (gevent's) of its own.
+"""Locust's master, to which workers of other machines connect. It has its own thread and event loop (gevent's).
 
 Nothing else of the program runs on gevent: Locust is imported without its changes to Python's sockets and threads.
 """

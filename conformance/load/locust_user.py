@@ -5,7 +5,7 @@ A worker is `epp-conformance load-worker`, or Locust itself with a locustfile of
     from conformance.load.locust_user import EppUser
 
 The master is `epp-conformance load --workers`. Importing this imports Locust, which replaces Python's sockets and
-threads by gevent's, unless `LOCUST_SKIP_MONKEY_PATCH` is set; so the generator has a process of its own.
+threads by gevent's, unless `LOCUST_SKIP_MONKEY_PATCH` is set; so the generator is another process.
 """
 
 from __future__ import annotations

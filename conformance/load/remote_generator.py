@@ -1,4 +1,4 @@
-"""A generator in a process of its own, on any machine: commands come on its standard input, answers go to its output.
+"""A generator as a process, on any machine: commands come on its standard input, answers go to its output.
 
 Both are frames (a length, then bytes) of what `wire` encodes, so that whoever relays them need not understand them.
 `python -m conformance.load.remote_generator` ends when its input does.
