@@ -275,18 +275,21 @@ def test_ctrl_c_gives_a_report_and_ends_the_workers(master, worker, tmp_path: Pa
 
 
 def test_a_worker_that_comes_late_takes_no_share(master, worker, tmp_path: Path) -> None:
-    load, port = master("--rate", "50", "--seconds", "6", "--json-lines")
+    load, port = master(*LONG)
     workers = [worker(port), worker(port)]
     until_requests(load)
     workers.append(worker(port))
-    for line in workers[-1].stderr:
-        if "connected to" in line:
-            break
+    assert "connected to" in workers[-1].stderr.readline()
+    before = json.loads(load.stdout.readline())
+    while json.loads(load.stdout.readline())["judged"] < before["judged"] + 100:  # two seconds more
+        assert load.poll() is None
+    load.send_signal(signal.SIGINT)
     code, said = ended(load)
-    assert code == 0, said
+    assert code == 4, said
     found = document(tmp_path)
-    assert found["exchanges"]["judged"] == found["exchanges"]["begun"] == 300
-    assert [one["judged"] for one in found["generator"]["workers"]] == [150, 150]
+    assert "cutShort" not in found
+    assert len(found["generator"]["workers"]) == 2
+    assert found["exchanges"]["judged"] == sum(one["judged"] for one in found["generator"]["workers"])
     assert [ended(one)[0] for one in workers] == [0, 0, 0]
 
 
