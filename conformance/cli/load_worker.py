@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +38,7 @@ def load_worker(
     import_locust()
     import gevent
     from locust.env import Environment
+    from locust.runners import MASTER_HEARTBEAT_TIMEOUT
 
     from conformance.load.locust_user import EppUser
 
@@ -57,4 +59,6 @@ def load_worker(
         environment.events.quitting.fire(environment=environment)  # a master that goes on learns that this one does not
         runner.quit()
         runner.client.close(linger=1000)
+    if runner.last_heartbeat_timestamp and time.time() - runner.last_heartbeat_timestamp > MASTER_HEARTBEAT_TIMEOUT:
+        raise IncompleteError(f"the master at {master} is gone: no sign of life for {MASTER_HEARTBEAT_TIMEOUT} s")
     raise typer.Exit(environment.process_exit_code or 0)

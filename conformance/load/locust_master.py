@@ -44,7 +44,7 @@ def import_locust() -> None:
         import conformance.load.locust_user  # noqa: F401
     except ImportError as problem:
         raise UsageError(
-            f"workers are Locust's, which is not installed ({problem})", hint="pip install 'epp-conformance[load]'"
+            f"workers are Locust's, which can't be imported: {problem}", hint="pip install 'epp-conformance[load]'"
         ) from problem
     finally:
         if given is None:  # what this program starts does not inherit it

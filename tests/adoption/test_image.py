@@ -150,3 +150,18 @@ def test_the_target_envoy_runs_a_real_envoy(engine, report):
     found = json.loads((report / "report.json").read_text())
     assert found["environment"]["topology"]["dataPlane"] == "envoy"
     assert found["versions"][0]["scenarioVerdicts"].keys() == {"pass"}
+
+
+def test_its_image_for_loads_has_what_master_and_workers_need(engine, report):
+    image = built("load")
+    hardened = {"read_only": True, "cap_drop": ["ALL"], "network_mode": "host"}
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    arguments = ["load", "--rate=20", "--seconds=1", "--workers=1", f"--bind=127.0.0.1:{port}", "--output=/report"]
+    master = DockerContainer(image).with_command(arguments).with_kwargs(**hardened).with_tmpfs_mount("/tmp")
+    worker = DockerContainer(image).with_command(["load-worker", f"127.0.0.1:{port}"]).with_kwargs(**hardened)
+    with master.with_volume_mapping(str(report), "/report", "rw"), worker.with_tmpfs_mount("/tmp"):
+        code, said = finished(master)
+        assert code == 0, said
+        assert finished(worker)[0] == 0
+    assert json.loads((report / "load.json").read_text())["exchanges"]["judged"] == 20

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import docker
 import epp_image
+import greenlet
 import uv
 
 LABEL = "epp-conformance.suite-image"
@@ -50,7 +51,8 @@ def content(scratch: Path) -> epp_image.Files:
     python.symlink_to(Path(sys.executable).resolve())
     files = {**epp_image.standard_library(UNUSED), **programs(), **{path: Path(path) for path in CONFIGURATION}}
     files = {name: path for name, path in files.items() if path.is_file()}
-    libraries = epp_image.shared_libraries({**files, "uv": Path(uv.find_uv_bin())})
+    compiled = {"uv": Path(uv.find_uv_bin()), "greenlet": Path(greenlet._greenlet.__file__)}  # that needs C++'s
+    libraries = epp_image.shared_libraries({**files, **compiled})
     return {**files, **libraries, "/usr/bin/python3": python}
 
 
