@@ -157,7 +157,7 @@ def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
         case "reset" if end.author is not DATA_PLANE:
             kind, what = StopKind.RESET, f"the EPP reset the stream with HTTP/2 code {end.code}"
         case "lost":
-            kind, what = StopKind.LOST, f"the connection broke {end.message}".rstrip()
+            kind, what = StopKind.LOST, end.message or "the connection broke"
         case "refused":
             kind, what = StopKind.REFUSED, "the stream was refused"
         case "malformed":

@@ -264,7 +264,7 @@ def another_command_to_reproduce(f):
 
 @forgery(EPP, step="judgement")
 def another_section(f):
-    f.verdict("pass")["section"] = "errors"
+    f.row(lambda row: row["verdict"] == "pass" and row["section"] != "errors")["section"] = "errors"
 
 
 @forgery(EPP, step="judgement")
@@ -279,7 +279,7 @@ def a_smoke_test_that_is_none(f):
 
 @forgery(EPP, step="judgement")
 def a_pass_more(f):
-    f.verdict("pass")["passed"].append("EPP-HLTH-01")
+    f.row(lambda row: row["verdict"] == "pass" and "EPP-HLTH-01" not in row["passed"])["passed"].append("EPP-HLTH-01")
 
 
 @forgery(EPP, GATEWAY, step="judgement")
