@@ -17,8 +17,10 @@ from conformance.cli import call
 
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
-    """A shell that runs the tests in the background ignores SIGINT, and so would every program that they start."""
+    """A shell that runs the tests in the background ignores SIGINT, and `nohup` SIGHUP; so would every program that
+    they start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclasses.dataclass(frozen=True)

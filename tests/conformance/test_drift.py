@@ -13,7 +13,7 @@ from conformance.requirements import drift
 from conformance.requirements.catalogue import Catalogue, Sentence
 from conformance.strict_yaml import parse
 
-steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+steady = settings(suppress_health_check=[HealthCheck.too_slow])
 
 MARKDOWN = """\
 # Tea Protocol

@@ -37,7 +37,7 @@ def _without_our_own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
         yield
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(values | st.dictionaries(names, values), max_size=3), st.sampled_from(["epp", "data-plane", 7, None]))
 def test_any_file(tmp_path: Path, scenarios: list, role: object) -> None:
     (tmp_path / "mine.yaml").write_text(json.dumps({"section": "mine", "role": role, "scenarios": scenarios}))

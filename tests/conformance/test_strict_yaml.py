@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from conformance import errors
 from conformance.strict_yaml import FileError, FileModel, Problem, dump, load, load_located, parse, path_text
 
-steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+steady = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 class Color(enum.StrEnum):

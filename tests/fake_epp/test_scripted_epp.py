@@ -328,7 +328,7 @@ def test_half_close_is_a_moment() -> None:
 
 
 @given(st.lists(st.binary(max_size=200_000), min_size=1, max_size=5), st.sampled_from(["headers", "end"]))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_any_body_comes_back_whole(chunks: list[bytes], decides) -> None:
     messages = [body_message(chunk, end=index == len(chunks) - 1) for index, chunk in enumerate(chunks)]
     answers = answers_to(picks(A, decides=decides), headers_message(), *messages)
@@ -338,7 +338,7 @@ def test_any_body_comes_back_whole(chunks: list[bytes], decides) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_whatever_a_data_plane_sends_the_server_lives(raw: bytes) -> None:
     async def main() -> None:
         async with playing(default=picks(A)) as (_, channel):

@@ -91,7 +91,7 @@ def test_a_flood_of_pipelined_requests_is_refused():
     assert b"HTTP/1.1 400" in answer
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.binary(min_size=1, max_size=60))
 def test_no_bytes_keep_the_server_from_serving(data):
     async def scenario() -> None:

@@ -79,7 +79,7 @@ class _Client:
             self.version = max(version, self.version)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(steps, max_size=12), st.lists(steps, max_size=12), st.booleans(), namespaces | st.none(), st.booleans())
 def test_a_watcher_from_any_version_ends_with_what_a_list_says(before, after, from_start, namespace, selective):
     selection = ObjectSelection(namespace=namespace, labels=LabelSelector.parse("side=in" if selective else ""))

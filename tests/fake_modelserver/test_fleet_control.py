@@ -174,7 +174,7 @@ def test_the_document_describes_every_operation(run):
     assert faults["latency"]["attributes"]["latency"]["default"] == 1000
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]),
     path=st.sampled_from(["/pods", "/pods/a", "/pods/a/gauges", "/pods/a/faults", "/pods/a/pins/kv", "/requests"]),

@@ -9,7 +9,7 @@ import math
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -95,7 +95,6 @@ def test_a_fault_ends_by_itself_or_is_healed(run):
     with_pod(run, [fault("status")], look)
 
 
-@settings(deadline=None)
 @given(after=st.integers(0, 5), count=st.none() | st.integers(1, 5), paths=st.lists(st.sampled_from("ab"), max_size=20))
 def test_a_fault_befalls_as_many_as_it_says(after, count, paths):
     faults = Faults("/metrics", seed="a")

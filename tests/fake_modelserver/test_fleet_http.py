@@ -166,7 +166,7 @@ def test_a_body_over_the_limit_is_refused(run, connect, monkeypatch):
     run(scenario())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.binary(max_size=80) | st.sampled_from([GET % b"/health", b"\r\n\r\n", b"POST /x HTTP/1.1\r\n"])))
 def test_no_input_breaks_a_connection_object(pieces):
     """Whatever arrives, the protocol never raises, and what it writes is HTTP/1.1 responses."""

@@ -14,7 +14,7 @@ from fake_modelserver.messages import Request
 from fake_modelserver.openai import Catalogue, completions
 
 # No verdict may depend on how busy the machine is.
-steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+steady = settings(suppress_health_check=[HealthCheck.too_slow])
 
 POD = PodSpec(name="a", models=("base", "other"), adapters=("tuned",), gauges=Gauges(waiting_loras=("queued",)))
 CHAT = {"model": "base", "messages": [{"role": "user", "content": "one two three"}]}

@@ -17,7 +17,7 @@ from fake_modelserver import REPLY_HEADER, BadReplyError, Fleet, PodSpec, Reply
 from fake_modelserver.reply import event
 
 # No verdict may depend on how busy the machine is.
-steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+steady = settings(suppress_health_check=[HealthCheck.too_slow])
 
 token = st.from_regex(rb"[a-z0-9-]{1,12}", fullmatch=True)
 text = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0")).map(lambda s: s.encode("latin-1"))

@@ -265,7 +265,7 @@ def test_every_engine_streams_what_it_makes(run, engine):
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=60, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(
     requests=st.lists(
         st.tuples(st.integers(0, 60), st.integers(1, 20), st.sampled_from([None, "x", "y"]), st.booleans()), max_size=12
@@ -324,7 +324,6 @@ def test_every_request_ends_and_nothing_is_left(requests, places, blocks, max_wa
         assert (seen[-1].running, seen[-1].queue, seen[-1].kv) == (0, 0, 0.0)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2), max_size=30), max_size=10), st.integers(2, 20))
 def test_a_cache_gives_back_what_it_gave(prompts, blocks):
     cache = Cache(blocks, 2)

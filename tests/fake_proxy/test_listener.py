@@ -375,7 +375,7 @@ def test_closing_drops_what_is_open() -> None:
     st.lists(st.binary(min_size=1, max_size=5000), min_size=1, max_size=6),
     st.sampled_from(MODES),
 )
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_any_body_arrives_and_comes_back(sent: list[bytes], answered: list[bytes], mode: BodyMode) -> None:
     async def main() -> None:
         upstream = ScriptedUpstream(UpstreamReply(body=tuple(answered)))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from test_exchange import FDS, OK, POST, grpc_epp
 
@@ -347,7 +347,6 @@ def test_recording_that_fails_never_breaks_relaying(broken: str, caplog) -> None
     st.lists(st.integers(1, 30), min_size=1, max_size=20),
     st.booleans(),
 )
-@settings(deadline=None)
 def test_a_stream_split_anywhere_has_the_same_record(
     messages: list[bytes], rest: bytes, sizes: list[int], end: bool
 ) -> None:

@@ -579,7 +579,7 @@ def test_grpcio_at_both_ends_with_health_and_deadline() -> None:
 
 
 @given(st.lists(st.integers(0, 20_000), max_size=80))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_credit_is_never_lost_and_never_invented(sizes: list[int]) -> None:
     credit, given_back = Credit(60_000), 0
     arrived = 0
@@ -695,7 +695,7 @@ def test_a_data_plane_that_overruns_the_windows_is_cut() -> None:
     st.integers(1, 70_000),
     st.integers(min_value=16_384, max_value=40_000),
 )
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_any_messages_come_through_any_windows(bodies: list[list[bytes]], window: int, frame_size: int) -> None:
     async def main() -> None:
         limits = ((Setting.INITIAL_WINDOW_SIZE, window), (Setting.MAX_FRAME_SIZE, frame_size))

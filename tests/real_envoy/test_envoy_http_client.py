@@ -166,7 +166,7 @@ def test_http1_a_cut_or_broken_response_is_not_complete(response: bytes) -> None
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_http1_no_bytes_of_a_server_raise(response: bytes) -> None:
     async def test() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

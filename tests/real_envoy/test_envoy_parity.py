@@ -57,7 +57,6 @@ def test_the_fake_does_as_envoy_does(case: Case, stack: Stack, run: Run) -> None
 @settings(
     max_examples=int(os.environ.get(EXAMPLES, "80")),
     derandomize=EXAMPLES not in os.environ,
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -164,7 +164,7 @@ contexts = st.builds(
     ),
 )
 
-quick = settings(deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(suppress_health_check=list(HealthCheck))
 
 
 @quick
@@ -247,7 +247,7 @@ def test_however_a_body_is_cut_its_echo_is_right(body, chunks, answers, trailers
 
 
 @given(st.lists(scripts().map(lambda script: script.entries), max_size=2))
-@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 def test_any_prefix_of_an_episode_can_be_judged(logs):
     for entries in logs:
         for end in range(len(entries)):

@@ -104,7 +104,7 @@ def test_memory_is_bounded() -> None:
 answers = st.lists(st.sampled_from(["pick", "other", "echo", "stranger", "half", "503", "header", "none"]), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     walks=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=10),
     ways=st.lists(answers, min_size=3, max_size=3),

@@ -64,7 +64,7 @@ def begun(*stages: Arrivals, taken: int = 1 << 30, index: int = 0, of: int = 1) 
     return asyncio.run(run())
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     stages=st.lists(
         st.one_of(

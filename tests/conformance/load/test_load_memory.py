@@ -161,7 +161,7 @@ def _fill(message, own: bytes, other: bytes) -> None:
             setattr(message, field.name, value.replace("?id?", own.decode()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     kinds=st.lists(shapes, min_size=1, max_size=2),
     alphabet=st.lists(steps, min_size=1, max_size=4),
@@ -214,7 +214,7 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
     assert road.memory.size <= limit
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     asked=st.lists(
         st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,)]), st.booleans()), max_size=3, min_size=1

@@ -120,7 +120,7 @@ def test_all_of_the_page_fits_on_paper(page, tmp_path) -> None:
 numbers = st.floats(0, 1e9, allow_nan=False)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     points=st.lists(st.tuples(numbers, st.none() | numbers), max_size=20),
     name=st.text(),

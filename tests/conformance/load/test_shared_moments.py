@@ -36,7 +36,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(history=histories, grace=st.floats(0, 4))
 def test_a_reader_sees_the_windows_of_the_writer(history, grace) -> None:
     """Whenever it looks, and however far back: what an exchange may have acted on, and what of it matters."""

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.mutation.edits import edits
@@ -36,7 +36,6 @@ def mutants(draw) -> Mutant:
     return draw(st.sampled_from(found(path)))
 
 
-@settings(deadline=None)
 @given(mutants())
 def test_a_mutant_compiles_to_another_program(mutant) -> None:
     source = mutant.path.read_bytes()
@@ -65,7 +64,6 @@ def _is_plain(value: object) -> bool:
     return not isinstance(value, ast.AST | list)
 
 
-@settings(deadline=None)
 @given(mutants())
 def test_a_mutant_differs_in_one_place(mutant) -> None:
     source = mutant.path.read_bytes()
@@ -79,7 +77,6 @@ def test_a_mutant_differs_in_one_place(mutant) -> None:
     assert len([line for line in mutant.diff().splitlines() if line.startswith("@@")]) == 1
 
 
-@settings(deadline=None)
 @given(mutants(), st.integers(1, 5))
 def test_a_key_outlives_changes_elsewhere(mutant, lines) -> None:
     source = mutant.path.read_bytes()

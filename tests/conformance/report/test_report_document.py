@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.outcome import RunOutcome, ScenarioResult, scenario_verdict, version_outcome
@@ -147,7 +147,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(document=st.dictionaries(st.text(), json_values, max_size=6))
 def test_the_digest_does_not_depend_on_how_the_file_is_written(document):
     again = json.loads(json.dumps(dict(reversed(list(document.items()))), indent=3))
@@ -155,7 +154,6 @@ def test_the_digest_does_not_depend_on_how_the_file_is_written(document):
     assert digest({**document, "digest": "x"}) == digest(document)
 
 
-@settings(deadline=None)
 @given(
     verdicts=st.lists(
         st.tuples(st.sampled_from(["EPP-SUB-01", "ENV-01", "EPP-DEST-01"]), st.sampled_from(Verdict)), max_size=8

@@ -112,7 +112,7 @@ logs = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(written=st.lists(st.tuples(logs, contexts), max_size=4))
 def test_what_is_read_is_what_was_written(written):
     with tempfile.TemporaryDirectory() as folder:
@@ -218,7 +218,7 @@ pieces = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(values=st.lists(st.lists(pieces, max_size=4).map(b"".join), max_size=6))
 def test_packed_bytes_come_back(values):
     writer, reader = BlockWriter(), BlockReader()

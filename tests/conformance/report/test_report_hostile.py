@@ -114,7 +114,7 @@ def _paths(value, place=()):
                 yield from _paths(item, (*place, number))
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(index=st.integers(0, 10**6), value=values)
 def test_any_value_anywhere_in_a_report_is_an_answer(reports, instances, tmp_path, index, value):
     document = json.loads((reports("gateway") / "report.json").read_text())
@@ -131,7 +131,7 @@ def test_any_value_anywhere_in_a_report_is_an_answer(reports, instances, tmp_pat
     assert controls(verification_text(verification).plain) == set()
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(index=st.integers(0, 10**6), value=values)
 def test_any_value_anywhere_in_an_episode_is_an_answer(reports, instances, tmp_path, index, value):
     folder = reports("gateway")

@@ -557,8 +557,10 @@ def test_proxy_and_tap_accuse_an_epp_that_answers_the_headers_only(tmp_path: Pat
             *("--endpoints-file", str(endpoints), "--timeout", "1"),
         )
         url = proxy.until(r"^(http://\S+) ")
-        with contextlib.suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/chat/completions", CHAT), timeout=20).read()
+        try:
+            urllib.request.urlopen(urllib.request.Request(f"{url}/v1/chat/completions", CHAT), timeout=20).close()
+        except urllib.error.HTTPError as refused:
+            refused.close()
         assert "no answer to request_body" in proxy.until(r"(.*no answer to request_body.*)")
         assert "no answer to request_body" in tap.until(r"(.*no answer to request_body.*)")
         assert proxy.end()[0] == 1
