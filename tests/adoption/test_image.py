@@ -141,6 +141,18 @@ def test_a_folder_that_it_may_not_write_is_explained(suite, tmp_path):
     assert "--user" in said
 
 
+def test_a_report_of_another_user_is_not_written_over(suite, report):
+    theirs = report / "evidence.ndjson.gz"
+    theirs.write_bytes(b"")
+    theirs.chmod(0o644)
+    arguments = ["run", "--output=/report"]
+    with DockerContainer(suite).with_command(arguments).with_volume_mapping(str(report), "/report", "rw") as runner:
+        code, said = finished(runner)
+    assert code == 2
+    assert "no report can be written to /report/evidence.ndjson.gz: Permission denied" in said
+    assert "--user" in said
+
+
 def test_the_target_envoy_runs_a_real_envoy(engine, report):
     image = built("envoy")
     arguments = ["run", "--data-plane=envoy", "--scenario=destination.completion", "--output=/report"]

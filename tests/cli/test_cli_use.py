@@ -79,6 +79,14 @@ def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
     assert "--output" in ran.err
 
 
+def test_a_report_that_can_not_be_written_again_is_said_before_anything_runs(cli, tmp_path: Path) -> None:
+    (tmp_path / "report.json").mkdir()
+    ran = cli("run", "-k", "subset.nobody", "-o", tmp_path)
+    assert ran.code == 2
+    assert f"no report can be written to {tmp_path / 'report.json'}: Is a directory" in ran.err
+    assert "--output" in ran.err
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -24,15 +24,19 @@ REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "
 
 
 def make_folder(output: Path) -> None:
-    """Make sure that a report can be written there. Raises `UsageError`."""
+    """Make sure that a report can be written there, also over one that is there. Raises `UsageError`."""
+    place = output
     try:
         output.mkdir(parents=True, exist_ok=True)
         probe = output / ".writable"
         probe.touch()
         probe.unlink()
+        for place in (output / name for name in (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN)):
+            with contextlib.suppress(FileNotFoundError):
+                place.open("r+b").close()
     except OSError as problem:
         raise UsageError(
-            f"no report can be written to {output}: {problem.strerror}",
+            f"no report can be written to {place}: {problem.strerror}",
             hint="give another folder with --output; a container must run as a user who may write it (--user)",
         ) from None
 
