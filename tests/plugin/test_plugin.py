@@ -240,6 +240,18 @@ def test_fixtures_and_scenarios_take_turns(run, pytester: pytest.Pytester) -> No
     assert outcomes(result)["passed"] > 4
 
 
+@pytest.mark.parametrize("distributed", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester, distributed: tuple[str, ...]) -> None:
+    pytester.makepyfile(test_mine="def test_a(proxy): pass\ndef test_b(pool): pass", test_other="def test_c(): pass")
+    named = run("--epp", "reference", "test_mine.py", *distributed)
+    assert outcomes(named) == {"passed": 2}
+    named.stdout.fnmatch_lines(["epp-conformance: no scenarios, only the fixtures"])
+    assert outcomes(run("--epp", "reference", "test_mine.py::test_b", *distributed)) == {"passed": 1}
+    folder = run("--epp", "reference", *FEW, ".", *distributed)
+    assert outcomes(folder)["passed"] > 4
+    assert "only the fixtures" not in folder.stdout.str()
+
+
 # -- pytest-xdist ------------------------------------------------------------------------------------------------------
 
 
