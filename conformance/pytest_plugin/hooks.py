@@ -8,6 +8,7 @@ import pytest
 
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin.items import ConformanceCollector, InvariantItem, ScenarioItem
+from conformance.pytest_plugin.settings import fixtures_only
 from conformance.pytest_plugin.suite import PluginSuite
 
 
@@ -21,7 +22,7 @@ class Hooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         """Add the suite's items behind the vendor's own tests."""
-        if self.config.getoption("epp_fixtures_only"):
+        if fixtures_only(self.config):
             return
         collector = ConformanceCollector.of(session, self.suite, with_invariants=not self.is_worker)
         try:

@@ -11,6 +11,8 @@ from conformance.targets.flags import Flag, SelectionFlags, TargetFlags, flags
 NOT_HERE = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
 """Flags of `run` that pytest does not have: a gateway or a model server is named by its profile."""
 
+FIXTURES_ONLY = "Collect no scenarios, only offer the fixtures: as where files are named (`pytest test_mine.py`)."
+
 
 def add_options(group: pytest.OptionGroup) -> None:
     """Add every option to `group`."""
@@ -20,9 +22,9 @@ def add_options(group: pytest.OptionGroup) -> None:
             group.addoption(name, action="store_true", help=flag.help)
         else:
             action = "append" if flag.repeated else "store"
-            group.addoption(name, action=action, type=flag.type, metavar=flag.metavar, help=flag.help)
+            group.addoption(name, action=action, type=flag.type, metavar=flag.metavar or flag.name.upper(), help=flag.help)
     group.addoption("--epp-report", metavar="DIR", help="Write report, evidence, HTML and JUnit here.")
-    group.addoption("--epp-fixtures-only", action="store_true", help="Collect no scenarios, only offer the fixtures.")
+    group.addoption("--epp-fixtures-only", action="store_true", help=FIXTURES_ONLY)
     group.addoption("--epp-update-snapshots", action="store_true", help="Take what comes into the snapshots of tests.")
 
 

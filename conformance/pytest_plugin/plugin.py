@@ -15,7 +15,7 @@ from conformance.errors import ConformanceError
 from conformance.pytest_plugin import fixtures, snapshots
 from conformance.pytest_plugin.hooks import Hooks, usage_error
 from conformance.pytest_plugin.items import batches_by_item, invariant_reports
-from conformance.pytest_plugin.settings import settings_of
+from conformance.pytest_plugin.settings import fixtures_only, settings_of
 from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
 
@@ -35,7 +35,7 @@ def install(config: pytest.Config) -> None:
             stack.enter_context(reserved(Path(folder)))
             config.add_cleanup(stack.close)
         suite = PluginSuite(settings)
-        if worker is None and not config.getoption("epp_fixtures_only"):
+        if worker is None and not fixtures_only(config):
             for version in settings.versions:
                 suite.session(version)  # what is wrong with the selection is said here, and not by each worker
     except ConformanceError as problem:
@@ -87,7 +87,8 @@ class Plugin(Hooks):
         settings = self.suite.settings
         name = settings.profile.name or self.config.getoption("epp") or "reference"
         line = f"epp-conformance: target {name}, protocol {', '.join(settings.versions)}, seed {settings.seed}"
-        return [line, *([self._note] if self._note else [])]
+        left_out = "epp-conformance: no scenarios, only the fixtures" if fixtures_only(self.config) else ""
+        return [one for one in (line, left_out, self._note) if one]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conformance.pytest_plugin.options import option_name, options
@@ -25,3 +26,9 @@ def settings_of(config: pytest.Config, *, seed: int | None = None) -> RunSetting
     return run_settings(
         TargetFlags(**given(TargetFlags)), what if seed is None else dataclasses.replace(what, seed=seed)
     )
+
+
+def fixtures_only(config: pytest.Config) -> bool:
+    """Whether the suite's scenarios are left out: that is asked for, or only files or tests of one's own are named."""
+    named = [config.invocation_params.dir / Path(one.partition("::")[0]) for one in config.args]
+    return bool(config.getoption("epp_fixtures_only") or (named and all(one.is_file() for one in named)))
