@@ -22,7 +22,9 @@ def add_options(group: pytest.OptionGroup) -> None:
             group.addoption(name, action="store_true", help=flag.help)
         else:
             action = "append" if flag.repeated else "store"
-            group.addoption(name, action=action, type=flag.type, metavar=flag.metavar or flag.name.upper(), help=flag.help)
+            group.addoption(
+                name, action=action, type=flag.type, metavar=flag.metavar or flag.name.upper(), help=flag.help
+            )
     group.addoption("--epp-report", metavar="DIR", help="Write report, evidence, HTML and JUnit here.")
     group.addoption("--epp-fixtures-only", action="store_true", help=FIXTURES_ONLY)
     group.addoption("--epp-update-snapshots", action="store_true", help="Take what comes into the snapshots of tests.")
