@@ -171,8 +171,8 @@ class EmptyLastPiece(Conversation):
 )
 class EmptyPiecesBetween(Conversation):
     def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
-        pieces = super().stream(direction, body, end_of_stream=end_of_stream)
-        return [answers.streamed_answer(direction, b"", end_of_stream=False), *pieces]
+        before = [answers.streamed_answer(direction, b"", end_of_stream=False)] if body else []
+        return [*before, *super().stream(direction, body, end_of_stream=end_of_stream)]
 
 
 @variant(
