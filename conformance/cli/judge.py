@@ -20,7 +20,7 @@ DAMAGES = 3
 
 def judge(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Transcripts of `tap --record`, or evidence.ndjson.gz.")
+        list[Path], typer.Argument(metavar="FILE…", help="Transcripts of `tap --record`, or reports' folders.")
     ],
     protocol_version: Annotated[
         str | None,
@@ -39,6 +39,7 @@ def judge(
     """
     from conformance.cli.console import err, out, without_colour
     from conformance.errors import UnknownNameError, UsageError
+    from conformance.report.render.folder import evidence_of
     from conformance.requirements.catalogue import Catalogue
     from conformance.requirements.schema import VERSIONS
     from conformance.tap.files import Damage, read
@@ -52,7 +53,7 @@ def judge(
     catalogue, tally, worth, damaged = Catalogue.load(), Tally(), Worth(each), 0
     results, remarks = out(), err()
     seen: set[str] = set()
-    for path in files:
+    for path in map(evidence_of, files):
         for one in read(path):
             if isinstance(one, Damage):
                 damaged += not one.harmless

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
+import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from conformance.cli import options
 from conformance.targets.flags import TargetFlags
 
 if TYPE_CHECKING:
+    from conformance.errors import UsageError
     from conformance.evidence.episode import Context, Episode
     from conformance.reading.conversation import Conversation
     from conformance.run.engine import EngineThread
@@ -76,7 +78,7 @@ def replay(
         one for one in _replays(file, version, exchange or [], scenario or []) if not rules or rules & {*one.broken}
     ]
     if not wanted:
-        raise UsageError(f"no conversation in {file} is chosen", hint="`epp-conformance judge FILE` names them")
+        raise nothing_chosen(file, rules)
     counts: Counter[str] = Counter()
     console = out()
     with EngineThread() as engine:
@@ -118,14 +120,25 @@ def _is_of(name: str, pattern: str) -> bool:
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name.partition("@")[0].partition("[")[0], pattern)
 
 
+def nothing_chosen(file: Path, rules: Collection[str]) -> UsageError:
+    """That there is none among the conversations of a record that were asked for."""
+    from conformance.errors import UsageError
+
+    which = f" that breaks {' or '.join(sorted(rules))}" if rules else ""
+    return UsageError(
+        f"no conversation in {file} is chosen{which}",
+        hint=f"`epp-conformance judge {shlex.quote(str(file))}` says what is broken, and where",
+    )
+
+
 def recorded_conversations(file: Path) -> Iterator[tuple[Episode, list[Conversation], Context]]:
     """The conversations of a record or of a report's evidence, by episode. Raises `UsageError` for what is none."""
     from conformance.errors import UsageError
     from conformance.reading.conversation import conversations
-    from conformance.report.render.folder import EVIDENCE
+    from conformance.report.render.folder import evidence_of
     from conformance.tap.files import Damage, read
 
-    path = file / EVIDENCE if file.is_dir() else file
+    path = evidence_of(file)
     found = False
     for one in read(path):
         if isinstance(one, Damage):

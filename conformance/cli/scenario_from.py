@@ -48,6 +48,7 @@ def from_(
     comments.
     """
     from conformance.cli.console import err
+    from conformance.cli.replay import nothing_chosen
     from conformance.errors import UnknownNameError, UsageError
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
@@ -60,7 +61,7 @@ def from_(
         if name not in names:
             raise UnknownNameError("conversation", name, names)
     if not made:
-        raise UsageError(f"no conversation in {file} is chosen", hint="`epp-conformance judge FILE` names them")
+        raise nothing_chosen(file, rules)
     text = "".join(_text(file, section, made))
     if len(text.encode()) > MAX_BYTES:
         raise UsageError(
@@ -102,6 +103,7 @@ def _scenarios(
             broken = breaks.get(one.exchange, ())
             if rules and rules.isdisjoint(broken):
                 continue
+            broken = tuple(rule for rule in broken if not rules or rule in rules)
             recorded = recorded_exchange(episode, one, subset_namespace=context.subset_namespace)
             key = json.dumps([recorded.exchange, recorded.pool], sort_keys=True)
             if key in made:

@@ -19,7 +19,7 @@ from conformance.evidence.episode import Claims
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
-from ext_proc.http2.address import UNIX, socket_path
+from ext_proc.http2.address import UNIX, socket_path, what_is_no_socket
 from ext_proc.http2.errors import BadAddress
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 
@@ -284,6 +284,8 @@ class Profile(FileModel):
                 f"{self.address!r} is no address",
                 "give HOST:PORT, IPv6 as [::1]:9002, or unix:/PATH of at most 107 bytes",
             )
+        elif found := no_socket(self.address):
+            yield ("address",), f"{self.address}: {found}", ITS_SOCKET
         file = self.discovery.file
         if file is not None and "{" not in file.path and not Path(file.path).absolute().parent.is_dir():
             what = f"there is no folder {Path(file.path).parent}"
@@ -291,6 +293,7 @@ class Profile(FileModel):
 
 
 _TLS_FILES = ("ca", "cert", "key")
+ITS_SOCKET = "give the path at which the target makes its socket"
 
 
 def _placed(path: str | None, folder: Path) -> str | None:
@@ -301,6 +304,16 @@ def _socket_beside(address: str, folder: Path) -> str:
     """`unix:path` with a relative path read from `folder`; any other address as it is."""
     path = address.removeprefix(UNIX)
     return address if path == address or path.startswith(("/", "{")) else f"{UNIX}{(folder / path).absolute()}"
+
+
+def no_socket(address: str) -> str | None:
+    """What there is instead of the socket of an absolute `unix:/path`, in words. That nothing is there yet is no
+    mistake: it is told when it is dialled, as for a port on which nothing listens."""
+    path = socket_path(address) if "{" not in address else None
+    try:
+        return what_is_no_socket(path) if path else None
+    except OSError:
+        return None
 
 
 def is_address(text: str) -> bool:

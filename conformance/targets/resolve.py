@@ -20,7 +20,18 @@ from conformance.strict_yaml import Document, FileError, Problem, load, parse
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
-from conformance.targets.profile import Discovery, File, Fixed, Kubernetes, Profile, Start, Tls, is_address
+from conformance.targets.profile import (
+    ITS_SOCKET,
+    Discovery,
+    File,
+    Fixed,
+    Kubernetes,
+    Profile,
+    Start,
+    Tls,
+    is_address,
+    no_socket,
+)
 from ext_proc.http2.address import UNIX, socket_path
 from ext_proc.http2.errors import BadAddress
 
@@ -225,14 +236,13 @@ def _own_socket(text: str) -> str | None:
 
 
 def _socket(epp: str) -> str:
-    """`unix:/path`, absolute. That nothing is there yet is told when it is dialled. Raises `UsageError`."""
+    """`unix:/path`, absolute. Raises `UsageError`."""
     try:
         path = Path(socket_path(epp) or "").absolute()
     except BadAddress as problem:
         raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
-    if path.exists() and not path.is_socket():
-        what = f"--epp {epp}: there is a {'folder' if path.is_dir() else 'file'}, not a socket"
-        raise UsageError(what, hint="give the path at which the target makes its socket")
+    if found := no_socket(f"{UNIX}{path}"):
+        raise UsageError(f"--epp {epp}: {found}", hint=ITS_SOCKET)
     return f"{UNIX}{path}"
 
 

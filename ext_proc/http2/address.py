@@ -70,22 +70,29 @@ def authority_of(address: str) -> str:
     return "localhost" if address.startswith(UNIX) else address
 
 
+def what_is_no_socket(path: str) -> str | None:
+    """What there is at `path`, in words, unless it is a socket. Raises `OSError`, also if nothing is there."""
+    mode = os.stat(path).st_mode  # noqa: PTH116 - a path with a zero in it is an OSError here
+    if stat.S_ISSOCK(mode):
+        return None
+    return f"there is {'a folder' if stat.S_ISDIR(mode) else 'a file'}, not a socket"
+
+
 def unix_refusal(address: str, path: str, problem: OSError | None) -> ConnectFailed:
     """Why the socket at `path` can't be connected to."""
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - a path with a zero in it is an OSError here
+        found = what_is_no_socket(path)
     except FileNotFoundError:
         here = "" if Path(path).parent.is_dir() else f", nor the folder {Path(path).parent}"
         return ConnectionRefused(
             address, f"there is no such socket{here}", "Check that the server is running and makes its socket there"
         )
-    except OSError as found:
+    except OSError as refused:
         return ConnectionRefused(
-            address, str(found.strerror).lower(), "Check the permissions of the folders above the socket"
+            address, str(refused.strerror).lower(), "Check the permissions of the folders above the socket"
         )
-    if not stat.S_ISSOCK(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "a file"
-        return BadAddress(address, f"there is {what}, not a socket", "Name the socket that the server listens on")
+    if found:
+        return BadAddress(address, found, "Name the socket that the server listens on")
     if isinstance(problem, PermissionError):
         return ConnectionRefused(
             address, "no permission to connect", "Check the owner and the mode of the socket: connecting is writing"

@@ -131,6 +131,14 @@ def test_sockets_that_can_not_be_reached(suite, address: str, code: int, text: s
     assert "hint:" in printed
 
 
+def test_a_profile_that_names_a_file_for_the_socket(suite, folder: Path) -> None:
+    (folder / "epp.yaml").write_text("name: mine\naddress: unix:epp.yaml\ndiscovery: {file: {path: endpoints}}\n")
+    code, printed, _ = suite("run", *SOME, "--profile", str(folder / "epp.yaml"))
+    assert code == 2
+    assert "epp.yaml:2:10: address: unix:" in printed
+    assert "there is a file, not a socket (give the path at which the target makes its socket)" in printed
+
+
 def test_a_scratch_folder_too_deep_for_a_socket(suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
 
 
+def evidence_of(path: Path) -> Path:
+    """The evidence of the report in a folder; a file is what it is."""
+    return path / EVIDENCE if path.is_dir() else path
+
+
 def make_folder(output: Path) -> None:
     """Make sure that a report can be written there, also over one that is there. Raises `UsageError`."""
     place = output
