@@ -149,8 +149,10 @@ def _difference(replay: Replay, now: Conversation, context: Context) -> Iterator
     )
     if replay.conversation.opened is None:  # a tap hears neither what the client got nor whether Envoy ended it early
         forms = tuple({"answers": one["answers"]} for one in forms)  # type: ignore[assignment]
+    if forms[0] == forms[1]:
+        return
     before, after = (dump(form).splitlines() for form in forms)
-    return (line for line in difflib.unified_diff(before, after, "recorded", "replayed", lineterm="", n=2))
+    yield from difflib.unified_diff(before, after, "recorded", "replayed", lineterm="", n=2)
 
 
 def _outcome(replay: Replay, findings: tuple[Finding, ...], difference: tuple[str, ...]) -> Outcome:
