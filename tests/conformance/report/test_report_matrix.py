@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import yaml
+from browser import SCHEMES, barriers, needs_chromium
 from typer.testing import CliRunner
 
 from conformance.cli.app import app
@@ -46,6 +47,17 @@ def test_the_matrix_has_both_roles_apart_and_leads_to_each_report(reports, tmp_p
         assert "gateway/report.html" in shown
     assert "<script" not in page.read_text()
     assert "http://" not in page.read_text().replace("http://www.w3.org", "")
+
+
+@needs_chromium
+@pytest.mark.parametrize("flags", SCHEMES.values(), ids=SCHEMES)
+def test_the_matrix_breaks_no_rule_of_accessibility(reports, tmp_path, flags):
+    for name in ("epp", "gateway"):
+        shutil.copytree(reports(name), tmp_path / name)
+    page = tmp_path / "m.html"
+    assert run("report", "matrix", tmp_path, "--html", page).exit_code == 0
+    assert page.read_text().count('class="scroll" tabindex="0"') == page.read_text().count('class="scroll"')
+    assert barriers(page.read_text(), tmp_path, "--window-size=400,800", *flags) == []
 
 
 def test_reports_of_the_same_thing_stand_apart_in_the_matrix(reports):
