@@ -156,5 +156,5 @@ def _rows(step: DiagramStep) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Text that means nothing to Mermaid: `#` begins an entity there, and `;` ends a line."""
-    return "".join(f"#{ord(one)};" if one in '#;<>&"%{}' else " " if one == "\n" else one for one in text)
+    """Text that means nothing to Mermaid: `#` begins an entity there, `;` ends a line, and `$$` begins a formula."""
+    return "".join(f"#{ord(one)};" if one in '#;<>&"%{}$' else " " if one == "\n" else one for one in text)
