@@ -43,7 +43,7 @@ def script(folder):
             envoy = part["text"]
             (folder / "envoy.yaml").write_text(envoy)
         elif part["info"] == "yaml circuit-breaker":
-            beside = "      connect_timeout: 1s\n"
+            beside = "      connect_timeout: 10s\n"
             (folder / "raised.yaml").write_text(envoy.replace(beside, beside + part["text"]))
             lines.append("cp raised.yaml envoy.yaml")
     return "\n".join(lines)

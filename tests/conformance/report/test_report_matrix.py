@@ -55,7 +55,7 @@ def test_the_matrix_breaks_no_rule_of_accessibility(reports, tmp_path, flags):
     for name in ("epp", "gateway"):
         shutil.copytree(reports(name), tmp_path / name)
     page = tmp_path / "m.html"
-    assert run("report", "matrix", tmp_path, "--html", page).exit_code == 0
+    assert run("report", "matrix", tmp_path, "--html", page, "--markdown", tmp_path / "m.md").exit_code == 0
     assert page.read_text().count('class="scroll" tabindex="0"') == page.read_text().count('class="scroll"')
     assert barriers(page.read_text(), tmp_path, "--window-size=400,800", *flags) == []
 
