@@ -159,16 +159,16 @@ async def _attach(
 ) -> None:
     loop = asyncio.get_running_loop()
     create = loop.create_unix_connection if raw.family == socket.AF_UNIX else loop.create_connection
-    if context is None:
-        made, _ = await create(lambda: transport, sock=raw)
-    else:
-        made, _ = await create(
-            lambda: transport, sock=raw, ssl=context, server_hostname=name, ssl_shutdown_timeout=_FAREWELL
-        )
-    if made.get_extra_info("socket") is None:
-        # The connection broke as it was made, and uvloop closed the descriptor without telling the socket, which would
-        # close it again, when the number may be another's.
-        raw.detach()
+    tls: dict[str, Any] = {}
+    if context is not None:
+        tls = {"ssl": context, "server_hostname": name, "ssl_shutdown_timeout": _FAREWELL}
+    try:
+        await create(lambda: transport, sock=raw, **tls)
+    finally:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            # uvloop owns the descriptor from here on. Where the connection breaks as it is made, it closes it without
+            # telling the socket, which would close it again, when the number may be another's.
+            raw.detach()
 
 
 def _handshake_failure(address: str, problem: Exception) -> ConnectFailed:

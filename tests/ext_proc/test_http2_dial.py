@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ import pytest
 import uvloop
 
 from ext_proc.channel import dial
+from ext_proc.http2 import dial as dialing
 from ext_proc.http2 import errors, frames
 from ext_proc.http2.address import split_address
 from ext_proc.http2.dial import connect
 from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
-from ext_proc.http2.transport import Transport
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream, serve
 
@@ -330,31 +331,28 @@ def test_the_certificate_is_for_grpcios_eyes_too(run: Run, tmp_path: Path) -> No
     assert run(main()) == b"|second"
 
 
-def test_a_connection_that_breaks_as_it_is_made_keeps_no_descriptor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tls", [None, ClientTls(verify=False)], ids=["plaintext", "tls"])
+def test_a_connection_that_breaks_as_it_is_made_keeps_no_descriptor(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tls: ClientTls | None
+) -> None:
     """A socket that does not know that its descriptor is closed would close it again, by when it is another's."""
     sockets: list[socket.socket] = []
 
-    class Watched(socket.socket):
-        def __init__(self, *arguments: Any, **more: Any) -> None:
-            super().__init__(*arguments, **more)
-            sockets.append(self)
-
-    def broken(self: Transport, transport: asyncio.BaseTransport) -> None:
-        made(self, transport)
-        self.abort()
-
-    made = Transport.connection_made
-    monkeypatch.setattr(Transport, "connection_made", broken)
-
     async def attempt() -> None:
-        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.read()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        async with peer(silent) as address:
-            monkeypatch.setattr("ext_proc.http2.dial.socket.socket", Watched)
+            async def reset_by_peer(*arguments: Any) -> socket.socket:
+                one = await connected(*arguments)
+                accepted, _ = listener.accept()
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                accepted.close()
+                sockets.append(one)
+                return one
+
+            monkeypatch.setattr("ext_proc.http2.dial._tcp", reset_by_peer)
             with pytest.raises(errors.ConnectFailed):
-                await connect(address, timeout=5)
+                await connect(f"127.0.0.1:{listener.getsockname()[1]}", timeout=5, tls=tls)
 
+    connected = dialing._tcp
     run(attempt())
-    assert [one.fileno() for one in sockets] == [-1] * len(sockets)
-    assert sockets
+    assert [one.fileno() for one in sockets] == [-1]
