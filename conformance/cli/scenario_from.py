@@ -100,17 +100,16 @@ def _scenarios(
         chosen = [one for one in conversations if not wanted or one.exchange in wanted]
         breaks = broken_rules(episode, context, catalogue) if chosen else {}
         for one in chosen:
-            broken = breaks.get(one.exchange, ())
-            if rules and rules.isdisjoint(broken):
+            broken = [rule for rule in breaks.get(one.exchange, ()) if not rules or rule in rules]
+            if rules and not broken:
                 continue
-            broken = tuple(rule for rule in broken if not rules or rule in rules)
             recorded = recorded_exchange(episode, one, subset_namespace=context.subset_namespace)
             key = json.dumps([recorded.exchange, recorded.pool], sort_keys=True)
             if key in made:
                 made[key].of.append(one.exchange)
                 continue
             name = f"{section}.{len(made) + 1}"
-            scenario = _scenario(name, one, recorded, list(broken))
+            scenario = _scenario(name, one, recorded, broken)
             made[key] = _Made(scenario, list(_unsaid(recorded)), [one.exchange])
     return list(made.values()), names
 

@@ -175,7 +175,7 @@ class LocustMaster:
         from conformance.load.locust_user import HELLO, SAID, EppUser
 
         class Settled(UsersDispatcher):
-            """Users stay on the workers that they began on: a share is one worker's, whoever comes or goes."""
+            """Users stay on the workers that they began on: a share is one worker's, also when others come or go."""
 
             def add_worker(self, worker_node: Any) -> None:
                 """See `UsersDispatcher`."""

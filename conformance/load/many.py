@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,7 +52,7 @@ class GeneratorLink(Protocol):
         """Let go of it, and wait until it has cleaned up."""
 
 
-class ManyGenerators(LoadRun):
+class ManyGenerators(LoadRun, ABC):
     """A `LoadRun` that leaves the requests to `settings.of` generators. One that ends by itself breaks the run."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
@@ -60,13 +61,13 @@ class ManyGenerators(LoadRun):
         self._readers: list[asyncio.Task[ShareEnd]] = []
         self._reports: dict[int, ShareReport] = {}
 
+    @abstractmethod
     def _pool(self, moments: Moments) -> Path | State:
         """What generators know of the pool (see `Share`)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _started(self, share: Share) -> GeneratorLink:
         """A generator that makes this share."""
-        raise NotImplementedError
 
     @property
     def totals(self) -> Totals:
@@ -230,13 +231,12 @@ class ManyWorkers(ManyGenerators):
     async def _end(self) -> None:
         await super()._end()
         for index, link in enumerate(self._master.links):
-            report = self._reports.get(index)
-            self.workers.append(
-                {
-                    "name": link.name,
-                    "begun": report.begun if report is not None else 0,
-                    "judged": report.tally.exchanges if report is not None else 0,
-                    "failed": report.tally.failed if report is not None else 0,
-                    "complete": report is not None and report.end is not None and report.end.complete,
+            found: dict[str, Any] = {"begun": 0, "judged": 0, "failed": 0, "complete": False}
+            if (report := self._reports.get(index)) is not None:
+                found = {
+                    "begun": report.begun,
+                    "judged": report.tally.exchanges,
+                    "failed": report.tally.failed,
+                    "complete": report.end is not None and report.end.complete,
                 }
-            )
+            self.workers.append({"name": link.name, **found})

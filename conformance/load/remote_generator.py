@@ -1,6 +1,6 @@
 """A generator as a process, on any machine: commands come on its standard input, answers go to its output.
 
-Both are frames (a length, then bytes) of what `wire` encodes, so that whoever relays them need not understand them.
+Both are frames (a length, then bytes) of what `wire` encodes, so that a relay need not understand them.
 `python -m conformance.load.remote_generator` ends when its input does.
 """
 
@@ -36,7 +36,7 @@ def _read(file: IO[bytes], length: int) -> bytes:
 
 
 class _StandardStreams:
-    """The `Pipe` to whoever started this process. What else is printed goes to standard error."""
+    """The `Pipe` to what started this process. What else is printed goes to standard error."""
 
     def __init__(self) -> None:
         self._input = os.fdopen(0, "rb")

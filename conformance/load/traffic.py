@@ -26,7 +26,7 @@ _REFUSAL = 0.1
 _LATE = 1.0
 """Seconds that our own loop may be late; beyond, an expired deadline proves nothing about the target."""
 
-_BUSY = 0.1
+_BUSY = 0.25
 """The same where answers to others took more than half of the deadline: the machine is overloaded, nothing hangs."""
 
 

@@ -104,6 +104,7 @@ class Plugin(Hooks):
         """Tell a worker what all must have in common."""
         if self._parts is None:
             self._parts = Path(tempfile.mkdtemp(prefix="epp-conformance-"))
+        node.workerinput["epp_fixtures_only"] = fixtures_only(self.config)
         node.workerinput["epp_seed"] = self.suite.settings.seed
         node.workerinput["epp_parts"] = str(self._parts)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from conformance.pytest_plugin.options import option_name, options
 from conformance.run.request import run_settings
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
-    import pytest
-
     from conformance.run.session import RunSettings
 
 
@@ -29,6 +28,11 @@ def settings_of(config: pytest.Config, *, seed: int | None = None) -> RunSetting
 
 
 def fixtures_only(config: pytest.Config) -> bool:
-    """Whether the suite's scenarios are left out: that is asked for, or only files or tests of one's own are named."""
-    named = [config.invocation_params.dir / Path(one.partition("::")[0]) for one in config.args]
-    return bool(config.getoption("epp_fixtures_only") or (named and all(one.is_file() for one in named)))
+    """Whether the suite's scenarios are left out: that is asked for, or only files or tests are named for this run."""
+    if (worker := getattr(config, "workerinput", None)) is not None:
+        return bool(worker["epp_fixtures_only"])  # a worker is given all paths as if they were named
+    if config.getoption("epp_fixtures_only"):
+        return True
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:  # `testpaths` are no wish for this run
+        return False
+    return all((config.invocation_params.dir / one.partition("::")[0]).is_file() for one in config.args)

@@ -53,9 +53,9 @@ def program() -> Callable[..., subprocess.Popen[str]]:
     """Start a command as a program; it is ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: object, **environment: str) -> subprocess.Popen[str]:
+    def start(*arguments: object, module: str = "conformance", **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "conformance", *map(str, arguments)],
+            [sys.executable, "-m", module, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -62,29 +62,16 @@ def worker(program: Callable) -> Callable[[int], subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def locust(tmp_path: Path) -> Callable[[int, str], subprocess.Popen[str]]:
+def locust(program, tmp_path: Path) -> Callable[[int, str], subprocess.Popen[str]]:
     """Start Locust itself with a locustfile, as a worker of the master at a port."""
-    started: list[subprocess.Popen[str]] = []
 
     def start(port: int, text: str = LOCUSTFILE) -> subprocess.Popen[str]:
         file = tmp_path / "locustfile.py"
         file.write_text(text)
-        command = [sys.executable, "-m", "locust", "-f", file, "--worker", "--master-host=127.0.0.1"]
-        process = subprocess.Popen(
-            [*map(str, command), f"--master-port={port}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        started.append(process)
-        return process
+        to_master = ("--worker", "--master-host=127.0.0.1", f"--master-port={port}")
+        return program("-f", file, *to_master, module="locust")
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return start
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -250,6 +250,10 @@ def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester
     folder = run("--epp", "reference", *FEW, ".", *distributed)
     assert outcomes(folder)["passed"] > 4
     assert "only the fixtures" not in folder.stdout.str()
+    pytester.makeini("[pytest]\ntestpaths = test_mine.py")
+    usual = run("--epp", "reference", *FEW, *distributed)
+    assert outcomes(usual)["passed"] > 4
+    assert "only the fixtures" not in usual.stdout.str()
 
 
 # -- pytest-xdist ------------------------------------------------------------------------------------------------------

@@ -55,7 +55,10 @@ def verdicts(fault: str | None, *scenarios: str) -> dict[str, tuple[Verdict, set
     events: list[RunEvent] = []
     outcome = run(settings, events.append)
     return {
-        one.id: (one.verdict, {found.requirement for found in one.findings if found.verdict is one.verdict in BROKEN})
+        one.id: (
+            one.verdict,
+            {found.requirement for found in one.findings if found.verdict is one.verdict and found.verdict in BROKEN},
+        )
         for one in outcome.versions[0].results
     }
 

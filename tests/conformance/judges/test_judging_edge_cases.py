@@ -391,6 +391,14 @@ def test_a_code_that_is_never_due(ask, seen, code):
         assert found.failed == {"EPP-DEST-01"}
 
 
+@pytest.mark.parametrize("code", [400, 401, 404, 413, 499])
+def test_part_of_a_body_may_be_refused(ask, code):
+    """As what was sent of it may be odd, or the whole too large."""
+    made = script()
+    made.exchange().request_headers().chunk(BODY[:20]).answers(immediate(code)).drained()
+    assert not ask(made).blamed
+
+
 @pytest.mark.parametrize("code", [400, 429, 503])
 def test_a_code_that_may_be_due(ask, code):
     for made in (Script(pool=None), script().pool(phases=("asked",))):
