@@ -73,7 +73,7 @@ class Watch:
             raise UsageError(f"--watch-path {missing[0]}: there is no such file or folder")
         if not paths:
             raise UsageError("there is nothing to watch", hint="name files or folders with --watch-path")
-        self._say(f"watching {_listed(paths)}; Ctrl-C ends it")
+        self._say(f"watching {_listed(paths)}; --watch-path adds to it, Ctrl-C ends it")
         try:
             while True:
                 seen = self._state(paths)  # before the run: what changes meanwhile is run again at once
@@ -132,9 +132,12 @@ class Watch:
         return state
 
     def _files(self, path: Path) -> Iterator[Path]:
-        """The files of a folder, without hidden ones, Python's caches and the report that is written; or the file."""
+        """The files of a folder, without hidden ones, Python's caches and the report that is written; or the file, and
+        the modules beside a Python script."""
         if not path.is_dir():
             yield path
+            if path.suffix == ".py":
+                yield from path.parent.glob("*.py")
             return
         output = self.output.absolute()
         for folder, inner, names in os.walk(path):

@@ -137,6 +137,22 @@ def test_scenario_files_and_named_folders_are_watched_and_the_report_is_not(epp:
     assert "further" in run.until(r"scenarios +2 pass")
 
 
+def test_modules_beside_a_python_script_are_watched(program, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(OWN)
+    (tmp_path / "main.py").write_text("import serving\n")
+    (tmp_path / "serving.py").write_text("from reference_epp.__main__ import main\n\nmain()\n")
+    words = ("--listen 127.0.0.1:{port}", "--endpoints-file {endpointsFile}", "--log-level error")
+    command = " ".join((f"cmd:{sys.executable} {tmp_path / 'main.py'}", *words))
+    own = ("--scenarios", tmp_path / "own.yaml", "-k", "acme.*", "-o", tmp_path / "r", "-q")
+    run = Watching(program("run", "--watch", "--epp", command, *own))
+    assert "--watch-path adds to it" in run.until("Ctrl-C ends it")
+    run.until(r"report  ")
+    (tmp_path / "serving.py").rename(tmp_path / "renamed.py")
+    assert re.search(r"(serving|renamed)\.py.* changed", run.until("No module named 'serving'"))
+    (tmp_path / "main.py").write_text("import renamed\n")
+    run.until(r"scenarios +2 pass")
+
+
 def test_nothing_to_watch(cli, tmp_path: Path) -> None:
     ran = cli("run", "--watch", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8001", "-o", tmp_path)
     assert ran.code == 2
