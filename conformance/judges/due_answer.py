@@ -7,7 +7,8 @@ error is due only if every state demands it (AMB-10 reads "ready endpoints").
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,60 +64,70 @@ class DueAnswer:
 
 def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, hint: SubsetHint) -> DueAnswer:
     """The answer that is due to a request that was sent at `first` and decided at `last` (sequence numbers)."""
-    states = pool.between(first, last)
-    eligible = [_eligible(state) for state in states]
-    anywhere = frozenset(endpoint for state in eligible for endpoint in state)
-    members = frozenset(canonical(endpoint) for state in states for pod in state for endpoint in pod.endpoints)
-    named = [{one for one in state if _named(hint, one)} for state in eligible]
-    meant = [{one for one in state if _meant(hint, one)} for state in eligible]
+    states = [_known(pods) for pods in pool.between(first, last)]
+    anywhere = frozenset[str]().union(*(state.eligible.keys() for state in states))
+    members = frozenset[str]().union(*(state.members for state in states))
+    named = [_named(hint, state.eligible.keys()) for state in states]
+    meant = [_meant(hint, state.eligible.keys()) for state in states]
     empty_hint = hint.set and not hint.items
     odd = hint.kind == "wrong-type" or hint.where in ("body", "mixed")
     return DueAnswer(
         known=bool(states),
         pool=anywhere,
         members=members,
-        allowed=frozenset(endpoint for state in meant for endpoint in state),
+        allowed=frozenset[str]().union(*meant),
         endpoint_due=bool(states) and all(named) and not odd,
         error_due=empty_hint or (bool(states) and not any(meant)),
         error_possible=empty_hint or not all(meant),
         pool_empty=bool(states) and not anywhere,
-        load=_load(shown, states, frozenset().union(*meant) if meant else frozenset(), last),
+        load=_load(shown, states, frozenset[str]().union(*meant), last),
     )
 
 
-def _eligible(pods: Iterable[PodFact]) -> frozenset[str]:
-    return frozenset(canonical(endpoint) for pod in pods if pod.eligible for endpoint in pod.endpoints)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """One state of the pool. Endpoints are in canonical spelling."""
+
+    members: frozenset[str]
+    eligible: Mapping[str, frozenset[str]]
+    """By endpoint that may be picked: the names of its pods."""
 
 
-def _named(hint: SubsetHint, endpoint: str) -> bool:
-    return hint.names(endpoint) if hint.set else True
+@functools.lru_cache(maxsize=64)  # under load there are few states and many requests
+def _known(pods: tuple[PodFact, ...]) -> _State:
+    members: set[str] = set()
+    eligible: dict[str, frozenset[str]] = {}
+    for pod in pods:
+        for endpoint in map(canonical, pod.endpoints):
+            members.add(endpoint)
+            if pod.eligible:
+                eligible[endpoint] = eligible.get(endpoint, frozenset()) | {pod.name}
+    return _State(members=frozenset(members), eligible=eligible)
 
 
-def _meant(hint: SubsetHint, endpoint: str) -> bool:
+def _named(hint: SubsetHint, endpoints: Set[str]) -> Set[str]:
+    return {one for one in endpoints if hint.names(one)} if hint.set else endpoints
+
+
+def _meant(hint: SubsetHint, endpoints: Set[str]) -> Set[str]:
     if hint.kind == "list" and hint.where in ("every", "headers"):
-        return hint.may_mean(endpoint)
-    return True
+        return {one for one in endpoints if hint.may_mean(one)}
+    return endpoints
 
 
-def _load(
-    history: GaugesHistory, states: Iterable[tuple[PodFact, ...]], allowed: frozenset[str], last: int
-) -> PoolLoad:
-    pods = {
-        pod.name
-        for state in states
-        for pod in state
-        if pod.eligible and any(canonical(endpoint) in allowed for endpoint in pod.endpoints)
-    }
+def _load(history: GaugesHistory, states: Iterable[_State], allowed: frozenset[str], last: int) -> PoolLoad:
+    pods = {name for state in states for one in allowed & state.eligible.keys() for name in state.eligible[one]}
     if not pods:
         return PoolLoad()
-    shown: dict[str, dict[str, Any]] = {name: {} for name in pods}
+    shown: dict[str, dict[str, Any]] = {}
     for entry, gauges in history:
-        if entry.seq <= last and gauges.pod in shown:
-            shown[gauges.pod] |= gauges.values
+        if entry.seq <= last and gauges.pod in pods:
+            shown.setdefault(gauges.pod, {}).update(gauges.values)
+    each = [*shown.values(), *([{}] if len(shown) < len(pods) else [])]
     return PoolLoad(
-        idle=all(_at_most(values, IDLE_QUEUE, IDLE_KV) for values in shown.values()),
-        saturated=all(_at_least(values, BUSY_QUEUE, BUSY_KV) for values in shown.values()),
-        blind=all(values.get("metrics", "ok") != "ok" for values in shown.values()),
+        idle=all(_at_most(values, IDLE_QUEUE, IDLE_KV) for values in each),
+        saturated=all(_at_least(values, BUSY_QUEUE, BUSY_KV) for values in each),
+        blind=all(values.get("metrics", "ok") != "ok" for values in each),
     )
 
 
