@@ -18,7 +18,13 @@ WIDE, HIGH = 960, 240
 _SAID = 10
 """Bands that are said in words, too."""
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 15, 46, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 34, 46, 44
+_ROW = 18
+"""The height of a row of the legend; `_TOP` holds one."""
+_NOTHING = 1e-9
+"""Values up to it are drawn as zero."""
+_STYLES = 6
+"""Kinds of lines that the style sheet has."""
 
 Point: TypeAlias = "tuple[float, float | None]"
 """Without a value, the line is interrupted there."""
@@ -53,22 +59,26 @@ def chart(
     values = [value for line in lines for _, value in line.points if value is not None]
     if not values:
         return ""
-    right = max(last, *(x for line in lines for x, _ in line.points)) or 1.0
+    right = max(last, *(x for line in lines for x, _ in line.points))
+    right = right if right > _NOTHING else 1.0
     low, high = _decades(values) if log else (0.0, _round_up(max(values)))
     levels = [10.0**n for n in range(round(math.log10(low)), round(math.log10(high)) + 1)] if log else _steps(high)
+
+    legend, rows = _legend([line.name for line in lines])
+    top = _TOP + _ROW * (rows - 1)
+    floor = top + HIGH - _TOP - _BOTTOM
 
     def across(x: float) -> float:
         return _LEFT + (WIDE - _LEFT - _RIGHT) * min(max(x / right, 0.0), 1.0)
 
     def up(value: float) -> float:
         share = math.log(max(value, low) / low) / math.log(high / low) if log else value / high
-        return HIGH - _BOTTOM - (HIGH - _TOP - _BOTTOM) * share
+        return floor - (floor - top) * share
 
-    floor = HIGH - _BOTTOM
     drawn = [f'<text class="title" x="4" y="14">{_text(title)}</text>']
     drawn += [
-        f'<rect class="band" x="{across(first):.1f}" y="{_TOP}" width="{max(across(end) - across(first), 1):.1f}" '
-        f'height="{floor - _TOP}"><title>{_text(name)}</title></rect>'
+        f'<rect class="band" x="{across(first):.1f}" y="{top}" width="{max(across(end) - across(first), 1):.1f}" '
+        f'height="{floor - top}"><title>{_text(name)}</title></rect>'
         for first, end, name in bands
     ]
     drawn += [
@@ -85,26 +95,33 @@ def chart(
               for x in sorted({round(across(one), 1) for one in notes})]  # fmt: skip
     for number, line in enumerate(lines):
         places = [(across(x), up(y) if y is not None else None) for x, y in line.points]
-        drawn.append(f'<path class="line line-{number % 4}" d="{_path(places)}"/>')
-    drawn += _legend([line.name for line in lines])
-    drawn.append(f'<text class="end soft" x="{WIDE - _RIGHT}" y="{HIGH - 2}">{_text(along)}</text>')
-    drawn.append(f'<text class="soft" x="4" y="{HIGH - 2}">{_text(unit)}</text>')
+        drawn.append(f'<path class="line line-{number % _STYLES}" d="{_path(places)}"/>')
+    drawn += legend
+    bottom = floor + _BOTTOM
+    drawn.append(f'<text class="end soft" x="{WIDE - _RIGHT}" y="{bottom - 4}">{_text(along)}</text>')
+    drawn.append(f'<text class="soft" x="4" y="{bottom - 4}">{_text(unit)}</text>')
     said = f"{title}, {unit}: " + "; ".join(_said(line) for line in lines)
     said += "".join(f"; {name} from {first:,.4g} to {end:,.4g}" for first, end, name in bands[:_SAID])
     return (
-        f'<svg class="chart" role="img" aria-label="{_text(said)}" viewBox="0 0 {WIDE} {HIGH}">{"".join(drawn)}</svg>'
+        f'<svg class="chart" role="img" aria-label="{_text(said)}" viewBox="0 0 {WIDE} {bottom}">{"".join(drawn)}</svg>'
     )
 
 
-def _legend(names: Sequence[str]) -> list[str]:
-    drawn, x = [], float(_LEFT)
+def _legend(names: Sequence[str]) -> tuple[list[str], int]:
+    """The legend, and in how many rows it stands."""
+    drawn: list[str] = []
+    x, row = float(_LEFT), 0
     for number, name in enumerate(names):
+        width = 56 + 7 * len(name)
+        if x + width > WIDE and x > _LEFT:
+            x, row = float(_LEFT), row + 1
+        y = 26 + _ROW * row
         drawn.append(
-            f'<path class="line line-{number % 4}" d="M{x:.0f} 26h26"/>'
-            f'<text x="{x + 32:.0f}" y="30">{_text(name)}</text>'
+            f'<path class="line line-{number % _STYLES}" d="M{x:.0f} {y}h26"/>'
+            f'<text x="{x + 32:.0f}" y="{y + 4}">{_text(name)}</text>'
         )
-        x += 56 + 7 * len(name)
-    return drawn
+        x += width
+    return drawn, row + 1
 
 
 def _path(points: Iterable[tuple[float, float | None]]) -> str:
@@ -129,7 +146,7 @@ def _text(text: str) -> str:
 
 def _round_up(value: float) -> float:
     """The next round number."""
-    if value <= 0:
+    if value <= _NOTHING:
         return 1.0
     scale = 10.0 ** math.floor(math.log10(value))
     return next(one * scale for one in (1, 2, 4, 5, 8, 10) if one * scale >= value * (1 - 1e-9))
