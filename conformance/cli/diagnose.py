@@ -12,7 +12,7 @@ from conformance.cli.diagnose_model_server import model_server
 from conformance.cli.diagnosis import Diagnosis
 from conformance.errors import ConformanceError, UsageError
 from conformance.run.engine import EngineThread
-from conformance.run.roles import RUNNERS
+from conformance.run.roles import runner_of
 from conformance.targets.resolve import Resolved
 from conformance.targets.resolve_gateway import ResolvedGateway
 from conformance.targets.resolve_model_server import ResolvedModelServer
@@ -39,7 +39,7 @@ async def _target(
 ) -> list[Diagnosis]:
     profile, answers = resolved.profile, list[Diagnosis]()
     name, questions = _QUESTIONS[profile.role]
-    runner = RUNNERS[profile.role].runner
+    runner = runner_of(profile.role).runner
     began = time.monotonic()
     lane = runner(profile, protocol_version, dict(resolved.values), seed=0, lag=engine.lag, status=lambda _: None)
     try:

@@ -23,6 +23,7 @@ from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom, cores
 from conformance.run.epp.binding import check_bindable
 from conformance.run.request import check_smoke
+from conformance.run.roles import runner_of
 from conformance.run.session import RunSettings, run
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
@@ -73,6 +74,7 @@ def _run_and_report(
     settings = dataclasses.replace(settings, redactor=redactor)
     outcome, stopped = None, None
     collect_seldom()
+    runner_of(settings.profile.role)  # imported before `warm` copies this process
     with (
         warm(cores()),
         EvidenceKeeper(output / EVIDENCE) as keeper,

@@ -22,7 +22,7 @@ A further role is a folder beside `epp/` and `gateway/` with
 * an `Execution`: `actions` (a coroutine for each kind of step), `endpoints` (what references stand for), `spoilt` (what
   a late loop makes worthless); `begin`, `end` and `context` where the role has more to say;
 
-a line for it in `roles.RUNNERS`, a profile with its line in `targets.resolve.PROFILES`, `Traits` in `planning/` with
+a case for it in `roles.runner_of`, a profile with its line in `targets.resolve.PROFILES`, `Traits` in `planning/` with
 its line in `conformance.roles.ROLES`, its steps in `scenario.schema.ACTIONS_OF`, and its rules in a folder of
 `judges/`.
 """

@@ -21,7 +21,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import BatchRunner, JudgedResult, reproducing
 from conformance.run.child_process import ChildProcess, Say
 from conformance.run.engine import EngineThread, LagMeter
-from conformance.run.roles import RUNNERS
+from conformance.run.roles import runner_of
 from conformance.run.target_runner import TargetRunner
 from conformance.targets.gateway import AnyProfile
 
@@ -87,7 +87,7 @@ class LocalWorker:
     async def start(self, start: StartTarget) -> None:
         """See `Worker`."""
         await self.close()
-        runner = RUNNERS[start.profile.role].runner(
+        runner = runner_of(start.profile.role).runner(
             start.profile,
             start.version,
             start.values,
@@ -119,7 +119,7 @@ class LocalWorker:
 
     def _batches(self, command: str) -> BatchRunner:
         assert self._runner is not None, "a target is started before it gets work"
-        execution = RUNNERS[self._runner.profile.role].execution
+        execution = runner_of(self._runner.profile.role).execution
         return BatchRunner(self._runner, execution, self._catalogue, self._tell, reproducing(command))
 
 

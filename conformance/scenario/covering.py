@@ -8,6 +8,7 @@ SP 800-142).
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -34,8 +35,14 @@ def covering(
             rows[row] = sum(1 << bits.setdefault(one, len(bits)) for one in meetings)
     left = (1 << len(bits)) - 1
     chosen: list[Row] = []
-    while left:
-        best = max(rows, key=lambda row: (rows[row] & left).bit_count())
-        chosen.append(best)
-        left &= ~rows[best]
+    queue = [(-meetings.bit_count(), place, row) for place, (row, meetings) in enumerate(rows.items())]
+    heapq.heapify(queue)
+    while left:  # what a row covers of what is left only becomes less: the first that is up to date is the best
+        covered, place, row = queue[0]
+        now = -(rows[row] & left).bit_count()
+        if now != covered:
+            heapq.heapreplace(queue, (now, place, row))
+            continue
+        chosen.append(row)
+        left &= ~rows[row]
     return [{name: matrix[name][index] for name, index in zip(names, row, strict=True)} for row in chosen]

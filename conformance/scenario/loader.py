@@ -71,21 +71,29 @@ def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ..
 
     Raises `FileError` with every problem found in all of the files.
     """
-    return _load(catalogue, extra) if extra or catalogue is not Catalogue.load() else _built_in_instances()
+    ours, seen = _shipped() if catalogue is Catalogue.load() else _built_in(catalogue)
+    if not extra:
+        return ours
+    named = [(source, str(source)) for path in extra for source in _yaml_files(path)]
+    return (*ours, *_load(named, catalogue, dict(seen)))
 
 
 @functools.cache
-def _built_in_instances() -> tuple[Instance, ...]:
-    return _load(Catalogue.load(), ())
+def _shipped() -> tuple[tuple[Instance, ...], Mapping[str, str]]:
+    return _built_in(Catalogue.load())
 
 
-def _load(catalogue: Catalogue, extra: Sequence[Path]) -> tuple[Instance, ...]:
+def _built_in(catalogue: Catalogue) -> tuple[tuple[Instance, ...], Mapping[str, str]]:
+    """The built-in instances, and the place of each scenario's id."""
+    seen: dict[str, str] = {}
+    named = [(source, f"scenarios/{source.name}") for source in _yaml_files(built_in())]  # the same on every machine
+    return _load(named, catalogue, seen), seen
+
+
+def _load(named: Iterable[tuple[Traversable, str]], catalogue: Catalogue, seen: dict[str, str]) -> tuple[Instance, ...]:
     instances: list[Instance] = []
     problems: list[Problem] = []
-    seen: dict[str, str] = {}
-    ours = [(source, f"scenarios/{source.name}") for source in _yaml_files(built_in())]  # the same on every machine
-    theirs = [(source, str(source)) for path in extra for source in _yaml_files(path)]
-    for source, name in (*ours, *theirs):
+    for source, name in named:
         try:
             document, refused = examine(source, name=name)
         except FileError as error:
@@ -163,7 +171,8 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
     return found, []
 
 
-def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+def _combinations(raw: Mapping[str, Any], combine: object = None) -> Iterable[dict[str, Any]]:
+    """The combinations that a scenario asks for; `combine` in place of its own."""
     matrix = raw.get("matrix")
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
         return [{}]  # no matrix, or a malformed one, which the schema will refuse
@@ -172,7 +181,7 @@ def _combinations(raw: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     without = raw.get("without", [])
     if not isinstance(without, list) or not all(_is_combination(one) for one in without):
         return [{}]
-    return rows(matrix, without, raw.get("combine"))
+    return rows(matrix, without, combine or raw.get("combine"))
 
 
 def rows(
@@ -310,7 +319,7 @@ def _without(part: Document, matrix: Mapping[str, Any]) -> Iterator[Problem]:
                 if isinstance(matrix.get(name), list) and value not in matrix[name]:
                     message = f"the variable {name} has no value {_label(value)}"
                     yield part.problem(("without", number, name, place), message, "it would leave nothing out")
-    if not _too_many(part.data) and not list(_combinations(part.data)):
+    if left_out and not _too_many(part.data) and not list(_combinations(part.data, "all")):
         yield part.problem(("without",), "it leaves no combination of the matrix", "", key=True)
 
 
