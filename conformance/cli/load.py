@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 RATE, SECONDS = 100.0, 10.0
 """What is asked where no flag says how much: so many requests a second, for so long."""
 
+_BIND = "127.0.0.1:5557"
+_WAIT = 60.0
+
 
 @options.spelt_out
 def load(
@@ -60,11 +63,15 @@ def load(
         typer.Option("--workers", metavar="N", min=1, max=1000, help="Workers that share the requests (Locust)."),
     ] = None,
     bind: Annotated[
-        str, typer.Option("--bind", metavar="HOST:PORT", help="Where workers connect; port 0: any.")
-    ] = "127.0.0.1:5557",
+        str | None,
+        typer.Option("--bind", metavar="HOST:PORT", help=f"Where workers connect; port 0: any; default: {_BIND}."),
+    ] = None,
     wait: Annotated[
-        float, typer.Option("--wait", metavar="S", min=1, max=3600, help="In which all workers have connected.")
-    ] = 60,
+        float | None,
+        typer.Option(
+            "--wait", metavar="S", min=1, max=3600, help=f"In which all workers have connected; default: {_WAIT:g}."
+        ),
+    ] = None,
     at_once: Annotated[
         int, typer.Option("--at-once", metavar="N", min=1, max=100_000, help="No more exchanges under way than this.")
     ] = 10_000,
@@ -118,6 +125,9 @@ def load(
         raise UsageError("--rate and --concurrent are two ways to load", hint="give one of them")
     if workers is not None and processes > 1:
         raise UsageError("--processes and --workers are two ways to share a load", hint="give one of them")
+    for option, value in (("--bind", bind), ("--wait", wait)):
+        if value is not None and workers is None:
+            raise UsageError(f"{option} is for workers, and there are none", hint="add --workers N, or leave it out")
     settings = LoadSettings(
         profile=resolved.profile,
         version=protocol_versions(resolved.profile, what.protocol_version or ())[-1],
@@ -132,7 +142,7 @@ def load(
     )
     check_bounds(settings.profile, remote=allow_remote)
     check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
-    host, port = listening(bind, "--bind")
+    host, port = listening(bind or _BIND, "--bind")
     if workers is not None:
         check_workers(settings.profile, host, remote=allow_remote)
     remarks = err()
@@ -162,7 +172,7 @@ def load(
 
             if master is not None:
                 status(f"waiting for {workers} workers on port {master.port}")
-                master.gather(wait)
+                master.gather(wait or _WAIT)
                 run: LoadRun = ManyWorkers(settings, lag=engine.lag, status=status, watch=seen, master=master)
             else:
                 kind = LoadRun if processes == 1 else ManyProcesses

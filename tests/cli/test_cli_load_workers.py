@@ -367,6 +367,8 @@ def test_a_pool_that_changes_is_for_one_machine(cli, tmp_path: Path, line: str, 
     ("flags", "said"),
     [
         (("--workers", "2", "--processes", "2"), "give one of them"),
+        (("--wait", "5"), "--wait is for workers"),
+        (("--bind", "127.0.0.1:0"), "--bind is for workers"),
         (("--workers", "2", "--bind", "x"), "--bind 'x' is no address"),
         (("--workers", "2", "--bind", "0.0.0.0:0"), "--allow-remote"),
         (("--workers", "2", "--bind", ":0", "--allow-remote"), "can't reach a target at 127.0.0.1:"),
