@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Protocol
 
@@ -49,7 +50,12 @@ class Service(Protocol):
         """
 
     async def close(self, *, hurry: bool) -> None:
-        """Leave nothing behind. With `hurry` commands still went on, and have been cancelled."""
+        """Leave nothing behind; with `hurry` at once: commands went on and were cancelled, or the parent says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """In place of a command: the process is closed soon, in a hurry."""
 
 
 class ChildProcess:
@@ -93,8 +99,10 @@ class ChildProcess:
         with contextlib.suppress(OSError):  # it is gone
             self._socket.shutdown(socket.SHUT_RDWR)  # also ends what it still wants to say
 
-    def close(self) -> None:
-        """Let go of it, and wait until it has cleaned up. Idempotent."""
+    def close(self, *, hurry: bool = False) -> None:
+        """Let go of it, and wait until it has cleaned up, in a hurry even if no command goes on. Idempotent."""
+        if hurry:
+            self.send(Hurry())
         self.let_go()
         try:
             self._process.wait(CLEAN_UP)
@@ -246,13 +254,13 @@ def serve_over(connection: Pipe) -> None:
         finally:
             ongoing.discard(task)
 
-    async def over() -> None:
+    async def over(*, hurry: bool) -> None:
         interrupted = tuple(ongoing)
         for task in interrupted:
             task.cancel()
         if interrupted:
             await asyncio.wait(interrupted, timeout=CLEAN_UP)
-        await served.close(hurry=bool(interrupted))
+        await served.close(hurry=hurry or bool(interrupted))
 
     try:
         service, arguments = connection.recv()
@@ -260,11 +268,16 @@ def serve_over(connection: Pipe) -> None:
         return  # it was not needed
     with EngineThread() as engine, contextlib.suppress(EOFError, OSError):
         served: Service = service(engine, say, *arguments)
+        hurry = False
         try:
             while True:
-                engine.submit(told(connection.recv()))
+                match connection.recv():
+                    case Hurry():
+                        hurry = True
+                    case command:
+                        engine.submit(told(command))
         finally:
-            engine.call(over())
+            engine.call(over(hurry=hurry))
 
 
 def _portable(problem: Exception) -> ConformanceError:

@@ -170,9 +170,9 @@ class RemoteWorker:
         async for judged in self._carry_out(RunBatch(batch=batch, command=command)):
             yield judged
 
-    async def close(self, *, hurry: bool = False) -> None:  # noqa: ARG002 - the process knows whether it was at work
+    async def close(self, *, hurry: bool = False) -> None:
         """See `Worker`."""
-        await asyncio.to_thread(self._process.close)
+        await asyncio.to_thread(self._process.close, hurry=hurry)
 
     async def _carry_out(self, command: StartTarget | RunBatch) -> AsyncIterator[JudgedResult]:
         self._process.send(command)

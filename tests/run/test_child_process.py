@@ -22,7 +22,7 @@ SCRIPT = """
             self.sum += command
             self.say((self.sum, os.getpid(), os.getsid(0), os.fstat(0) == os.stat(os.devnull)))
         async def close(self, *, hurry):
-            print("closed", flush=True)
+            print("closed in a hurry" if hurry else "closed", flush=True)
 
     def receive(process):
         try:
@@ -42,13 +42,13 @@ SCRIPT = """
                 os.kill(os.getpid(), signal.SIGKILL)
             waits = threading.Thread(target=receive, args=(process,))
             waits.start()
-            process.close()
+            process.close(hurry=sys.argv[2] == "hurried")
             waits.join()
         print("over", flush=True)
 """
 
 
-@pytest.mark.parametrize("end", ["killed", "closed"])
+@pytest.mark.parametrize("end", ["killed", "closed", "hurried"])
 @pytest.mark.parametrize("begin", ["warm", "new"])
 def test_a_process_carries_out_commands_and_ends_with_its_parent(begin: str, end: str, tmp_path) -> None:
     script = tmp_path / "adds.py"
@@ -73,7 +73,8 @@ def test_a_process_carries_out_commands_and_ends_with_its_parent(begin: str, end
             os.close(ended)
         rest = parent.stdout.read().splitlines()
     # One thread waits for an answer while another closes: both learn how it ended.
-    assert rest == (["closed"] if end == "killed" else ["closed", "a process of the suite exited with 0", "over"])
+    closed = "closed in a hurry" if end == "hurried" else "closed"
+    assert rest == ([closed] if end == "killed" else [closed, "a process of the suite exited with 0", "over"])
     assert len(copies) == (2 if begin == "warm" else 1)
 
 
