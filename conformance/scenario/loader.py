@@ -172,7 +172,7 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
 
 
 def _combinations(raw: Mapping[str, Any], combine: object = None) -> Iterable[dict[str, Any]]:
-    """The combinations that a scenario asks for; `combine` in place of its own."""
+    """The combinations that a scenario asks for, or those that `combine` would take."""
     matrix = raw.get("matrix")
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
         return [{}]  # no matrix, or a malformed one, which the schema will refuse
