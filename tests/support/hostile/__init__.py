@@ -158,7 +158,7 @@ TARGETS: tuple[Target, ...] = (
     _socket("endless-garbage", "sends random bytes without end"),
     # -- as a process
     _process("exits-0", "exits with 0 at once", 4),
-    _process("exits-after-listening", "exits with 0 when it has listened for a second", 4),
+    _process("exits-after-listening", "listens for a second, answers nothing, and exits with 0", 4),
     _process("tracebacks", "exits with a traceback of HTML and control characters", 4),
     _process("never-listens", "never listens", 4),
     _process("listens-elsewhere", "listens on another port", 4),

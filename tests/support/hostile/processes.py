@@ -43,7 +43,7 @@ def main(port: str, endpoints: str, how: str) -> None:
             print("done", flush=True)
             sys.exit(0)
         case "exits-after-listening":
-            child = subprocess.Popen([sys.executable, EPPS, port, endpoints, "behave", "1000000"])
+            child = subprocess.Popen([sys.executable, EPPS, port, endpoints, "silent", "0"])
             time.sleep(1)
             child.kill()
             sys.exit(0)
