@@ -142,7 +142,7 @@ def load(
     )
     check_bounds(settings.profile, remote=allow_remote)
     check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
-    host, port = listening(bind or _BIND, "--bind")
+    host, port = listening(_BIND if bind is None else bind, "--bind")
     if workers is not None:
         check_workers(settings.profile, host, remote=allow_remote)
     remarks = err()
@@ -172,7 +172,7 @@ def load(
 
             if master is not None:
                 status(f"waiting for {workers} workers on port {master.port}")
-                master.gather(wait or _WAIT)
+                master.gather(_WAIT if wait is None else wait)
                 run: LoadRun = ManyWorkers(settings, lag=engine.lag, status=status, watch=seen, master=master)
             else:
                 kind = LoadRun if processes == 1 else ManyProcesses

@@ -69,18 +69,19 @@ def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, h
     members = frozenset[str]().union(*(state.members for state in states))
     named = [_named(hint, state.eligible.keys()) for state in states]
     meant = [_meant(hint, state.eligible.keys()) for state in states]
+    allowed = frozenset[str]().union(*meant)
     empty_hint = hint.set and not hint.items
     odd = hint.kind == "wrong-type" or hint.where in ("body", "mixed")
     return DueAnswer(
         known=bool(states),
         pool=anywhere,
         members=members,
-        allowed=frozenset[str]().union(*meant),
+        allowed=allowed,
         endpoint_due=bool(states) and all(named) and not odd,
         error_due=empty_hint or (bool(states) and not any(meant)),
         error_possible=empty_hint or not all(meant),
         pool_empty=bool(states) and not anywhere,
-        load=_load(shown, states, frozenset[str]().union(*meant), last),
+        load=_load(shown, states, allowed, last),
     )
 
 

@@ -71,7 +71,7 @@ def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ..
 
     Raises `FileError` with every problem found in all of the files.
     """
-    ours, seen = _shipped() if catalogue is Catalogue.load() else _built_in(catalogue)
+    ours, seen = _shipped() if catalogue is Catalogue.load() else _load_built_in(catalogue)
     if not extra:
         return ours
     named = [(source, str(source)) for path in extra for source in _yaml_files(path)]
@@ -80,10 +80,10 @@ def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ..
 
 @functools.cache
 def _shipped() -> tuple[tuple[Instance, ...], Mapping[str, str]]:
-    return _built_in(Catalogue.load())
+    return _load_built_in(Catalogue.load())
 
 
-def _built_in(catalogue: Catalogue) -> tuple[tuple[Instance, ...], Mapping[str, str]]:
+def _load_built_in(catalogue: Catalogue) -> tuple[tuple[Instance, ...], Mapping[str, str]]:
     """The built-in instances, and the place of each scenario's id."""
     seen: dict[str, str] = {}
     named = [(source, f"scenarios/{source.name}") for source in _yaml_files(built_in())]  # the same on every machine

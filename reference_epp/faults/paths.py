@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,12 @@ IGNORED = {
 }
 
 
-class SubsetIgnoredFor(Conversation):
+class SubsetIgnoredFor(Conversation, ABC):
     """Ignores the subset of some requests."""
 
+    @abstractmethod
     def ignores(self, body: bytes) -> bool:
         """True if the subset of the request with this body is ignored."""
-        raise NotImplementedError
 
     def path(self) -> bytes:
         """The request's path without its query."""

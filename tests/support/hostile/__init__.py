@@ -168,7 +168,7 @@ TARGETS: tuple[Target, ...] = (
     _process("shouts", "is right, and prints control characters without end", 4),
     _process("one-line", "is right, and prints one line without end", 4),
     _process("closes-output", "is right, and closes its output", 4),
-    _process("freezes", "is frozen after two seconds", 4),
+    _process("freezes", "answers nothing, and is frozen after two seconds", 4),
     _process("replaces-file", "writes random bytes into its endpoints file", 4),
     _process("grows-file", "writes 12 MB into its endpoints file", 1),
     # -- gateways

@@ -72,7 +72,7 @@ def main(port: str, endpoints: str, how: str) -> None:
             os.close(1)
             os.close(2)
         case "freezes":
-            child = subprocess.Popen([sys.executable, EPPS, port, endpoints, "behave", "1000000"])
+            child = subprocess.Popen([sys.executable, EPPS, port, endpoints, "silent", "0"])
             threading.Timer(2, lambda: os.kill(child.pid, signal.SIGSTOP)).start()
             child.wait()
         case "replaces-file":
