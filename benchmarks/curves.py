@@ -5,9 +5,10 @@
 `pods`, `streams` and `body` load an EPP by `epp-conformance load` in a closed loop, every exchange judged. Each point
 is loaded twice, briefly and for longer; the difference of the two in processor time, divided by that in exchanges, is
 the cost of an exchange, without starting. What is judged in full for the first time counts: with many pods most of it,
-unless `--seconds` is long. That of the load command is the harness; that of its child is the EPP. Beside `streams` are
-clients that judge nothing, on the fast server of the benchmarks: grpc.aio's, and h2load where it is installed.
-`scenarios` and `versions` are wall and processor time of `epp-conformance run`. Linux only; run it on a quiet machine.
+unless `--seconds` is long. That of the load command is the harness; that of its child is the EPP. `peers` has the load
+path beside clients that judge nothing, on a fast server: grpc.aio, and of h2load, ghz and Locust those that are
+installed. `scenarios` and `versions` are wall and processor time of `epp-conformance run`. Linux only; run it on a
+quiet machine.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import argparse
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fake_proxy_vs_grpc import BODY, messages
+import peers
+from fake_proxy_vs_grpc import BODY
 
 from conformance.report.render.charts import Curve, chart
 from conformance.report.render.page import asset
@@ -34,7 +35,6 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.loader import load
 from conformance.strict_yaml import dump
-from ext_proc import grpc
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "costs.md"
@@ -136,41 +136,6 @@ def _seen(pid: int) -> tuple[str, float]:
     return fields[0], (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def bare(streams: int, seconds: float) -> Values:
-    """Microseconds of processor time for each stream of clients that judge nothing, on a fast server."""
-    here = [sys.executable, str(Path(__file__).parent / "load_path.py")]
-    server = subprocess.Popen([*here, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        address = server.stdout.readline().strip()
-        client = [*here, "--client", f"grpc-{streams}", "--address", address, "--seconds", str(seconds)]
-        ran = subprocess.run(client, stdout=subprocess.PIPE, check=True, timeout=300)
-        found = {"grpc.aio": float(json.loads(ran.stdout.splitlines()[-1])["cpu"]) * 1e6}
-        return found | ({"h2load": _h2load(address, streams)} if shutil.which("h2load") else {})
-    finally:
-        server.communicate()
-
-
-def _h2load(address: str, streams: int) -> float:
-    """The same two messages as the body of an HTTP/2 request."""
-    asked = 20_000
-    connections = min(streams, 2)
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(b"".join(grpc.frame(one) for one in messages()))
-        file.flush()
-        path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
-        amount = ["-n", str(asked), "-c", str(connections), "-m", str(streams // connections)]
-        request = ["-d", file.name, "-H", "content-type: application/grpc", "-H", "te: trailers"]
-        ran = subprocess.Popen(["h2load", *amount, *request, f"http://{address}{path}"], stdout=subprocess.PIPE)
-        assert ran.stdout is not None
-        output = ran.stdout.read().decode()
-        _, status, usage = os.wait4(ran.pid, 0)
-        ran.returncode = os.waitstatus_to_exitcode(status)
-    if ran.returncode or f"{asked} succeeded" not in output:
-        raise RuntimeError(f"h2load did not do its {asked} streams:\n{output[-1000:]}")
-    return (usage.ru_utime + usage.ru_stime) / asked * 1e6
-
-
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
@@ -225,7 +190,12 @@ def curves(targets: Mapping[str, Sequence[str]], seconds: float) -> Mapping[str,
         "streams": CostCurve(
             title="Streams at a time, 10 pods", along="streams", unit=each,
             places=(1, 10, 100, 1000, 5000),
-            at=lambda place: {**costs(Setting(streams=place)), **bare(place, seconds)},
+            at=lambda place: costs(Setting(streams=place)),
+        ),
+        "peers": CostCurve(
+            title="Beside other clients", along="streams at a time",
+            unit="microseconds of processor time for each stream",
+            places=(1, 10, 100, 1000, 5000), at=lambda place: peers.costs(place, seconds),
         ),
         "body": CostCurve(
             title="Body of the request, 4 streams at a time", along="bytes", unit=each,
@@ -250,9 +220,9 @@ def page(made: Mapping[str, CostCurve], seconds: float) -> Iterator[str]:
     yield f"```\npython benchmarks/curves.py --go-epp PROGRAM --seconds {seconds:g}\n```\n"
     yield (
         "which writes this page. The harness is `epp-conformance load` in one process: what Envoy does, and every\n"
-        "exchange judged. The EPPs are the reference EPP and `examples/go-epp`, this one over TLS. The clients of\n"
-        "grpc.aio and h2load judge nothing: they send bytes that were made before to a fast server, and read as many\n"
-        "answers.\n\n"
+        "exchange judged. The EPPs are the reference EPP and `examples/go-epp`, this one over TLS. The other clients\n"
+        "judge nothing: grpc.aio, h2load, ghz (grpc-go) and Locust with grpcio send bytes that were made before to a\n"
+        "fast server, and read as many answers. Where a field is empty, that client did not get it done.\n\n"
         "What an EPP and the harness do besides counts, too: metrics of each pod are read and served (every 20 ms by\n"
         "the reference EPP, every 100 ms by go-epp), and what is seen for the first time is judged in full, which is\n"
         "each of the endpoints once. With 1,000 pods that is most of the cost, and more of it the slower the EPP.\n"
