@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from conformance.mutation import operators
 from conformance.mutation.operators import Replacement
@@ -14,6 +16,8 @@ LOGS = frozenset({"LOG", "LOGGER", "log", "logger", "logging"})
 """What logs are written to. What is logged is no behaviour that is tested."""
 
 _ATOMS = (ast.Attribute, ast.Call, ast.Constant, ast.List, ast.Name, ast.Set, ast.Subscript, ast.Tuple)
+_IN_FULL: dict[str, Any] = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+"""Has `ast.dump` write a tree as every Python wrote it before 3.13."""
 _TYPES = frozenset({"Literal", "TypeVar"})
 _IMPORTED_FOR_TYPES = "TYPE_CHECKING"
 
@@ -110,7 +114,7 @@ class _Collector(ast.NodeVisitor):
         function = ".".join(self._names)
         for name, expressions in self._paths.items():
             if function.startswith(name):
-                yield expressions[zlib.crc32(ast.dump(node).encode()) % len(expressions)]
+                yield expressions[zlib.crc32(ast.dump(node, **_IN_FULL).encode()) % len(expressions)]
 
     def _add(self, changes: Iterable[Replacement]) -> None:
         for change in changes:
