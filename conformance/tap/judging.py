@@ -50,6 +50,8 @@ class JudgedExchange:
     findings: tuple[Finding, ...] = ()
     counts: tuple[tuple[str, str, int], ...] = ()
     problem: str = ""
+    remembered: bool = False
+    """Whether the same was judged before under another request id, and its findings were remembered."""
     shown: tuple[str, ...] = ()
     """Telling findings as text, those that are worth printing."""
 
@@ -100,11 +102,13 @@ def judged(
 
     With a `memory` of the same context, rules and roles, what was judged before is not judged again.
     """
+    before = 0 if memory is None else memory.found
     try:
         findings = judge(of, by, rules, roles=roles) if memory is None else memory.judge(of)
     except Exception as problem:  # noqa: BLE001 - a judge that raises is the suite's defect; the traffic goes on
         return JudgedExchange(exchange=of.id, problem=f"{type(problem).__name__}: {problem}")
-    return JudgedExchange(exchange=of.id, findings=telling(findings), counts=_counted(findings))
+    remembered = memory is not None and memory.found > before
+    return JudgedExchange(exchange=of.id, findings=telling(findings), counts=_counted(findings), remembered=remembered)
 
 
 def telling(findings: Iterable[Finding]) -> tuple[Finding, ...]:

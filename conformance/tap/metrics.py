@@ -18,6 +18,8 @@ class Tally:
     """What became of the exchanges that were recorded."""
 
     judged: int = 0
+    remembered: int = 0
+    """Of those judged, exchanges whose findings were remembered."""
     violating: int = 0
     """Exchanges in which a rule was broken."""
     unjudged: int = 0
@@ -30,6 +32,7 @@ class Tally:
     def add(self, one: JudgedExchange) -> None:
         """Count an exchange."""
         self.judged += 1
+        self.remembered += one.remembered
         self.violating += one.failed
         self.problems += bool(one.problem)
         for requirement, verdict, count in one.counts:
@@ -91,6 +94,7 @@ class _Collector:
             "streams_lost": ("Streams that were open when the connection to the EPP broke", counts.lost),
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),
             "recording_failures": ("Exchanges of which the recording failed", counts.failures),
+            "remembered_exchanges": ("Judged exchanges whose findings were remembered", tally.remembered),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),
             "judging_problems": ("Exchanges on which a judge raised, or trouble with transcripts", tally.problems),
         }

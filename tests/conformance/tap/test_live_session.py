@@ -317,6 +317,20 @@ def test_metrics_count_what_happened() -> None:
     run(main)
 
 
+def test_metrics_tell_how_many_verdicts_were_remembered() -> None:
+    async def main() -> None:
+        async with live(picks(A), metrics=("127.0.0.1", 0)) as (tap, _):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 6)
+            while tap.tally.judged < 6:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            url = f"http://127.0.0.1:{tap.metrics_port}/metrics"
+            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+        assert 0 < tap.tally.remembered < 6  # the first of a connection says more than those after it
+        assert f"epp_tap_remembered_exchanges_total {tap.tally.remembered}.0" in page
+
+    run(main)
+
+
 # -- trouble -----------------------------------------------------------------------------------------------------------
 
 
