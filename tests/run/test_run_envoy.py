@@ -20,6 +20,7 @@ from conformance.planning.plan import Selection
 from conformance.run.data_plane.envoy.exchange import EnvoyExchange
 from conformance.run.data_plane.plane import chosen
 from conformance.run.session import RunSettings, run
+from conformance.targets.launch import free_port
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed
@@ -265,7 +266,8 @@ def test_an_envoy_that_dies_is_started_again_and_nobody_accused(monkeypatch: pyt
 
 @needs_envoy
 def test_a_target_out_of_reach_is_told_as_without_envoy(suite) -> None:
-    code, printed, _ = suite("envoy", "--epp", "127.0.0.1:1", "--endpoints", "127.0.0.1:8000", "--smoke")
+    endpoint = f"127.0.0.1:{free_port('127.0.0.1')}"
+    code, printed, _ = suite("envoy", "--epp", "127.0.0.1:1", "--endpoints", endpoint, "--smoke")
     assert code == 4, printed
     assert "127.0.0.1:1: connection refused" in printed
 

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from conformance.cli import call
+from conformance.targets.launch import free_port
 from conformance.targets.resolve import resolve
 from real_envoy import EnvoyError, find_envoy
 
@@ -125,7 +126,7 @@ def test_a_target_that_makes_its_socket_elsewhere(suite, folder: Path) -> None:
     ],
 )
 def test_sockets_that_can_not_be_reached(suite, address: str, code: int, text: str) -> None:
-    found, printed, _ = suite("run", *SOME, "--epp", address, "--endpoints", "127.0.0.1:8001")
+    found, printed, _ = suite("run", *SOME, "--epp", address, "--endpoints", f"127.0.0.1:{free_port('127.0.0.1')}")
     assert found == code
     assert text in printed
     assert "hint:" in printed
