@@ -27,6 +27,7 @@ from conformance.verdict import Verdict
 from ext_proc.record import Author, Wait
 
 _ENDED = (StopKind.CLOSED, StopKind.STATUS, StopKind.RESET)
+_BROKEN = (StopKind.STATUS, StopKind.RESET, StopKind.LOST)
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
 
@@ -89,7 +90,7 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
             yield _cut_short(view, stop, side)
         else:
             yield _unanswered(view, stop, side, part)
-    elif stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET) and _between_the_phases(view):
+    elif stop is not None and stop.kind in _BROKEN and _between_the_phases(view):
         if not view.ended_by_exit:
             at = stop.entry.seq if stop.entry is not None else None
             hint = "Only a clean end lets Envoy go on without the target; to this it answers 500."

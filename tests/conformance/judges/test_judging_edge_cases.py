@@ -163,15 +163,17 @@ class TestEndsOfStreams:
         exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY)).response_headers()
         return made, exchange.answers(headers_answer(side="response"))
 
-    @pytest.mark.parametrize("how", ["status", "reset"])
+    @pytest.mark.parametrize("how", ["status", "reset", "lost"])
     def test_an_error_between_the_phases(self, ask, how):
         """Envoy answers 500 to it, and goes on after a clean end."""
         made = script()
         exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
         if how == "status":
             exchange.closed(13, "boom")
-        else:
+        elif how == "reset":
             exchange.reset(Author.EPP)
+        else:
+            exchange.lost()
         assert "ENV-16" in ask(made).failed
 
     def test_a_clean_end_between_the_phases(self, ask):
