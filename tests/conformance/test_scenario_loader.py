@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.scenario.loader import built_in, load
+from conformance.scenario.loader import load
 from conformance.strict_yaml import FileError, Problem
 
 leaves = st.one_of(
@@ -25,16 +25,6 @@ values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names | actions, inner, max_size=4)),
     max_leaves=12,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _without_our_own_files(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Our own scenarios take half a second to read; any file shows the same here."""
-    assert built_in().is_dir()
-    with pytest.MonkeyPatch.context() as patch:
-        empty = tmp_path_factory.mktemp("scenarios")
-        patch.setattr("conformance.scenario.loader.built_in", lambda: empty)
-        yield
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
