@@ -19,6 +19,7 @@ from fake_proxy_vs_grpc import messages
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from ext_proc import grpc
+from fake_proxy.metadata import varint
 
 HERE = Path(__file__).parent
 PACKAGE = "envoy.service.ext_proc.v3"
@@ -63,7 +64,8 @@ def _program(name: str) -> str | None:
 
 def _ran(command: Sequence[str]) -> tuple[str, float]:
     """What a client printed, and its seconds of processor time. Raises `RuntimeError` if it failed."""
-    ran = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=HERE)
+    program = _program(command[0]) or command[0]
+    ran = subprocess.Popen([program, *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=HERE)
     assert ran.stdout is not None
     output = ran.stdout.read().decode(errors="replace")
     _, status, usage = os.wait4(ran.pid, 0)
@@ -104,7 +106,7 @@ def _ghz(address: str, streams: int, folder: Path) -> float:
     )
     schema, body = folder / "schema.binpb", folder / "messages"
     schema.write_bytes(SCHEMA.read_bytes() + FileDescriptorSet(file=[service]).SerializeToString())
-    body.write_bytes(b"".join(_varint(len(one)) + one for one in messages()))
+    body.write_bytes(b"".join(varint(len(one)) + one for one in messages()))
     what = ["--insecure", "--protoset", str(schema), "--call", f"{PACKAGE}.ExternalProcessor.Process", "-B", str(body)]
     amount = ["-n", str(STREAMS), "-c", str(streams), "--connections", str(min(streams, 2)), "--timeout", "60s"]
     output, cpu = _ran(["ghz", *what, *amount, "--format", "json", address])
@@ -114,15 +116,10 @@ def _ghz(address: str, streams: int, folder: Path) -> float:
     return cpu / STREAMS
 
 
-def _varint(number: int) -> bytes:
-    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
-    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
-
-
 def _locust(address: str, streams: int, seconds: float, folder: Path) -> float:
     """Twice, briefly and for longer: the difference is without starting."""
     users = ["--users", str(streams), "--spawn-rate", str(streams)]
-    command = [str(_program("locust")), "-f", "locust_grpcio.py", "--headless", "--host", address, *users]
+    command = ["locust", "-f", "locust_grpcio.py", "--headless", "--host", address, *users]
     command += ["--json-file", str(folder / "locust"), "--loglevel", "ERROR"]
     taken = []
     for length in (seconds, 3 * seconds):

@@ -297,14 +297,19 @@ def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
     assert "transcripts can't be written" in told
 
 
+async def metrics_page(tap: Staged, *, judged: int) -> str:
+    """The page once so many exchanges were judged."""
+    while tap.tally.judged < judged:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    url = f"http://127.0.0.1:{tap.metrics_port}/metrics"
+    return await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+
+
 def test_metrics_count_what_happened() -> None:
     async def main() -> None:
         async with live(picks(A, metadata=False), metrics=("127.0.0.1", 0), every=2) as (tap, _):
             await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 4)
-            while tap.tally.judged < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-            url = f"http://127.0.0.1:{tap.metrics_port}/metrics"
-            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+            page = await metrics_page(tap, judged=2)
         figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
         assert figures["epp_tap_streams_total"] == "4.0"
         assert figures['epp_tap_exchanges_total{outcome="judged"}'] == "2.0"
@@ -317,15 +322,18 @@ def test_metrics_count_what_happened() -> None:
     run(main)
 
 
-def test_metrics_tell_how_many_verdicts_were_remembered() -> None:
+@pytest.mark.parametrize("equal", [True, False])
+def test_metrics_tell_how_many_verdicts_were_remembered(equal: bool) -> None:
+    request, upstream = SHAPES["chat"]
+    bodies = [CHAT if equal else CHAT.replace(b"this", b"this %d" % number) for number in range(6)]
+    assert equal or len({*bodies}) == 6
+
     async def main() -> None:
         async with live(picks(A), metrics=("127.0.0.1", 0)) as (tap, _):
-            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 6)
-            while tap.tally.judged < 6:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-            url = f"http://127.0.0.1:{tap.metrics_port}/metrics"
-            page = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
-        assert 0 < tap.tally.remembered < 6  # the first of a connection says more than those after it
+            await drive(tap.address, *[(replace(request, body=body), upstream, ProxyConfig()) for body in bodies])
+            page = await metrics_page(tap, judged=6)
+        assert (tap.tally.remembered > 0) == equal
+        assert tap.tally.remembered < 6
         assert f"epp_tap_remembered_exchanges_total {tap.tally.remembered}.0" in page
 
     run(main)
