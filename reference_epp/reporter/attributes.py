@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import logging
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reference_epp.names import METADATA_NAMESPACE
+
+if TYPE_CHECKING:
+    from cel import cel
 
 LOG = logging.getLogger(__name__)
 
@@ -65,12 +72,10 @@ def compile_expression(text: str) -> Program:
     Result types are not looked at: what an expression gives shows only when it is evaluated. A name that a macro binds
     anywhere in the expression is taken for bound everywhere in it.
     """
-    from cel import cel  # xds-protos installs an empty `cel/__init__.py` over the library's
-
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters, the limit is {LONGEST}")
     try:
-        program: cel.Program = cel.compile(text)
+        program: cel.Program = _cel().compile(text)
     except Exception as problem:  # noqa: BLE001  # `ValueError`, or what the library's parser stumbles over
         place = _PLACE.search(str(problem))
         if place is None:
@@ -84,6 +89,23 @@ def compile_expression(text: str) -> Program:
         if function.isidentifier() and not function.startswith("_") and function not in _FUNCTIONS:
             raise ExpressionError(f"CEL has no function {function!r}", *_find(text, function))
     return program
+
+
+def _cel() -> ModuleType:
+    """The compiled module of the library `common-expression-language`, without its package around it.
+
+    That one imports a command line with a terminal's prompt, most of the time that this program took to start; besides,
+    `xds-protos` installs an empty `cel/__init__.py` over it.
+    """
+    name = "cel.cel"
+    if name not in sys.modules:
+        package = importlib.util.find_spec("cel")
+        spec = package and importlib.machinery.PathFinder.find_spec(name, package.submodule_search_locations)
+        if spec is None or spec.loader is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 def _find(text: str, word: str) -> tuple[int, int]:
