@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 LOG = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.01
 """Time between two looks at the file."""
 
 
