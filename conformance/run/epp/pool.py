@@ -159,7 +159,7 @@ class PoolController:
             if changed.pod.course == "restarts":
                 await server.restart()
             self._members[name] = changed
-            if fault is None or fault.kind is not FaultKind.DOWN:
+            if self._is_read(changed.pod) and (fault is None or fault.kind is not FaultKind.DOWN):
                 marks[server.name] = server.mark()
         if marks:
             await self._scraped(marks)
@@ -306,11 +306,9 @@ class PoolController:
 
     async def _settle(self, before: Mapping[str, Member], patience: float) -> None:
         now = set(self.eligible)
-        new_servers = [self._server(m) for name, m in self._members.items() if name not in before or before[name] != m]
-        marks = {name: pod.mark() for name, pod in self._fleet.pods.items() if name in new_servers}
-        readable = {name: mark for name, mark in marks.items() if self._fleet.pod(name).metrics_fault is None}
-        if readable and now:
-            await self._scraped({name: mark for name, mark in readable.items() if self._is_eligible(name)})
+        new = [m for name, m in self._members.items() if now & set(m.endpoints) and before.get(name) != m]
+        servers = [self._fleet.pod(self._server(m)) for m in new if self._is_read(m.pod)]
+        await self._scraped({server.name: server.mark() for server in servers if server.metrics_fault is None})
         if self.probe is None:
             self._doubtful.clear()  # it reads the pool when it starts, and passes the gate then
         if not self._doubtful:
@@ -336,8 +334,9 @@ class PoolController:
         # What is asked for with a hint may be kept apart from what is picked without one.
         return await self._until(self._picks_from_the_pool, deadline)
 
-    def _is_eligible(self, server: str) -> bool:
-        return any(self._server(member) == server and member.fact.eligible for member in self._members.values())
+    def _is_read(self, pod: Pod) -> bool:
+        """Whether the target claims to read the metrics of such a pod: other engines may have theirs elsewhere."""
+        return pod.engine is None or pod.engine in self._profile.claims.engines
 
     async def _follows(self, endpoint: str, wanted: bool) -> bool:
         assert self.probe is not None
