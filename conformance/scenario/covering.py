@@ -10,39 +10,49 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = tuple[int, ...]
 """A row of the matrix: for each variable the index of its value."""
 
 
-def covering(
-    matrix: Mapping[str, Sequence[Any]], allowed: Callable[[Mapping[str, Any]], bool], strength: int
-) -> list[dict[str, Any]]:
-    """Rows of `matrix` that are `allowed`, and cover all values of any `strength` variables that some allowed row has.
+def left_of(matrix: Mapping[str, Sequence[Any]], without: Sequence[Mapping[str, Sequence[Any]]]) -> list[Row]:
+    """The rows of `matrix` that no combination in `without` rules out, in the order of their values."""
+    ruled_out: set[Row] = set()
+    for one in without:
+        if one.keys() <= matrix.keys():
+            places = [
+                [index for index, value in enumerate(values) if name not in one or value in one[name]]
+                for name, values in matrix.items()
+            ]
+            ruled_out.update(itertools.product(*places))
+    every = itertools.product(*(range(len(values)) for values in matrix.values()))
+    return [row for row in every if row not in ruled_out]
+
+
+def covering(rows: Sequence[Row], strength: int) -> list[Row]:
+    """Some of `rows`, which cover all values of any `strength` variables that one of them has.
 
     With a strength of 2 each two values of two variables meet in a row, with 1 each value is in one. Greedy and without
-    chance: in each step the row that covers most of what is left, the first of several. The same matrix gives the same
-    rows in the same order.
+    chance: in each step the row that covers most of what is left, the first of several. The same rows give the same
+    ones in the same order.
     """
-    names = list(matrix)
-    rows: dict[Row, int] = {}
     bits: dict[tuple[tuple[int, int], ...], int] = {}
-    for row in itertools.product(*(range(len(values)) for values in matrix.values())):
-        if allowed({name: matrix[name][index] for name, index in zip(names, row, strict=True)}):
-            meetings = itertools.combinations(enumerate(row), min(strength, len(row)))
-            rows[row] = sum(1 << bits.setdefault(one, len(bits)) for one in meetings)
+    meetings: list[int] = []
+    for row in rows:
+        met = itertools.combinations(enumerate(row), min(strength, len(row)))
+        meetings.append(sum(1 << bits.setdefault(one, len(bits)) for one in met))
     left = (1 << len(bits)) - 1
     chosen: list[Row] = []
-    queue = [(-meetings.bit_count(), place, row) for place, (row, meetings) in enumerate(rows.items())]
+    queue = [(-met.bit_count(), place) for place, met in enumerate(meetings)]
     heapq.heapify(queue)
     while left:  # what a row covers of what is left only becomes less: the first that is up to date is the best
-        covered, place, row = queue[0]
-        now = -(rows[row] & left).bit_count()
+        covered, place = queue[0]
+        now = -(meetings[place] & left).bit_count()
         if now != covered:
-            heapq.heapreplace(queue, (now, place, row))
+            heapq.heapreplace(queue, (now, place))
             continue
-        chosen.append(row)
-        left &= ~rows[row]
-    return [{name: matrix[name][index] for name, index in zip(names, row, strict=True)} for row in chosen]
+        chosen.append(rows[place])
+        left &= ~meetings[place]
+    return chosen

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import math
 import re
@@ -24,7 +23,7 @@ from conformance.errors import did_you_mean
 from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario import references
-from conformance.scenario.covering import covering
+from conformance.scenario.covering import covering, left_of
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
@@ -171,7 +170,7 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
     return found, []
 
 
-def _combinations(raw: Mapping[str, Any], combine: object = None) -> Iterable[dict[str, Any]]:
+def _combinations(raw: Mapping[str, Any], combine: object = None) -> list[dict[str, Any]]:
     """The combinations that a scenario asks for, or those that `combine` would take."""
     matrix = raw.get("matrix")
     if not isinstance(matrix, Mapping) or not all(isinstance(values, list) and values for values in matrix.values()):
@@ -188,14 +187,10 @@ def rows(
     matrix: Mapping[str, Sequence[Any]], without: Sequence[Mapping[str, Sequence[Any]]], combine: object = "all"
 ) -> list[dict[str, Any]]:
     """The combinations of `matrix` that are not in `without`: all, or those that `combine` takes (`pairs`, `each`)."""
-
-    def allowed(row: Mapping[str, Any]) -> bool:
-        return not any(all(row.get(name) in values for name, values in one.items()) for one in without)
-
+    found = left_of(matrix, without)
     if combine in STRENGTH:
-        return covering(matrix, allowed, STRENGTH[combine])
-    every = (dict(zip(matrix, chosen, strict=True)) for chosen in itertools.product(*matrix.values()))
-    return [row for row in every if allowed(row)]
+        found = covering(found, STRENGTH[combine])
+    return [{name: matrix[name][index] for name, index in zip(matrix, row, strict=True)} for row in found]
 
 
 def _is_combination(value: Any) -> bool:
@@ -319,7 +314,7 @@ def _without(part: Document, matrix: Mapping[str, Any]) -> Iterator[Problem]:
                 if isinstance(matrix.get(name), list) and value not in matrix[name]:
                     message = f"the variable {name} has no value {_label(value)}"
                     yield part.problem(("without", number, name, place), message, "it would leave nothing out")
-    if left_out and not _too_many(part.data) and not list(_combinations(part.data, "all")):
+    if left_out and not _too_many(part.data) and not _combinations(part.data, "all"):
         yield part.problem(("without",), "it leaves no combination of the matrix", "", key=True)
 
 

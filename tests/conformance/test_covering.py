@@ -13,8 +13,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.requirements.schema import VERSIONS
 from conformance.run.data_plane.replies import model_server_reply
 from conformance.scenario.chance import MEMBER_RULE, SUBSET_RULES, by_scenario, chance, constants, draws
-from conformance.scenario.covering import covering
-from conformance.scenario.loader import Instance, load
+from conformance.scenario.loader import Instance, load, rows
 from conformance.strict_yaml import FileError
 
 LUCK = 1e-6
@@ -33,24 +32,23 @@ def pairs_of(row: dict[str, int]) -> set[frozenset[tuple[str, int]]]:
     return {frozenset(pair) for pair in itertools.combinations(row.items(), 2)}
 
 
-@given(
-    matrices,
-    st.sets(st.frozensets(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), min_size=2, max_size=2)),
-    st.sampled_from([1, 2]),
-)
-def test_all_values_that_meet_in_an_allowed_row_are_covered(matrix, forbidden, strength) -> None:
-    def allowed(row) -> bool:
-        return not pairs_of(row) & forbidden
-
+@given(matrices, st.data(), st.sampled_from([1, 2]))
+def test_all_values_that_meet_in_a_row_that_is_left_are_covered(matrix, data, strength) -> None:
+    somewhere = {name: st.lists(st.sampled_from(values), min_size=1) for name, values in matrix.items()}
+    without = data.draw(st.lists(st.fixed_dictionaries({}, optional=somewhere).filter(bool), max_size=3))
     everything = [dict(zip(matrix, row, strict=True)) for row in itertools.product(*matrix.values())]
-    possible = [row for row in everything if allowed(row)]
-    rows = covering(matrix, allowed, strength)
-    assert all(row in possible for row in rows)
+    possible = [
+        row
+        for row in everything
+        if not any(all(row[name] in values for name, values in one.items()) for one in without)
+    ]
+    assert rows(matrix, without) == possible
+    found = rows(matrix, without, {1: "each", 2: "pairs"}[strength])
+    assert all(row in possible for row in found)
     of = pairs_of if strength == 2 and len(matrix) > 1 else values_of
-    assert set().union(*map(of, rows)) == set().union(*map(of, possible))
-    assert rows == covering(matrix, allowed, strength)
+    assert set().union(*map(of, found)) == set().union(*map(of, possible))
     if len(matrix) == 1:
-        assert rows == possible
+        assert found == possible
 
 
 def write(path: Path, text: str) -> Path:
