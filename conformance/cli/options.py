@@ -78,7 +78,13 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, max=16, help="Targets that run side by side, where we start them; default: 4."),
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        max=16,
+        help="Targets that run side by side, where we start them; default: one per core and 4, at most 12.",
+    ),
 ]
 PropertyExamples = Annotated[
     int, typer.Option("--property-examples", metavar="N", min=0, help="Generated conversations to try, afterwards.")

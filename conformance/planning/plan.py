@@ -20,6 +20,9 @@ from conformance.scenario.pool import Pool
 from conformance.scenario.schema import BodyMode, Role, Scenario, Step
 from conformance.verdict import Verdict
 
+QUIET = 5.0
+"""Seconds, about, in which a target is left alone after a change, where the scenario does not say."""
+
 Mode = BodyMode | Literal["gateway", "direct"]
 """A request body mode; `gateway` where it is the business of the gateway under test, `direct` where there is none."""
 
@@ -179,8 +182,8 @@ def make_plan(
                 alone.append(Batch(pool=pool, work=(work,)))
             else:
                 shared.setdefault(pool, []).append(work)
-    batches = [Batch(pool=pool, work=tuple(sorted(work, key=_haste))) for pool, work in shared.items()]
-    batches += sorted(alone, key=lambda batch: batch.pool != Pool())
+    batches = [Batch(pool=pool, work=tuple(sorted(work, key=_haste))) for pool, work in shared.items()] + alone
+    batches.sort(key=_order)
     return Plan(version=version, batches=tuple(batches), skips=tuple(skips), complete=selection.everything)
 
 
@@ -240,10 +243,22 @@ def _changes(step: Step) -> bool:
     return bool(step.pool or step.gauges or step.kubernetes or step.restart)
 
 
+def _order(batch: Batch) -> tuple[float, ...]:
+    """First what many share; then what pauses, what starts from the usual pool, and the rest."""
+    return (0,) if len(batch.work) > 1 else (1, _haste(batch.work[0]), batch.pool != Pool())
+
+
 def _haste(work: Work) -> float:
     """What pauses comes first: everything else is done meanwhile."""
-    exchanges = [step.exchange for step in work.instance.scenario.steps if step.exchange]
-    return -sum(one.gap_seconds + one.reply.gap_seconds * (one.reply.events + 1) for one in exchanges)
+    return -sum(_pause(step) for step in work.instance.scenario.steps)
+
+
+def _pause(step: Step) -> float:
+    """Seconds in which a step does nothing, about."""
+    if step.pool is not None and step.pool.settle == "quietly":
+        return step.pool.convergence or QUIET
+    one = step.exchange
+    return one.gap_seconds + one.reply.gap_seconds * (one.reply.events + 1) if one is not None else 0
 
 
 def _not_driven(scenario: Scenario) -> Obstacle:

@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Protocol
@@ -66,6 +67,7 @@ class ChildProcess:
         self._socket, self._process = _warm.pop() if _warm else _started()
         self.connection: Connection = Connection(os.dup(self._socket.fileno()))
         """For `multiprocessing.connection.wait`: ready when there is an answer."""
+        self._receiver = ThreadPoolExecutor(max_workers=1)  # those of a loop may be fewer than the processes
         self.send((service, arguments))
 
     @property
@@ -92,7 +94,7 @@ class ChildProcess:
 
     async def answer(self) -> Any:
         """`receive`, without holding up the loop."""
-        return await asyncio.to_thread(self.receive)
+        return await asyncio.get_running_loop().run_in_executor(self._receiver, self.receive)
 
     def let_go(self) -> None:
         """Close the connection: the process cleans up and ends. A caller that waits for an answer is told."""
@@ -110,6 +112,7 @@ class ChildProcess:
             self._process.kill()
             self._process.wait()
         finally:
+            self._receiver.shutdown()
             self._socket.close()
             self.connection.close()
 

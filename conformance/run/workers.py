@@ -1,7 +1,6 @@
 """Workers side by side: they take the work of all versions in its order, each as fast as its target allows.
 
-The first worker is in this process, which also keeps the record; as many further ones as there are cores have separate
-processes.
+The first worker is in this process, which also keeps the record. Further ones have their own, in roles that allow it.
 """
 
 from __future__ import annotations
@@ -20,9 +19,13 @@ from conformance.roles import ROLES
 from conformance.run.batches import JudgedResult
 from conformance.run.engine import LagMeter, cores
 from conformance.run.worker import LocalWorker, RemoteWorker, StartTarget, Worker
+from conformance.targets.gateway import AnyProfile
 
-WORKERS = 4
-"""Targets that run side by side, where the suite may start several: waits of one are used by the other."""
+WAITING = 4
+"""Targets beside one for each core: most scenarios that run alone wait most of their time."""
+
+MOST = 12
+"""Targets side by side, unless the user asks for more."""
 
 SHARE = 24
 """Pieces of work that a worker takes at a time from a batch that several could share."""
@@ -48,7 +51,7 @@ class Workers:
         self.image: str | None = None
         """The digest of the image that the target runs, once it is known."""
         self._target = target
-        self._count = 1 if target.profile.only_one_at_a_time else count or WORKERS
+        self._count = workers_for(target.profile, count)
         self._command = command
         self._catalogue = catalogue
         self._lag = lag
@@ -71,15 +74,15 @@ class Workers:
 
         Raises `IncompleteError` if a target can't be had.
         """
-        todo = deque((plan, batch) for plan in plans for batch in (None, *shares(plan.batches)))
-        left = Counter(plan.version for plan, _ in todo)
-        wanted = min(self._count, sum(batch is not None for _, batch in todo))
+        todo = deque(_Todo(plan) for plan in plans)
+        left = Counter({one.plan.version: one.size for one in todo})
+        wanted = min(self._count, sum(one.size - 1 for one in todo))
         ready = asyncio.Event()
         begun: set[str] = set()
 
         async def work(number: int) -> None:
             while todo:
-                plan, batch = todo[0]
+                plan = todo[0].plan
                 if plan.version not in begun:
                     begun.add(plan.version)
                     begin(plan)
@@ -94,8 +97,10 @@ class Workers:
                         return
                     ready.set()
                     continue  # another worker may have taken the rest of this version meanwhile
-                todo.popleft()
-                if batch is not None:  # None has a version's target started even if there is nothing to run on it
+                batch = todo[0].take(number)
+                if not todo[0].size:
+                    todo.popleft()
+                if batch is not None:
                     async for judged in self._worker(number).run(batch, self._command(plan.version)):
                         record(plan, judged)
                 left[plan.version] -= 1
@@ -141,10 +146,9 @@ class Workers:
 
     def _worker(self, number: int) -> Worker:
         if number not in self._workers:
-            apart = number <= cores() and ROLES[self._target.profile.role].has_processes
             self._workers[number] = (
                 RemoteWorker(self._target.redactor, self._said)
-                if apart
+                if ROLES[self._target.profile.role].has_processes
                 else LocalWorker(self._catalogue, self._lag, self._said)
             )
         return self._workers[number]
@@ -160,6 +164,35 @@ class Workers:
             self._anomaly(said)
         else:
             self._tell(said)
+
+
+def workers_for(profile: AnyProfile, count: int | None) -> int:
+    """How many targets run side by side: `count`, or what suits this machine; 1 where there can only be one."""
+    return 1 if profile.only_one_at_a_time else count or min(WAITING + cores(), MOST)
+
+
+class _Todo:
+    """What is left of a plan: `None`, which has its target started even if there is nothing to run, and its batches.
+
+    What shares a pool takes processor time, and what runs alone mostly waits. So half of the workers begin with one,
+    half with the other.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        batches = tuple(shares(plan.batches))
+        self._together = deque([None, *(batch for batch in batches if len(batch.work) > 1)])
+        self._alone = deque(batch for batch in batches if len(batch.work) == 1)
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self._together) + len(self._alone)
+
+    def take(self, number: int) -> Batch | None:
+        """The next one for the worker of this number."""
+        first, second = (self._alone, self._together) if number % 2 else (self._together, self._alone)
+        return (first or second).popleft()
 
 
 def shares(batches: Sequence[Batch]) -> Iterator[Batch]:

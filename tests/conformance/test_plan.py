@@ -70,3 +70,13 @@ def test_a_target_of_ipv4_only_is_given_no_ipv6_pod() -> None:
     assert {"subset.ipv6", "destination.ipv6"} <= {name.partition("[")[0] for name in given(ipv6=False)[0]}
     assert given(ipv6=False)[1] == {Verdict.NOT_APPLICABLE}
     assert given(ipv6=True) == (set(), set())
+
+
+def test_what_is_shared_comes_first_and_then_what_waits_longest() -> None:
+    batches = plan("1.0.0").batches
+    alone = [len(batch.work) == 1 for batch in batches]
+    assert alone == sorted(alone)
+    steps = [batch.work[0].instance.scenario.steps for batch in batches if len(batch.work) == 1]
+    quiet = [any(step.pool is not None and step.pool.settle == "quietly" for step in one) for one in steps]
+    assert True in quiet
+    assert quiet == sorted(quiet, reverse=True)
