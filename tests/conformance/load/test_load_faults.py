@@ -20,6 +20,7 @@ from conformance.load.shape import PLACEHOLDER, RequestIds
 from conformance.load.traffic import Traffic
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane.stimuli import prepare
+from conformance.run.engine import LagMeter
 from conformance.scenario.schema import Exchange, Reply
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
@@ -34,6 +35,8 @@ from reference_epp.settings import parse
 
 PODS = ("127.7.0.1:8000", "127.7.0.2:8000", "127.7.0.3:8000", "127.7.0.3:8001")
 PATIENCE = 2.0
+LATE = 0.3
+"""Seconds that our loop, which is the EPP's too, may stand still: beyond that deadlines prove nothing."""
 PROFILE = load_profile(REFERENCE)
 CATALOGUE = Catalogue.load()
 TELLING = (Verdict.FAIL, Verdict.WARN)
@@ -120,13 +123,28 @@ def facts() -> tuple[PodFact, ...]:
 
 
 async def compare(tmp_path, deviation, times: int):
+    """What both say; once more where the machine stood still meanwhile."""
+    meter = LagMeter()
+    measuring = asyncio.ensure_future(meter.run())
+    try:
+        for _ in range(3):
+            began = asyncio.get_running_loop().time()
+            said = await compared(tmp_path, deviation, times)
+            if meter.worst(began) < LATE:
+                break
+        return said
+    finally:
+        measuring.cancel()
+
+
+async def compared(tmp_path, deviation, times: int):
     version = "1.0.0" if "1.0.0" in deviation.versions else deviation.versions[-1]
     mode = "full-duplex" if "full-duplex" in deviation.modes else deviation.modes[0]
     file = tmp_path / "endpoints"
     file.write_text("\n".join(PODS))
     settings = parse(
         [f"--endpoints-file={file}", "--listen=127.0.0.1:0", f"--protocol-version={version}", "--model=llama-3",
-         "--objective=batch=-1", "--patience=0.3s", "--scrape-interval=5s"]
+         "--objective=batch=-1", "--patience=1.5s", "--scrape-interval=5s"]
     )  # fmt: skip
     context = Context(version=version, scenario="load", claims=PROFILE.claims, deadline=PATIENCE)
     kinds = shapes(mode)
