@@ -74,6 +74,8 @@ def selftest(
 
     if no_color:
         without_colour()
+    if table is not None:
+        _make_room(table)
     whose: Role = (of.role or RoleName.EPP).value
     of_mutants = [name for name in names or () if ":" in name]
     if mutants is not None or of_mutants or seed is not None or resume is not None:
@@ -110,6 +112,17 @@ def selftest(
         style="bold red" if inexact else "bold green",
     )
     raise typer.Exit(1 if inexact else 0)
+
+
+def _make_room(table: Path) -> None:
+    """Make the folder of the table. Raises `UsageError` if it can't be written: before the minutes that it takes."""
+    try:
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.open("a").close()
+    except OSError as problem:
+        raise UsageError(
+            f"--table: {table} can't be written: {problem.strerror}", hint="name a file in a folder that you may write"
+        ) from None
 
 
 def _check_mutants(

@@ -42,14 +42,22 @@ def trial(deviation: Deviation, keep: Path | None = None) -> Trial:
 
 
 def test_faults_are_caught_in_several_processes(cli, tmp_path: Path) -> None:
-    ran = cli("selftest", QUICK, "content-type-changed", "--jobs", 2, "--table", tmp_path / "faults.md")
+    ran = cli("selftest", QUICK, "content-type-changed", "--jobs", 2, "--table", tmp_path / "new" / "faults.md")
     assert ran.code == 0, ran.out + ran.err
     exact = {line.split()[1] for line in ran.out.splitlines() if line.startswith("exact ")}
     assert exact == {QUICK, "content-type-changed"}
     assert "2 faults: 2 caught, 0 missed · 0 of 2 wrongly accused" in ran.out
-    observed = (tmp_path / "faults.md").read_text().split(OBSERVED)[1]
+    observed = (tmp_path / "new" / "faults.md").read_text().split(OBSERVED)[1]
     rows = [line for line in observed.splitlines() if line.startswith("| `")]
     assert [row.split(" | ")[1:] for row in rows] == [["EPP-TRN-02", "yes |"], ["EPP-TRN-03", "yes |"]]
+
+
+def test_a_table_that_cant_be_written_is_refused_before_anything_runs(cli, tmp_path: Path) -> None:
+    ran = cli("selftest", QUICK, "--table", tmp_path)
+    assert ran.code == 2
+    assert "--table" in ran.err
+    assert str(tmp_path) in ran.err
+    assert "selftest:" not in ran.err
 
 
 def test_a_fault_that_breaks_something_else_is_seen() -> None:
