@@ -60,6 +60,13 @@ def test_one_that_keeps_its_pool_by_hint_is_given_the_time_to_converge():
     assert outcome.anomalies == ()
 
 
+def test_one_whose_answers_to_bodies_are_refused_is_seen_to_follow_without_them():
+    outcome = conduct(late("headers-last"), "pool.removed", "pool.replaced-under-its-name", "errors.recovers")
+    broken = {one.requirement for result in outcome.versions[0].results for one in result.findings}
+    assert "ENV-03" in broken
+    assert not [one.text for one in outcome.anomalies if one.code == "unsettled"]
+
+
 def test_one_that_looks_at_its_pool_after_answering_is_caught_by_the_first_request_after_a_quiet_time():
     outcome = conduct(late("refreshes-afterwards"), "pool.quiet-*", "pool.removed")
     assert verdicts(outcome).pop("pool.removed") is Verdict.PASS  # the polls have brought it up to date

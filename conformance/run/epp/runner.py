@@ -22,7 +22,7 @@ from conformance.run.epp import gate
 from conformance.run.epp.discovery import FixedEndpoints, PoolDiscovery, WatchedFile
 from conformance.run.epp.kubernetes import KubernetesApi
 from conformance.run.epp.patience import Patience
-from conformance.run.epp.polls import Polls
+from conformance.run.epp.polls import Polls, picked
 from conformance.run.epp.pool import PoolController
 from conformance.run.epp.target import Target
 from conformance.run.epp.trial_start import written
@@ -46,7 +46,6 @@ it is not started again for that any more."""
 
 UNSETTLED = 8
 """So many changes that were not followed are told of; all are in the evidence."""
-
 
 WITHOUT_SUBSETS = ("0.2.0",)
 SETTLING = {"settling": True}
@@ -124,7 +123,7 @@ class EppRunner(TargetRunner):
         except TargetUnreachableError as problem:
             raise TargetUnreachableError(problem.message + self._asked(), hint=problem.hint) from problem
         for _ in range(self.profile.limits.warm_up):
-            await self.ask(_plain(None), SETTLING)
+            await self.ask(Exchange(ending="envoy"), SETTLING)
         self.pool.probe = self._poll
 
     async def _start_once(self) -> None:
@@ -307,18 +306,15 @@ class EppRunner(TargetRunner):
 
     async def probe(self, subset: Sequence[str] | None) -> str | None:
         """The first endpoint that is picked within `subset` now, or None."""
-        return _first(await self.ask(_plain(subset), SETTLING))
+        return await picked(subset, lambda exchange: self.ask(exchange, SETTLING))
 
     async def _poll(self, subset: Sequence[str] | None) -> str | None:
         """The same while the pool settles: the next episode has it as evidence."""
-        name, answered = self._polls.begin(), False
-        try:
-            outcome = await self.ask(_plain(subset), SETTLING, name=name)
-            ended = outcome.stream
-            answered = not outcome.expired and ended is not None and ended.how in ("status", "reset")
-        finally:
-            self._polls.end(name, answered=answered)
-        return _first(outcome)
+
+        async def polled(exchange: Exchange) -> ExchangeOutcome:
+            return await self._polls.ask(lambda name: self.ask(exchange, SETTLING, name=name))
+
+        return await picked(subset, polled)
 
     def prepared(self, exchange: Exchange, index: int, mode: BodyMode, rng: Random) -> Prepared:
         """What the fake proxy is asked for the `index`th repeat of `exchange`, with the pool as it is."""
@@ -387,11 +383,3 @@ class EppRunner(TargetRunner):
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""
         self.pool.was_scraped = True
-
-
-def _plain(subset: Sequence[str] | None) -> Exchange:
-    return Exchange(subset=None if subset is None else tuple(subset), ending="envoy")
-
-
-def _first(outcome: ExchangeOutcome) -> str | None:
-    return outcome.attempts[0] if outcome.attempts else None

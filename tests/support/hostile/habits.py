@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ext_proc.messages import ProcessingRequest
+from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Endpoint
 from reference_epp.picker import Picker, Request
@@ -71,6 +71,13 @@ class Hostile(Service):
             await super().process(stream)
         finally:
             Hostile.streams -= 1
+
+    async def send_all(self, stream: Any, actions: list[Any]) -> bool:
+        if self.habit == "headers-last":
+            answers = [one for one in actions if isinstance(one, ProcessingResponse)]
+            headers = [one for one in answers if one.HasField("request_headers")]
+            actions = [*(one for one in actions if one not in headers), *headers]
+        return await super().send_all(stream, actions)
 
     async def send(self, stream: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
