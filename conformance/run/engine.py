@@ -6,11 +6,14 @@ A second job: it measures how late its own loop runs, because a late loop must n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import math
 import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -34,9 +37,20 @@ def collect_seldom() -> None:
     gc.set_threshold(5_000, 10, 10)
 
 
-def cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """How many processor cores this process may use: by its affinity, and by the quota of its container in `groups`."""
+    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return math.ceil(min(given, max(1.0, _quota(groups))))
+
+
+def _quota(groups: Path) -> float:
+    """Cores that the control group may use (`cpu.max` of version 2, else version 1); infinite without a limit."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            quota, period = map(float, " ".join((groups / name).read_text() for name in names).split())
+            if quota > 0 and period > 0:
+                return quota / period
+    return math.inf
 
 
 class LagMeter:
