@@ -17,11 +17,12 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -212,13 +213,12 @@ def curves(targets: Mapping[str, Sequence[str]], seconds: float) -> Mapping[str,
     }  # fmt: skip
 
 
-def page(made: Mapping[str, CostCurve], seconds: float) -> Iterator[str]:
+def page(made: Mapping[str, CostCurve], seconds: float) -> str:
     """The page in Markdown."""
-    today = datetime.now(UTC).date().isoformat()
-    yield "# What the harness costs\n"
-    yield f"Measured on {today} on {os.cpu_count()} cores with nothing else running, by\n"
-    yield f"```\npython benchmarks/curves.py --go-epp PROGRAM --seconds {seconds:g}\n```\n"
-    yield (
+    return (
+        "# What the harness costs\n\n"
+        f"Measured on {os.cpu_count()} cores with nothing else running, by\n\n"
+        f"```\npython benchmarks/curves.py --go-epp PROGRAM --seconds {seconds:g}\n```\n\n"
         "which writes this page. The harness is `epp-conformance load` in one process: what Envoy does, and every\n"
         "exchange judged. The EPPs are the reference EPP and `examples/go-epp`, this one over TLS. The other clients\n"
         "judge nothing: grpc.aio, h2load, ghz (grpc-go) and Locust with grpcio send bytes that were made before to a\n"
@@ -226,12 +226,23 @@ def page(made: Mapping[str, CostCurve], seconds: float) -> Iterator[str]:
         "What an EPP and the harness do besides counts, too: metrics of each pod are read and served (every 20 ms by\n"
         "the reference EPP, every 100 ms by go-epp), and what is seen for the first time is judged in full, which is\n"
         "each of the endpoints once. With 1,000 pods that is most of the cost, and more of it the slower the EPP.\n"
-    )
+    ) + "".join(section(name, curve) for name, curve in made.items())
+
+
+def section(name: str, curve: CostCurve) -> str:
+    """The part of the page that is about one curve."""
+    today = datetime.now(UTC).date().isoformat()
+    chart = f"![{curve.title}: {curve.unit}](costs/{name}.svg)"
+    return f"\n## {curve.title}\n\n{chart}\n\nOn {today}, in {curve.unit}:\n\n{curve.table()}\n"
+
+
+def renewed(text: str, made: Mapping[str, CostCurve]) -> str:
+    """The page `text` with the parts about these curves as they are now."""
     for name, curve in made.items():
-        yield f"## {curve.title}\n"
-        yield f"![{curve.title}: {curve.unit}](costs/{name}.svg)\n"
-        yield f"In {curve.unit}:\n"
-        yield f"{curve.table()}\n"
+        old = re.search(rf"\n## {re.escape(curve.title)}\n.*?(?=\n## |\Z)", text, re.DOTALL)
+        assert old is not None, f"the page has no part {curve.title}"
+        text = text[: old.start()] + section(name, curve) + text[old.end() :]
+    return text
 
 
 def main() -> None:
@@ -239,7 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--go-epp", type=Path, help="the program of examples/go-epp")
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", nargs="*", default=[], help="these curves; the page is not written")
+    parser.add_argument("--only", nargs="*", default=[], help="these curves; the rest of the page stays")
     options = parser.parse_args()
     targets: dict[str, Sequence[str]] = {"reference EPP": ()}
     if options.go_epp is not None:
@@ -250,12 +261,11 @@ def main() -> None:
         for place in curve.places:
             curve.points[place] = curve.at(place)
             print(name, f"{place:,}", {line: _number(value) for line, value in curve.points[place].items()}, flush=True)
-    if not options.only:
-        folder = PAGE.parent / PAGE.stem
-        folder.mkdir(exist_ok=True)
-        for name, curve in chosen.items():
-            (folder / f"{name}.svg").write_text(curve.drawn())
-        PAGE.write_text("\n".join(page(chosen, options.seconds)))
+    folder = PAGE.parent / PAGE.stem
+    folder.mkdir(exist_ok=True)
+    for name, curve in chosen.items():
+        (folder / f"{name}.svg").write_text(curve.drawn())
+    PAGE.write_text(renewed(PAGE.read_text(), chosen) if options.only else page(chosen, options.seconds))
 
 
 if __name__ == "__main__":
