@@ -232,8 +232,8 @@ def page(made: Mapping[str, CostCurve], seconds: float) -> str:
 def section(name: str, curve: CostCurve) -> str:
     """The part of the page that is about one curve."""
     today = datetime.now(UTC).date().isoformat()
-    chart = f"![{curve.title}: {curve.unit}](costs/{name}.svg)"
-    return f"\n## {curve.title}\n\n{chart}\n\nOn {today}, in {curve.unit}:\n\n{curve.table()}\n"
+    picture = f"![{curve.title}: {curve.unit}](costs/{name}.svg)"
+    return f"\n## {curve.title}\n\n{picture}\n\nOn {today}, in {curve.unit}:\n\n{curve.table()}\n"
 
 
 def renewed(text: str, made: Mapping[str, CostCurve]) -> str:

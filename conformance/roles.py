@@ -30,8 +30,6 @@ class RoleFacts:
     """Flags of `run` that name a target, for commands that are shown; empty: the one that comes with the suite."""
     traits: Callable[..., Traits]
     """From a profile, whether the machine has IPv6 (`ipv6`) and the `data_plane`: what decides the plan."""
-    has_processes: bool = False
-    """Whether further targets of a run can have separate processes of the suite."""
 
 
 ROLES: Mapping[str, RoleFacts] = {
@@ -41,7 +39,6 @@ ROLES: Mapping[str, RoleFacts] = {
         folder="epp",
         example="",
         traits=EppTraits.of,
-        has_processes=True,
     ),
     "data-plane": RoleFacts(
         subject="gateway",

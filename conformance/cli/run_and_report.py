@@ -19,7 +19,6 @@ from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
 from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.requirements.catalogue import Catalogue
-from conformance.roles import ROLES
 from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom
 from conformance.run.epp.binding import check_bindable
@@ -77,10 +76,8 @@ def _run_and_report(
     outcome, stopped = None, None
     collect_seldom()
     runner_of(settings.profile.role)  # imported before `warm` copies this process
-    has_processes = ROLES[settings.profile.role].has_processes
-    further = workers_for(settings.profile, settings.jobs) - 1 if has_processes else 0
     with (
-        warm(further),
+        warm(workers_for(settings.profile, settings.jobs) - 1),
         EvidenceKeeper(output / EVIDENCE) as keeper,
         progress(title, quiet=quiet) as shown,
     ):

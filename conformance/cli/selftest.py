@@ -74,14 +74,13 @@ def selftest(
 
     if no_color:
         without_colour()
-    if table is not None:
-        _make_room(table)
     whose: Role = (of.role or RoleName.EPP).value
     of_mutants = [name for name in names or () if ":" in name]
     if mutants is not None or of_mutants or seed is not None or resume is not None:
         _check_mutants(names or [], of_mutants, mutants, seed, resume, other=faults or variants or whose != "epp")
         from conformance.cli.selftest_mutants import run_mutants
 
+        _make_room(table)
         right = run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table, resume=resume)
         raise typer.Exit(0 if right else 1)
     from conformance.requirements.catalogue import Catalogue
@@ -90,6 +89,7 @@ def selftest(
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())
     chosen = _possible(chosen)
+    _make_room(table)
     err().print(f"selftest: {len(chosen)} deviations of role {whose}")
     console = out()
 
@@ -114,11 +114,16 @@ def selftest(
     raise typer.Exit(1 if inexact else 0)
 
 
-def _make_room(table: Path) -> None:
+def _make_room(table: Path | None) -> None:
     """Make the folder of the table. Raises `UsageError` if it can't be written: before the minutes that it takes."""
+    if table is None:
+        return
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not table.exists()
         table.open("a").close()
+        if is_new:
+            table.unlink()
     except OSError as problem:
         raise UsageError(
             f"--table: {table} can't be written: {problem.strerror}", hint="name a file in a folder that you may write"

@@ -1,6 +1,6 @@
 """Workers side by side: they take the work of all versions in its order, each as fast as its target allows.
 
-The first worker is in this process, which also keeps the record. Further ones have their own, in roles that allow it.
+The first worker is in this process, which also keeps the record. Each further one has its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from conformance.events import RunEvent, Status
 from conformance.outcome import Anomaly
 from conformance.planning.plan import Batch, Plan
 from conformance.requirements.catalogue import Catalogue
-from conformance.roles import ROLES
 from conformance.run.batches import JudgedResult
 from conformance.run.engine import LagMeter, cores
 from conformance.run.worker import LocalWorker, RemoteWorker, StartTarget, Worker
@@ -53,8 +52,6 @@ class Workers:
         self._target = target
         self._count = workers_for(target.profile, count)
         self._command = command
-        self._catalogue = catalogue
-        self._lag = lag
         self._tell = tell
         self._anomaly = anomaly
         self._first = LocalWorker(catalogue, lag, self._said)
@@ -146,11 +143,7 @@ class Workers:
 
     def _worker(self, number: int) -> Worker:
         if number not in self._workers:
-            self._workers[number] = (
-                RemoteWorker(self._target.redactor, self._said)
-                if ROLES[self._target.profile.role].has_processes
-                else LocalWorker(self._catalogue, self._lag, self._said)
-            )
+            self._workers[number] = RemoteWorker(self._target.redactor, self._said)
         return self._workers[number]
 
     async def _start(self, version: str, number: int) -> None:

@@ -72,10 +72,11 @@ def compile_expression(text: str) -> Program:
     Result types are not looked at: what an expression gives shows only when it is evaluated. A name that a macro binds
     anywhere in the expression is taken for bound everywhere in it.
     """
+    compiler = _cel()
     if len(text) > LONGEST:
         raise ExpressionError(f"the expression has {len(text)} characters, the limit is {LONGEST}")
     try:
-        program: cel.Program = _cel().compile(text)
+        program: cel.Program = compiler.compile(text)
     except Exception as problem:  # noqa: BLE001  # `ValueError`, or what the library's parser stumbles over
         place = _PLACE.search(str(problem))
         if place is None:
@@ -103,8 +104,9 @@ def _cel() -> ModuleType:
         spec = package and importlib.machinery.PathFinder.find_spec(name, package.submodule_search_locations)
         if spec is None or spec.loader is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module  # one that failed is not taken for loaded
     return sys.modules[name]
 
 

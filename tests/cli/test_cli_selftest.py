@@ -60,6 +60,11 @@ def test_a_table_that_cant_be_written_is_refused_before_anything_runs(cli, tmp_p
     assert "selftest:" not in ran.err
 
 
+def test_a_refused_selftest_leaves_no_table(cli, tmp_path: Path) -> None:
+    assert cli("selftest", "no-such-fault", "--table", tmp_path / "new" / "faults.md").code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_fault_that_breaks_something_else_is_seen() -> None:
     seen = trial(fault(QUICK, breaks="EPP-TRN-02"))
     assert not seen.caught

@@ -78,5 +78,5 @@ def test_what_is_shared_comes_first_and_then_what_waits_longest() -> None:
     assert alone == sorted(alone)
     steps = [batch.work[0].instance.scenario.steps for batch in batches if len(batch.work) == 1]
     quiet = [any(step.pool is not None and step.pool.settle == "quietly" for step in one) for one in steps]
-    assert True in quiet
+    assert any(quiet)
     assert quiet == sorted(quiet, reverse=True)

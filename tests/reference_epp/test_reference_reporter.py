@@ -44,6 +44,13 @@ def reporter(expression: str = SUM, condition: str | None = None, **more: Any) -
     return Reporter((Attribute(name="x-cost", expression=compile_expression(expression), condition=compiled, **more),))
 
 
+def test_a_library_that_is_not_there_is_no_wrong_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "cel.cel", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="cel"):
+        compile_expression(SUM)
+
+
 def found(body: bytes, *cuts: int, kind: str = "application/json", encoding: str = "", status: str = "200") -> Any:
     """The usage in `body`, which comes cut at these places."""
     reader = UsageReader(status, kind, encoding)
