@@ -66,7 +66,7 @@ def test_an_address_outside_the_pool_is_not_connected_to(cli, tmp_path: Path, pa
 
 def test_a_few_scenarios_of_the_reference_epp(cli, tmp_path: Path) -> None:
     ran = cli("run", "-k", "subset.pick-*", "-k", "errors.*", "-o", tmp_path / "r", "--seed", "7")
-    assert ran.code == 4, ran.out  # a selection gives no full verdict
+    assert ran.code == 4, ran.out + ran.err  # a selection gives no full verdict
     complete(tmp_path / "r")
     found = report(tmp_path / "r")
     assert found["environment"]["seed"] == 7
