@@ -36,7 +36,7 @@ def machine() -> Iterator[Diagnosis]:
 def _ports() -> Diagnosis:
     import socket
 
-    from conformance.targets.launch import free_ports
+    from conformance.targets.ports import free_ports
 
     try:
         found = free_ports(3)

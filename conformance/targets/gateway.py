@@ -20,8 +20,9 @@ from conformance.errors import did_you_mean
 from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.strict_yaml import FileModel
-from conformance.targets.launch import Launch, fill, free_ports
+from conformance.targets.launch import Launch, fill
 from conformance.targets.model_server import ModelServerProfile
+from conformance.targets.ports import free_ports
 from conformance.targets.profile import Implementation, Limits, Metadata, Misplaced, Profile, Requests, Timeouts
 
 NAMES = ("port", "epp", "endpoints", "epp2", "endpoints2", "binary", "version", "workdir", "python")

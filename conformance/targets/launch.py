@@ -1,4 +1,4 @@
-"""Placeholders of a profile, and free ports to fill them with."""
+"""Placeholders of a profile, and what fills them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import dataclasses
 import re
 import secrets
 import shlex
-import socket
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conformance.errors import UsageError, did_you_mean
+from conformance.targets.ports import free_ports
 from conformance.targets.profile import Profile, Start, is_address
 from ext_proc.http2.address import UNIX
 
@@ -106,28 +106,9 @@ def in_bridge(profile: Profile, version: str) -> bool:
     return way.image is not None and profile.start.network == "bridge"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that no one listens on now. All are held until the last is found, so that they differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
-
-
 def _free_socket(folder: str | None) -> str:
     """The path of a Unix socket that is not there yet."""
     return str(Path(folder or tempfile.gettempdir()) / f"{secrets.token_hex(4)}.sock")
-
-
-def free_port(host: str) -> int:
-    """A port that no one listens on at `host` now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-        one.bind((host, 0))
-        return int(one.getsockname()[1])
 
 
 def command_start(text: str) -> Start:

@@ -19,7 +19,8 @@ from pydantic import Field, field_validator, model_validator
 from conformance.evidence.model_server import MetricNames, ModelServerFacts
 from conformance.scenario.server_stimulus import CONTENT
 from conformance.strict_yaml import FileModel
-from conformance.targets.launch import Launch, fill, free_ports
+from conformance.targets.launch import Launch, fill
+from conformance.targets.ports import free_ports
 from conformance.targets.profile import (
     ApiRequests,
     Implementation,

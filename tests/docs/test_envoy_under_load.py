@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.targets.launch import free_ports
+from conformance.targets.ports import free_ports
 from real_envoy import EnvoyError, find_envoy
 
 try:

@@ -20,7 +20,7 @@ from conformance.planning.plan import Selection
 from conformance.run.data_plane.envoy.exchange import EnvoyExchange
 from conformance.run.data_plane.plane import chosen
 from conformance.run.session import RunSettings, run
-from conformance.targets.launch import free_port
+from conformance.targets.ports import free_port
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.http2.tls import self_signed

@@ -19,7 +19,7 @@ from conformance.scenario import references
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import Scenario
-from conformance.targets.launch import free_ports
+from conformance.targets.ports import free_ports
 from conformance.targets.profile import Discovery, Fixed, Profile, Start
 from conformance.verdict import Verdict
 

@@ -18,7 +18,7 @@ from conformance.planning.plan import Selection
 from conformance.run.batches import HANGS, HUNG_TOO_OFTEN
 from conformance.run.session import RunSettings, run
 from conformance.targets import launch
-from conformance.targets.launch import free_ports
+from conformance.targets.ports import free_ports
 from conformance.targets.profile import Discovery, File, Kubernetes, Profile, Start, Timeouts
 from conformance.verdict import Result, Verdict
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from conformance.cli import call
-from conformance.targets.launch import free_port
+from conformance.targets.ports import free_port
 from conformance.targets.resolve import resolve
 from real_envoy import EnvoyError, find_envoy
 

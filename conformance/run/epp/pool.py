@@ -21,7 +21,7 @@ from conformance.run.epp.members import Member
 from conformance.scenario.pool import IDLE, Load, Pod, Pool
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import PoolStep
-from conformance.targets.launch import free_port
+from conformance.targets.ports import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait
 from fake_modelserver import FaultKind, Fleet, FleetError, PodSpec
