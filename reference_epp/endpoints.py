@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from reference_epp.ticks import until_turn
+
 LOG = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.01
+POLL_SECONDS = 0.02
 """Time between two looks at the file."""
+
+CONFIRM_SECONDS = 0.005
+"""Time between a look that sees a change and the next one."""
 
 
 class Endpoint(NamedTuple):
@@ -115,7 +121,10 @@ class EndpointsFile:
     async def watch(self) -> None:
         """Look again without end."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            if self._candidate == self._applied:
+                await until_turn(time.monotonic(), POLL_SECONDS)
+            else:
+                await asyncio.sleep(CONFIRM_SECONDS)
             self.poll()
 
     def _look(self) -> bytes | None:

@@ -9,6 +9,7 @@ import time
 from reference_epp.endpoints import Endpoint, Pool
 from reference_epp.gauges import Gauges, parse_gauges
 from reference_epp.metrics_client import MetricsConnection
+from reference_epp.ticks import until_turn
 
 LOG = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Scraper:
                     failing = True
                 else:
                     failing = False
-                await asyncio.sleep(max(self._interval - (time.monotonic() - started), 0))
+                await until_turn(started, self._interval)
         finally:
             if connection is not None:
                 connection.close()

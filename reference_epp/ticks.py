@@ -1,0 +1,18 @@
+"""When what recurs has its turn: at the same moments for everything, as waking up costs a process more than its turn.
+
+An endpoint picker that reads a file and three pages, each at its own moments, wakes up 250 times a second for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+TICK = 0.02
+"""Seconds between two moments."""
+
+
+async def until_turn(last: float, interval: float) -> None:
+    """Sleep until the moment nearest to `interval` seconds after `last`, a time of `time.monotonic`."""
+    tick = min(TICK, interval)
+    await asyncio.sleep(max(round((last + interval) / tick) * tick - time.monotonic(), 0))
