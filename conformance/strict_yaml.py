@@ -38,7 +38,12 @@ class FileModel(pydantic.BaseModel):
     """Base of what a YAML file holds: frozen, unknown keys refused, keys in camelCase for names in snake_case."""
 
     model_config = pydantic.ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True, validate_by_alias=True
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        defer_build=True,
     )
 
 

@@ -29,11 +29,11 @@ _STYLES = {Verdict.PASS: "green", Verdict.FAIL: "bold red", Verdict.ERROR: "bold
 _WORDS = {Verdict.NOT_APPLICABLE: "not applicable", Verdict.PASS: "passed", Verdict.FAIL: "failed"}
 
 
-def progress(title: str, *, quiet: bool) -> Progress:
-    """The progress that suits where it is shown, under `title`; nothing is shown before the first version starts."""
+def progress(*, quiet: bool) -> Progress:
+    """The progress that suits where it is shown."""
     if quiet:
         return Progress()
-    return LiveProgress(title) if is_live() else PlainProgress(title)
+    return LiveProgress() if is_live() else PlainProgress()
 
 
 class Progress:
@@ -54,9 +54,8 @@ class Progress:
 class PlainProgress(Progress):
     """Lines for logs: what is waited for at the start, each tenth, each failure by its id."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self) -> None:
         self._console = err()
-        self._title = title
         self._began = time.monotonic()
         self._done = self._total = self._next = 0
         self._version = ""
@@ -68,8 +67,6 @@ class PlainProgress(Progress):
         """Print what the event is worth."""
         match event:
             case VersionStarted(version=version, total=total):
-                if not self._version:
-                    self._print(f"epp-conformance: {self._title}")
                 self._version, self._total, self._done = version, total, 0
                 self._next = max(1, round(total * STEP))
                 self._counts.clear()
@@ -100,9 +97,8 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """One line per section with its counts, the time elapsed, and what is waited for now."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self) -> None:
         self._console = err()
-        self._title = title
         self._began = time.monotonic()
         self._version = ""
         self._total = self._done = 0
@@ -127,8 +123,6 @@ class LiveProgress(Progress):
         """Take the event into what is drawn next."""
         match event:
             case VersionStarted(version=version, total=total):
-                if not self._version and self._live is not None:
-                    self._live.console.print(f"epp-conformance: {self._title}")
                 self._version, self._total, self._done = version, total, 0
                 self._sections = {}
             case Status(text=text):

@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.cli.console import err
 from conformance.cli.progress import progress
 from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
@@ -54,9 +55,9 @@ def run_and_report(
 ) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    `title` heads the progress; `waivers` is a file of failures that do not fail the run. A target that can't be
-    reached or passes no gate, and Ctrl-C, still give a report. Raises `UsageError` before anything is started, and
-    whatever is a defect of the suite.
+    `title` is said as soon as nothing is found wrong with what is asked for; `waivers` is a file of failures that do
+    not fail the run. A target that can't be reached or passes no gate, and Ctrl-C, still give a report. Raises
+    `UsageError` before anything is started, and whatever is a defect of the suite.
     """
     catalogue = Catalogue.load()
     known = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
@@ -65,11 +66,13 @@ def run_and_report(
     check_smoke(settings.selection, instances, catalogue)
     check_bindable(_known_endpoints(settings.profile))
     with reserved(output):
-        return _run_and_report(settings, output, catalogue, known, title=title, quiet=quiet)
+        if not quiet:
+            err().print(f"epp-conformance: {title}")
+        return _run_and_report(settings, output, catalogue, known, quiet=quiet)
 
 
 def _run_and_report(
-    settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, title: str, quiet: bool
+    settings: RunSettings, output: Path, catalogue: Catalogue, known: Sequence[KnownFailure], *, quiet: bool
 ) -> ReportedRun:
     redactor = Redactor.of(settings.profile)
     settings = dataclasses.replace(settings, redactor=redactor)
@@ -79,7 +82,7 @@ def _run_and_report(
     with (
         warm(workers_for(settings.profile, settings.jobs) - 1),
         EvidenceKeeper(output / EVIDENCE) as keeper,
-        progress(title, quiet=quiet) as shown,
+        progress(quiet=quiet) as shown,
     ):
 
         def handler(event: RunEvent) -> None:

@@ -7,6 +7,7 @@ health probes, processes, harness trouble) and the two values that judges get: `
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -378,16 +379,18 @@ def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = N
         entries = tuple(record_json.from_json(entry, unpack) for entry in body["entries"])
         if not isinstance(body["episode"], str):
             raise TypeError("an episode's id is text")
-        return Episode(id=body["episode"], entries=entries), _context.validate_python(body["context"])
+        return Episode(id=body["episode"], entries=entries), _context().validate_python(body["context"])
     except KeyError as problem:
         raise ValueError(f"not an episode: {problem} is missing") from problem
     except (TypeError, AttributeError) as problem:
         raise ValueError(f"not an episode: {problem}") from problem
 
 
-_context = TypeAdapter(Context)
+@functools.cache
+def _context() -> TypeAdapter[Context]:
+    return TypeAdapter(Context)
 
 
 def _without_defaults(context: Context) -> dict[str, Any]:
-    written: dict[str, Any] = _context.dump_python(context, mode="json", exclude_defaults=True)
+    written: dict[str, Any] = _context().dump_python(context, mode="json", exclude_defaults=True)
     return written
