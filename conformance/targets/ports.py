@@ -15,7 +15,7 @@ from collections import deque
 
 LOOPBACK = "127.0.0.1"
 
-KEPT = 96
+KEPT = 48
 """So many of the last ports that this process gave out are held: more than its targets have at a time."""
 
 _kept: deque[int] = deque()
@@ -33,15 +33,14 @@ def hold(host: str, port: int) -> int | None:
     Raises `PortTakenError` if a run has it already, and `OSError` for a host that does not resolve.
     """
     family, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-    sign = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        sign.bind(where)
+        with socket.socket(family, socket.SOCK_DGRAM) as sign:
+            sign.bind(where)
+            return sign.detach()
     except OSError as problem:
-        sign.close()
         if problem.errno == errno.EADDRINUSE:
             raise PortTakenError from None
         return None
-    return sign.detach()
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
