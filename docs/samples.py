@@ -169,10 +169,11 @@ def all_samples() -> dict[str, Sample]:
 
 
 def without_figures(text: str) -> str:
-    """The text without what differs between runs: addresses, numbers that are part of no id, scenarios of failures."""
-    lines = (line[:CUT] if line.endswith("…") else line for line in text.splitlines())
-    named = (re.sub(r"^(✗ \S+ \w+)  \S+", r"\1  scenario", line) for line in lines)
-    return re.sub(r"(?<![\d-])\d+(?:[.,]\d+)*", "0", "\n".join(named))
+    """The text without what differs between runs: addresses, and where lines break and are cut because of their
+    lengths; numbers that are part of no id; scenarios of failures."""
+    named = re.sub(r"^(✗ \S+ \w+)  \S+", r"\1  scenario", text, flags=re.MULTILINE)
+    whole = re.sub(r",[^,…]*\S…", "…", " ".join(named.split()))
+    return re.sub(r"(?<![\d-])\d+(?:[.,]\d+)*", "0", whole)
 
 
 def picture() -> str:
