@@ -57,8 +57,8 @@ def test_runs_that_differ_in_figures_only_leave_a_sample_as_it_is():
     two = "  41/402 9 passed (12.25 s)\nactual 127.1.1.1:8000 is not in the list\n"
     assert samples.without_figures(one) == samples.without_figures(two)
     assert samples.without_figures(one) != samples.without_figures(two.replace("is not", "is"))
-    long = "x: 127.101.254.101:8000, metadata\n    a: 127.101.254.101:8000, metadata enw…\nnext"
-    short = "x: 127.1.1.1:8000,\n    metadata a: 127.1.1.1:8000, metadata enwoy.lb…\nnext"
+    long = "x: 127.101.254.101:8000, metadata\n    a: 127.101.254.101:8000, metadata env…\nnext"
+    short = "x: 127.1.1.1:8000,\n    metadata a: 127.1.1.1:8000, metadata envoy.lb…\nnext"
     assert samples.without_figures(long) == samples.without_figures(short)
     other = "✗ ENV-15 fail  subset.nobody  (version 1.0.0)"
     assert samples.without_figures(other) == samples.without_figures(other.replace("subset.nobody", "errors.pool[a=b]"))
