@@ -58,7 +58,6 @@ class PlainProgress(Progress):
         self._console = err()
         self._began = time.monotonic()
         self._done = self._total = self._next = 0
-        self._version = ""
         self._counts: Counter[Verdict] = Counter()
         self._last_status = ""
         self._notes: set[str] = set()
@@ -67,7 +66,7 @@ class PlainProgress(Progress):
         """Print what the event is worth."""
         match event:
             case VersionStarted(version=version, total=total):
-                self._version, self._total, self._done = version, total, 0
+                self._total, self._done = total, 0
                 self._next = max(1, round(total * STEP))
                 self._counts.clear()
                 self._print(f"protocol {version}: {plural(total, 'scenario')}")
