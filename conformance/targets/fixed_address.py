@@ -33,7 +33,7 @@ async def claim(address: str) -> None:
     except (BadAddress, OSError):
         return  # what it is good for is said when it is dialled
     if sign is None:
-        return  # no address of this machine, or a port that is not for every user
+        return  # no address of this machine
     if await _answers(host, port):
         os.close(sign)
         raise UsageError(f"something listens on {address} before the target is started", hint=f"end it, or {_HINT}")

@@ -1,8 +1,9 @@
 """Ports that are free, and stay so until a target listens there: no other run of the suite gets them meanwhile.
 
 A port that is only looked up is free for the next who looks, and two runs that start their targets side by side would
-now and then judge the same one. So the UDP port of the same number is held, as a sign to other runs that it is taken:
-the kernel lets go of it with the process, and nothing has to be cleared.
+now and then judge the same one. So a name that tells the port is held, as a sign to other runs that it is taken: an
+abstract Unix address where there are such (Linux), elsewhere the UDP port of the same number, though a gateway with
+HTTP/3 would want it. The kernel lets go of either with the process, and nothing has to be cleared.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 from collections import deque
 
 LOOPBACK = "127.0.0.1"
+LINUX = sys.platform == "linux"
 
 KEPT = 48
 """So many of the last ports that this process gave out are held: more than its targets have at a time."""
@@ -33,9 +36,12 @@ def hold(host: str, port: int) -> int | None:
     Raises `PortTakenError` if a run has it already, and `OSError` for a host that does not resolve.
     """
     family, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    sign_family, name = (socket.AF_UNIX, f"\0epp-conformance {where[0]} {port}") if LINUX else (family, where)
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as sign:
-            sign.bind(where)
+        with socket.socket(family, socket.SOCK_DGRAM) as own:
+            own.bind((where[0], 0, *where[2:]))  # fails where the address is not of this machine
+        with socket.socket(sign_family, socket.SOCK_DGRAM) as sign:
+            sign.bind(name)
             return sign.detach()
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:

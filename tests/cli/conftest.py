@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.cli import call
+from conformance.targets.ports import LOOPBACK, PortTakenError, hold
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -46,6 +49,19 @@ def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> C
         return Ran(code, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def bound() -> Iterator[socket.socket]:
+    """A socket that is bound and does not listen, on a port that no run beside these tests was given."""
+    with contextlib.ExitStack() as stack:
+        while True:
+            found = stack.enter_context(socket.socket())
+            found.bind((LOOPBACK, 0))
+            with contextlib.suppress(PortTakenError):
+                os.close(hold(*found.getsockname()))
+                break
+        yield found
 
 
 @pytest.fixture

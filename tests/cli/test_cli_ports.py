@@ -57,10 +57,10 @@ def test_a_target_that_lost_its_port_is_started_on_another(cli, tmp_path: Path, 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("module", "how", "text", "scenario"), ROLES, ids=[role[0] for role in ROLES])
-def test_a_port_that_the_profile_names_is_not_replaced(cli, tmp_path: Path, module, how, text, scenario) -> None:
-    with socket.socket() as held:  # bound and not listening: it is refused, and can't be bound
-        held.bind(("127.0.0.1", 0))
-        profile = start(tmp_path, module, how, text, str(held.getsockname()[1]))
-        ran = cli("run", "-q", "--profile", profile, "-k", scenario, "-o", tmp_path / "r")
+def test_a_port_that_the_profile_names_is_not_replaced(
+    cli, tmp_path: Path, bound: socket.socket, module, how, text, scenario
+) -> None:
+    profile = start(tmp_path, module, how, text, str(bound.getsockname()[1]))
+    ran = cli("run", "-q", "--profile", profile, "-k", scenario, "-o", tmp_path / "r")
     assert ran.code == 4, ran.out + ran.err
     assert "ddress already in use" in ran.err or "is taken by another socket" in ran.err

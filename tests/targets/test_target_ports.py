@@ -49,6 +49,15 @@ def test_ports_differ_and_can_be_listened_on() -> None:
             pass
 
 
+@pytest.mark.skipif(not ports.LINUX, reason="elsewhere the UDP port is the sign")
+def test_a_gateway_with_http3_gets_the_udp_port_too() -> None:
+    port = free_port(LOOPBACK)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as http3:
+        http3.bind((LOOPBACK, port))
+    with pytest.raises(PortTakenError):
+        hold(LOOPBACK, port)
+
+
 def test_a_port_is_free_again_after_many_others() -> None:
     port = free_port(LOOPBACK)
     with pytest.raises(PortTakenError):
