@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import h11
@@ -26,6 +27,9 @@ _READ = 64 * 1024
 
 MOST = 64 * 1024 * 1024
 """Bytes of a body, at most: the largest that a scenario sends."""
+
+KEPT = 1024 * 1024
+"""Bytes that are kept of a body that did not end: enough to show what came."""
 
 EchoReached = Callable[[int], Awaitable[None]]
 """Waits until that many bytes of request body have come through the gateway; only the model server's side can know."""
@@ -49,7 +53,7 @@ class HttpResponse:
     expired: bool = False
     """The time was over before the response was complete."""
     endless: bool = False
-    """The body was larger than `MOST`; only its first piece is here."""
+    """The body was larger than `MOST`. Of such a body, and of one that had not ended in time, `KEPT` bytes are here."""
     aborted: bool = False
     """The client went away as its request said."""
 
@@ -137,7 +141,6 @@ class ResponseParts:
             self.reached("response-body", len(self.pieces))
             if self.size > MOST:
                 self.endless = True
-                del self.pieces[1:]
                 self.end(complete=False)
 
     def end(self, *, complete: bool) -> None:
@@ -151,13 +154,17 @@ class ResponseParts:
         return HttpResponse(
             status=self.status,
             headers=self.headers,
-            pieces=tuple(self.pieces),
+            pieces=tuple(self._beginning() if self.expired or self.endless else self.pieces),
             trailers=self.trailers,
             complete=self.complete,
             expired=self.expired,
             endless=self.endless,
             aborted=self.aborted,
         )
+
+    def _beginning(self) -> Iterator[bytes]:
+        ends = itertools.accumulate(map(len, self.pieces))
+        return (piece for piece, end in zip(self.pieces, ends, strict=True) if end <= KEPT)
 
 
 async def _send(

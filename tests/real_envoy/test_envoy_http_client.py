@@ -17,6 +17,7 @@ from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, AbortPoint, Chunk, HttpRequest
 from real_envoy import HttpResponse, send_request
+from real_envoy.http_client import KEPT, MOST
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -214,6 +215,20 @@ def test_a_server_that_never_answers_is_given_up(http: Any) -> None:
         assert answer == HttpResponse(expired=True)
 
     _run(test())
+
+
+@pytest.mark.parametrize(("most", "answer"), [(MOST, "expired"), (2 * KEPT, "endless")])
+def test_of_a_body_that_does_not_end_a_part_is_kept(monkeypatch, most: int, answer: str) -> None:
+    monkeypatch.setattr("real_envoy.http_client.MOST", most)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % MOST + bytes(3 * KEPT))
+        await reader.read()  # the client's request
+        await reader.read()
+
+    got = asyncio.run(_http1(serve, HttpRequest(), timeout=1))
+    assert getattr(got, answer)
+    assert 0 < len(got.body) <= KEPT
 
 
 @pytest.mark.parametrize(
