@@ -53,6 +53,15 @@ def proxy(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long nothing may happen.")
     ] = 300.0,
+    message_timeout: Annotated[
+        float,
+        typer.Option(
+            "--message-timeout",
+            min=0.01,
+            metavar="SECONDS",
+            help="Wait so long for an answer, but in full-duplex.",
+        ),
+    ] = 1.0,
     no_color: options.NoColor = False,
 ) -> None:
     """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
@@ -83,7 +92,7 @@ def proxy(
     except BadAddress as problem:
         raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
     version, claims = judged_by(None, protocol_version)
-    config, stimulus = _config(body_mode, subset or [], fail_open=fail_open)
+    config, stimulus = _config(body_mode, subset or [], fail_open=fail_open, message_timeout=message_timeout)
     show = out().print
     narrator = Narrator(show, context=context(version, claims) if judge else None, details=details)
     recorder = Recorder()
@@ -100,9 +109,9 @@ def proxy(
     raise typer.Exit(1 if narrator.tally.violating else 0)
 
 
-def _config(body_mode: str, subset: list[str], *, fail_open: bool) -> tuple[ProxyConfig, Stimulus]:
-    from dataclasses import replace
-
+def _config(
+    body_mode: str, subset: list[str], *, fail_open: bool, message_timeout: float
+) -> tuple[ProxyConfig, Stimulus]:
     from conformance.errors import UnknownNameError
     from fake_proxy.config import BodyMode, ProxyConfig
     from fake_proxy.stimulus import Stimulus, subset_hint
@@ -115,7 +124,7 @@ def _config(body_mode: str, subset: list[str], *, fail_open: bool) -> tuple[Prox
     }
     if body_mode not in modes:
         raise UnknownNameError("body mode", body_mode, modes)
-    config = replace(ProxyConfig(), failure_mode_allow=fail_open).with_modes(modes[body_mode])
+    config = ProxyConfig(failure_mode_allow=fail_open, message_timeout=message_timeout).with_modes(modes[body_mode])
     return config, Stimulus(metadata=subset_hint(config, subset)) if subset else Stimulus()
 
 

@@ -29,6 +29,10 @@ BOUND = 150 * MIB
 """Memory of the proxy, of which half is Python with all that it has loaded; it took 477 MiB when it held bodies."""
 
 
+PATIENT = ("--message-timeout", "60")
+"""The fake EPP is in this process, beside the client that sends."""
+
+
 def digest(size: int) -> str:
     return hashlib.sha256(PIECE * (size // len(PIECE))).hexdigest()
 
@@ -117,7 +121,7 @@ def test_large_bodies_arrive_whole_and_are_not_held(program, mode: str, decides:
         server = ModelServer()
         loop = asyncio.get_running_loop()
         script = partial(picks, decides=decides)
-        async with proxied(program, server, script, "--body-mode", mode) as (port, process, _):
+        async with proxied(program, server, script, "--body-mode", mode, *PATIENT) as (port, process, _):
             with socket.create_connection(("127.0.0.1", port)) as client:
                 await asyncio.to_thread(send, client, lambda: loop.call_soon_threadsafe(server.may_read.set))
                 server.may_read.set()
