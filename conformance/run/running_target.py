@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
-from conformance.run.watched import HURRY, Watched
+from conformance.run.watched import DYING, HURRY, Watched
 from conformance.targets.bridge import Bridge
 from conformance.targets.fixed_address import claim
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.image import start_container
 from conformance.targets.launch import Launch
+from conformance.targets.listening import may_listen
 from conformance.targets.process import start_process
 from conformance.targets.running import Running, port_was_taken
 from ext_proc.record import Event
@@ -64,6 +66,14 @@ class RunningTarget(ABC):
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before the episode is judged."""
         await self._watched.given_time_to_end()
+
+    async def given_time_to_find_its_port_taken(self, address: str, until: float) -> None:
+        """What answers at `address` is no such target. If another process took its port, it ends when it finds out,
+        before the loop's time `until`, by which it must be ready."""
+        process = self._watched.process
+        others = process is not None and not may_listen(process.pid, address)
+        left = until - asyncio.get_running_loop().time() if others else 0.0
+        await self._watched.given_time_to_end(max(left, DYING))
 
     async def explain_end(self) -> TargetUnreachableError:
         """Why a process that is not running any more ended, in words."""

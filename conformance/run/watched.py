@@ -61,11 +61,11 @@ class Watched:
                 await self._watcher
             self._watcher = None
 
-    async def given_time_to_end(self) -> None:
+    async def given_time_to_end(self, patience: float = DYING) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
         if self._watcher is not None and not self.crashed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._watcher), DYING)
+                await asyncio.wait_for(asyncio.shield(self._watcher), patience)
 
     async def explain_end(self) -> TargetUnreachableError:
         """Why a process that is not running any more ended, in words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,13 @@ def listening(pid: int) -> tuple[str, ...]:
     found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(version) if inode in own}
     found |= {f"unix:{path}" for inode, path in _unix_listeners() if inode in own}
     return tuple(sorted(found))
+
+
+def may_listen(pid: int, address: str) -> bool:
+    """Whether the process, or a child of it, listens on the port of `host:port`; True where that can't be known."""
+    port = address.rpartition(":")[2]
+    known = sys.platform == "linux" and pid != 0 and port.isdigit()
+    return not known or any(one.endswith(f":{port}") for one in listening(pid))
 
 
 def _family(pid: int) -> Iterator[int]:

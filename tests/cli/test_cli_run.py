@@ -351,17 +351,21 @@ def test_what_looks_hostile_and_is_right(cli, tmp_path: Path, patient: Path, mod
 
 
 TAKEN = """
-import os, socket, sys
+import os, socket, sys, time
 port, endpoints, mark = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 if not os.path.exists(mark):
     open(mark, "w").close()
     server = socket.create_server(("127.0.0.1", port))
     if not os.fork():
+        if os.fork():  # what serves the port is then no child of the target
+            os._exit(0)
         while True:
             client, _ = server.accept()
             client.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
             client.close()
+    os.wait()
     server.close()
+    time.sleep(1.5)  # it takes a while to get as far as its port
 epp = ["-m", "reference_epp", "--listen", f"127.0.0.1:{port}", "--endpoints-file", endpoints]
 os.execv(sys.executable, [sys.executable, *epp])
 """
@@ -381,10 +385,10 @@ def test_a_port_that_another_process_took_and_answers_on_is_not_the_targets_defe
 
 
 @pytest.fixture
-def fixed(tmp_path: Path) -> tuple[Path, str]:
+def fixed(tmp_path: Path, bound: socket.socket) -> tuple[Path, str]:
     """A profile of the reference EPP on a port that is fixed, and the address."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    address = f"127.0.0.1:{bound.getsockname()[1]}"
+    bound.close()
     command = [sys.executable, "-m", "reference_epp", "--listen", address, "--endpoints-file", "{endpointsFile}"]
     profile = {"name": "fixed", "address": address, "start": {"command": command}, "discovery": {"file": {}}}
     path = tmp_path / "fixed.yaml"

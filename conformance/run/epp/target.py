@@ -146,7 +146,7 @@ class Target(RunningTarget):
             except ConnectFailed as problem:
                 ours = self._watched.process is not None
                 if not (ours and isinstance(problem, ConnectionRefused | ConnectTimedOut)):
-                    await self.given_time_to_end()  # another process may have taken its port, and answers there
+                    await self.given_time_to_find_its_port_taken(self.address, until)
                     if self.crashed:
                         raise await self.explain_end() from problem
                     raise TargetUnreachableError(f"{problem.where}: {problem.what}", hint=problem.hint) from problem

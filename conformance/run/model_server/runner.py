@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from random import Random
 from typing import Any
+from urllib.parse import urlsplit
 
 from conformance.errors import IncompleteError
 from conformance.evidence.episode import ProcessStarted
@@ -81,20 +82,20 @@ class ModelServerRunner(TargetRunner):
         await self.target.start()
         self.client = ServerClient(self.profile, self.target.url, self.profile.page_url(self.target.url))
         self.status("waiting for the first answer")
+        until = asyncio.get_running_loop().time() + (self.profile.timeouts.start if self.profile.started_by_us else 0.0)
         try:
-            await self._gate()
+            await self._gate(until)
         except IncompleteError as problem:
             await self.client.close()
-            await self.target.given_time_to_end()  # another process may have taken its port, and answers there
+            await self.target.given_time_to_find_its_port_taken(urlsplit(self.target.url).netloc, until)
             if self.target.crashed:
                 raise await self.target.explain_end() from problem
             raise
 
     # -- the gate ------------------------------------------------------------------------------------------------------
 
-    async def _gate(self) -> None:
+    async def _gate(self, until: float) -> None:
         loop = asyncio.get_running_loop()
-        until = loop.time() + (self.profile.timeouts.start if self.profile.started_by_us else 0.0)
         models = await self._first_answer(until)
         named = "model" in self.profile.requests.model_fields_set
         self.model = self.profile.requests.model if named or not models else models[0]
