@@ -272,6 +272,10 @@ class Recorder:
             event = self._redact(event)
         return Entry(next(self._next), self._clock() - self._start, event)
 
+    def age(self, entry: Entry) -> float:
+        """Seconds since `entry` was made."""
+        return (self._clock() - self._start - entry.t) / 1e9
+
     def emit(self, event: Event) -> Entry:
         """Append `event` to the log now."""
         entry = self.stamp(event)

@@ -50,7 +50,7 @@ from fake_proxy.epp_stream import EppStream
 from fake_proxy.flow import Flow, Paced, Unlimited
 from fake_proxy.kept_body import KeptBody
 from fake_proxy.machine import Machine
-from fake_proxy.pace import PATIENCE, Pace
+from fake_proxy.pace import Pace
 from fake_proxy.router import Failure
 from fake_proxy.stimulus import Stimulus
 from fake_proxy.upstream import Upstream
@@ -229,15 +229,13 @@ class ExchangeDriver:
         self._feed([])
 
     def _expire(self) -> None:
-        last = self._began + PATIENCE * self._pace.deadline
-        due = min(self._progress + self._pace.deadline, last)
-        if due > self._loop.time():
-            self._deadline = self._loop.call_at(due, self._expire)
+        now = self._loop.time()
+        if (left := self._pace.left(self._began, self._progress, now)) > 0:
+            self._deadline = self._loop.call_later(left, self._expire)
         elif not self._machine.done:
             self._expired = self._flow.waits_for or self._machine.awaiting
-            self._recorder.emit(
-                Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=self._pace.deadline)
-            )
+            seconds = self._pace.waited(self._progress, now)
+            self._recorder.emit(Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=seconds))
             self._feed(self._machine.client_gone())
 
     async def _await_echo(self, side: Side, through: int) -> bool:

@@ -17,6 +17,13 @@ from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
 from conformance.scenario.schema import ClientRequest, Expect
 from conformance.scenario.seeded import source_of
+from ext_proc.record import DRAINING, Wait
+
+STARVED = 0.5
+"""The part of a wait in which a target may be kept from running; if it was more, that it ran out proves nothing."""
+
+ENOUGH = 0.9
+"""Unless the rest of it was so much of the time for an answer: a wait for one is put off (`fake_proxy.pace`)."""
 
 Action = Callable[[Any, Expect | None], Awaitable[None]]
 """Carries out one step, given the value of its key in the scenario and what is expected of it."""
@@ -142,9 +149,21 @@ async def execute(
             capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
-        if trouble := execution.spoilt(runner.lag.worst(began)):
+        if trouble := execution.spoilt(runner.lag.worst(began)) or _starved(runner, capture.episode()):
             capture.remark(HarnessTrouble(what=trouble))
         return WorkDone(work=work, episode=capture.episode(), context=execution.context(), seconds=loop.time() - began)
+
+
+def _starved(runner: TargetRunner, episode: Episode) -> str:
+    """A wait that ran out while the target could have run and got no processor."""
+    for entry, wait in episode.of(Wait):
+        if wait.outcome == "expired" and wait.what != DRAINING:
+            withheld = runner.target.withheld(wait.seconds, runner.recorder.age(entry))
+            had = wait.seconds - withheld
+            if withheld > STARVED * wait.seconds and had < ENOUGH * runner.profile.timeouts.answer:
+                what = f"{withheld:.1f} of the {wait.seconds:.1f} s in which it was waited for ({wait.what})"
+                return f"the target got no processor for {what}: this machine is too busy"
+    return ""
 
 
 def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:

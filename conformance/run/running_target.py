@@ -63,6 +63,10 @@ class RunningTarget(ABC):
         """Stop it if it is ours. Idempotent."""
         await self._watched.stop(HURRY if hurry else self.profile.timeouts.stop)
 
+    def withheld(self, seconds: float, ago: float = 0.0) -> float:
+        """Of so many seconds, which ended `ago` seconds ago: those in which it could have run and got no processor."""
+        return self._watched.withheld(seconds, ago)
+
     async def given_time_to_end(self) -> None:
         """A connection broke: if the process is ending, its end must be in the log before the episode is judged."""
         await self._watched.given_time_to_end()

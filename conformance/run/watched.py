@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from conformance.errors import HarnessError, TargetUnreachableError
 from conformance.evidence.episode import HarnessTrouble, ProcessExited, ProcessStarted
 from conformance.evidence.local_paths import without_folders
+from conformance.run.processor import ProcessorTime
 from conformance.targets.running import Running, exited_early
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Event
@@ -33,6 +34,8 @@ class Watched:
         self._emit = emit
         self._redact = redact
         self._watcher: asyncio.Task[None] | None = None
+        self._processor = ProcessorTime(0)
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def output(self) -> str:
@@ -46,6 +49,8 @@ class Watched:
         command = tuple(without_folders(self._redact(argument)) for argument in process.command)
         self._emit(ProcessStarted(pid=process.pid, command=command, image=process.image))
         self._watcher = asyncio.create_task(self._watch(process))
+        self._processor = ProcessorTime(process.pid)
+        self._looking = asyncio.create_task(self._processor.watch())
 
     async def stop(self, patience: float) -> None:
         """Stop it, if there is one. Idempotent."""
@@ -55,11 +60,12 @@ class Watched:
             if running:
                 self._emit(ProcessExited(pid=self.process.pid, code=code, asked=True))
             self.process = None
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
-            self._watcher = None
+        for task in (self._watcher, self._looking):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        self._watcher = self._looking = None
 
     async def given_time_to_end(self, patience: float = DYING) -> None:
         """A connection broke: if the process is ending, its end must be in the log before anybody judges."""
@@ -71,6 +77,10 @@ class Watched:
         """Why a process that is not running any more ended, in words."""
         assert self.process is not None
         return await exited_early(self.process)
+
+    def withheld(self, seconds: float, ago: float) -> float:
+        """See `ProcessorTime`."""
+        return self._processor.withheld(seconds, ago)
 
     async def unless_it_ends(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`; that the process ends before that is told at once."""

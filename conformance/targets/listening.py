@@ -17,7 +17,7 @@ ACCEPTING = 0x10000
 
 def listening(pid: int) -> tuple[str, ...]:
     """`ip:port` and `unix:/path` of each socket on which the process or a child of it listens; () if not known."""
-    own = {inode for one in _family(pid) for inode in _sockets(one)}
+    own = {inode for one in family(pid) for inode in _sockets(one)}
     found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(version) if inode in own}
     found |= {f"unix:{path}" for inode, path in _unix_listeners() if inode in own}
     return tuple(sorted(found))
@@ -30,13 +30,13 @@ def may_listen(pid: int, address: str) -> bool:
     return not known or any(one.endswith(f":{port}") for one in listening(pid))
 
 
-def _family(pid: int) -> Iterator[int]:
-    """The process and all that descend from it."""
+def family(pid: int) -> Iterator[int]:
+    """The process id, and those of all that descend from it, as far as they are known."""
     yield pid
     for tasks in (PROC / str(pid) / "task").glob("*/children"):
         with contextlib.suppress(OSError):
             for child in tasks.read_text().split():
-                yield from _family(int(child))
+                yield from family(int(child))
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -25,6 +25,7 @@ from ext_proc.protocol import SUBSET
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import Ending, ProtocolConfigForm, ProxyConfig
+from fake_proxy.pace import PATIENCE
 from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
 
 ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
@@ -221,7 +222,7 @@ def _config(exchange: Exchange, mode: ScenarioMode, profile: Profile, pool: tupl
         header_value_field=exchange.header_field,
         refused_with=exchange.reply.status if exchange.reply.source == "refused" else None,
         ending=ending,
-        message_timeout=2 * profile.timeouts.answer,  # the exchange's own deadline comes first, and is recorded
+        message_timeout=2 * PATIENCE * profile.timeouts.answer,  # that of the exchange comes first, and is recorded
     )
 
 

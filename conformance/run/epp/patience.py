@@ -52,10 +52,11 @@ class Patience:
         deadline: float | None = None,
         *,
         pauses: float = 0.0,
+        withheld: Callable[[float], float] = lambda _: 0.0,
     ) -> Pace:
         """The pace of an exchange in which model servers give `reply`, and the client pauses for so many seconds.
 
-        `hold`: see `Pace`.
+        `hold`, `withheld`: see `Pace`.
         """
         limit = deadline or self._answer
         if self.shortened:
@@ -67,6 +68,7 @@ class Patience:
             echo_timeout=echo,
             ending_timeout=self._for(STILL_OPEN, limit),
             hold=hold,
+            withheld=withheld,
         )
 
     @property

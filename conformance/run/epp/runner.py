@@ -347,7 +347,13 @@ class EppRunner(TargetRunner):
                 prepared,
                 exchange_id,
                 note={**prepared.note, **(note or {})},
-                pace=self._patience.pace(prepared.reply, hold, deadline, pauses=prepared.request.pauses),
+                pace=self._patience.pace(
+                    prepared.reply,
+                    hold,
+                    deadline,
+                    pauses=prepared.request.pauses,
+                    withheld=self.target.withheld,
+                ),
                 fresh_connection=fresh_connection,
             )
 

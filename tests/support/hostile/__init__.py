@@ -97,6 +97,7 @@ TARGETS: tuple[Target, ...] = (
     _epp("floods", "sends answers without end"),
     _epp("endless_body", "sends a body without end"),
     _epp("hangs", "hangs as a whole, its connections open"),
+    _epp("spins", "computes without end"),
     _epp("stops_itself", "freezes (SIGSTOP)"),
     _epp("dies", "exits in the middle of a stream"),
     _epp("removes_folder", "removes the folder of its endpoints file"),

@@ -207,6 +207,18 @@ class Epp:
         stream.transport.goaway()
         await self.behave(stream)
 
+    async def spins(self, _: ServedStream) -> None:
+        while True:
+            pass
+
+    async def computes(self, stream: ServedStream, seconds: str) -> None:
+        """Answer after so many seconds of processor time, all of it of the first core."""
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        until = time.process_time() + float(seconds)
+        while time.process_time() < until:
+            pass
+        await self.behave(stream)
+
     async def hangs(self, stream: ServedStream) -> None:
         await stream.recv()
         time.sleep(3600)  # noqa: ASYNC251 - the whole program hangs

@@ -236,15 +236,14 @@ class EnvoyExchange:
         chances = CHANCES
         try:
             while not sending.done():
-                due = min(self._progress + deadline, began + PATIENCE * deadline)
-                left = due - self._loop.time()
+                left = self._pace.left(began, self._progress, self._loop.time())
                 if left <= -LATE and chances:
                     chances -= 1
                     self._progress = self._loop.time()
                     continue
                 if left <= 0:
-                    expired = self._awaited()
-                    self._emit(Wait(exchange=self._name, what=expired, outcome="expired", seconds=deadline))
+                    expired, seconds = self._awaited(), self._pace.waited(self._progress, self._loop.time())
+                    self._emit(Wait(exchange=self._name, what=expired, outcome="expired", seconds=seconds))
                     return HttpResponse(expired=True), expired
                 await asyncio.wait([sending], timeout=left)
             return sending.result(), ""

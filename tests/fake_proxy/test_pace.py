@@ -1,0 +1,24 @@
+"""The deadline of an exchange: put off by what the EPP lacked of a processor, and never without end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fake_proxy.pace import PATIENCE, Pace
+
+SECONDS = st.floats(0, 60)
+
+
+@given(st.floats(0.1, 20), SECONDS, SECONDS, st.floats(0, 1))
+def test_time_without_a_processor_does_not_count(deadline: float, busy: float, quiet: float, share: float) -> None:
+    now = busy + quiet
+    plain = Pace(deadline=deadline).left(0, busy, now)
+    left = Pace(deadline=deadline, withheld=lambda seconds: seconds * share).left(0, busy, now)
+    assert plain == pytest.approx(min(deadline - quiet, PATIENCE * deadline - now))
+    assert plain <= left + 1e-9
+    assert left <= max(plain + share * quiet, 0) + 1e-9
+    assert left <= max(PATIENCE * deadline - now, 0) + 1e-9
+    if quiet * (1 - share) < deadline - 0.1 and now < PATIENCE * deadline - 0.1:
+        assert left > 0

@@ -1,0 +1,78 @@
+"""A target that is late because other programs had the processor: it is waited for, and never accused of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import call
+
+EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
+BUSY = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(flush=True)
+while os.getppid() != 1:
+    pass
+"""
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long a thread was kept from running"),
+    pytest.mark.timeout(180),
+]
+
+
+@contextlib.contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """So many other programs want the first core, which the system divides among all alike."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(programs):
+            command = (sys.executable, "-c", BUSY)
+            program = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
+            stack.callback(program.kill)
+            assert program.stdout is not None
+            program.stdout.readline()
+        yield
+
+
+def run(folder: Path, mode: str, *, answer: float) -> tuple[int, dict]:
+    """The exit code and the report of a run against an EPP that goes over to `mode` when it has passed the gate.
+
+    It has `answer` seconds for each answer.
+    """
+    profile = {
+        "timeouts": {"answer": answer, "convergence": 1},
+        "discovery": {"file": {"reread": 0.05}, "scrapes": False},
+        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, "3"]},
+    }
+    (folder / "profile.yaml").write_text(json.dumps(profile))
+    few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
+    code = call(["run", "--profile", str(folder / "profile.yaml"), *few, "-q", "-o", str(folder / "r")])
+    return code, json.loads((folder / "r/report.json").read_text())
+
+
+def test_a_target_is_given_the_time_that_others_had_the_processor(tmp_path: Path) -> None:
+    with busy(3):
+        code, report = run(tmp_path, "computes:0.8", answer=1.5)  # a fourth of a core: after 3.2 s
+    assert [result["verdict"] for result in report["results"]] == ["pass"]
+    assert code == 4
+
+
+def test_one_that_hardly_gets_it_is_not_accused(tmp_path: Path) -> None:
+    with busy(7):
+        code, report = run(tmp_path, "computes:0.9", answer=1)  # an eighth of a core: after 7 s
+    assert [result["verdict"] for result in report["results"]] == ["error"]
+    assert "the target got no processor for" in json.dumps(report["results"])
+    assert code == 3
+
+
+def test_one_that_computes_without_end_is_accused(tmp_path: Path) -> None:
+    with busy(1):
+        code, report = run(tmp_path, "spins", answer=1.5)
+    assert report["result"] == "non-conformant"
+    assert code == 1
