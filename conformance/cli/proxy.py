@@ -59,7 +59,7 @@ def proxy(
             "--message-timeout",
             min=0.01,
             metavar="SECONDS",
-            help="Wait so long for an answer, but in full-duplex.",
+            help="How long an answer may take; no limit in full-duplex.",
         ),
     ] = 1.0,
     no_color: options.NoColor = False,
