@@ -38,7 +38,7 @@ FIXES = {
     "subset-ignored-for-bodyless": "subset.bodyless[*",
     "ipv6-without-brackets": "destination.ipv6*",
     "empty-pool-500": "errors.empty-pool[*",
-    "refusal-as-grpc-status": "errors.empty-pool[*",
+    "refusal-as-grpc-status": "subset.nobody*",
     "body-answered-empty": "streaming.request[*",
     "trailers-do-not-end-the-body": "ext-proc.request-trailers[*",
     "content-length-twice": "destination.completion[*",
