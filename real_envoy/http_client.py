@@ -53,7 +53,7 @@ class HttpResponse:
     expired: bool = False
     """The time was over before the response was complete."""
     endless: bool = False
-    """The body was larger than `MOST`. Of such a body, and of one that had not ended in time, `KEPT` bytes are here."""
+    """The body was larger than `MOST`. Of it, and of one that had not ended in time, at most `KEPT` bytes are here."""
     aborted: bool = False
     """The client went away as its request said."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -17,13 +17,14 @@ from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
 from conformance.scenario.schema import ClientRequest, Expect
 from conformance.scenario.seeded import source_of
-from ext_proc.record import DRAINING, Wait
+from ext_proc.record import DRAINING, Entry, Wait
 
 STARVED = 0.5
-"""The part of a wait in which a target may be kept from running; if it was more, that it ran out proves nothing."""
+"""The part of a wait in which a target may be kept from running. If it was more, its end proves nothing."""
 
 ENOUGH = 0.9
-"""Unless the rest of it was so much of the time for an answer: a wait for one is put off (`fake_proxy.pace`)."""
+"""The part of the time for an answer that proves it all the same, if the target had it: such a wait is put off
+(`fake_proxy.pace`)."""
 
 Action = Callable[[Any, Expect | None], Awaitable[None]]
 """Carries out one step, given the value of its key in the scenario and what is expected of it."""
@@ -156,14 +157,18 @@ async def execute(
 
 def _starved(runner: TargetRunner, episode: Episode) -> str:
     """A wait that ran out while the target could have run and got no processor."""
-    for entry, wait in episode.of(Wait):
-        if wait.outcome == "expired" and wait.what != DRAINING:
-            withheld = runner.target.withheld(wait.seconds, runner.recorder.age(entry))
-            had = wait.seconds - withheld
-            if withheld > STARVED * wait.seconds and had < ENOUGH * runner.profile.timeouts.answer:
-                what = f"{withheld:.1f} of the {wait.seconds:.1f} s in which it was waited for ({wait.what})"
-                return f"the target got no processor for {what}: this machine is too busy"
+    for entry, wait in ran_out(episode):
+        withheld = runner.target.withheld(wait.seconds, runner.recorder.age(entry))
+        had = wait.seconds - withheld
+        if withheld > STARVED * wait.seconds and had < ENOUGH * runner.profile.timeouts.answer:
+            what = f"{withheld:.1f} of the {wait.seconds:.1f} s in which it was waited for ({wait.what})"
+            return f"the target got no processor for {what}: this machine is too busy"
     return ""
+
+
+def ran_out(episode: Episode) -> Iterator[tuple[Entry, Wait]]:
+    """The waits in vain for something that was due."""
+    return ((entry, wait) for entry, wait in episode.of(Wait) if wait.outcome == "expired" and wait.what != DRAINING)
 
 
 def _several(value: tuple[str, ...] | str | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from random import Random
 
-from conformance.evidence.episode import Context, Episode, HealthProbe, StartAttempt, Unmet
+from conformance.evidence.episode import Context, HealthProbe, StartAttempt, Unmet
 from conformance.evidence.local_paths import without_folders
 from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
@@ -15,14 +15,14 @@ from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
-from conformance.run.execution import Action, Execution
+from conformance.run.execution import Action, Execution, ran_out
 from conformance.scenario.pool import KubernetesStep, Load
 from conformance.scenario.schema import Exchange, Expect, HealthStep, PoolStep, Reply, StartWith
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
-from ext_proc.record import DRAINING, UNROUTED, Wait
+from ext_proc.record import UNROUTED
 
 STARVED = 0.3
 """Seconds that our loop may be late while a target is given time to follow: it may have been kept from it, too."""
@@ -70,7 +70,7 @@ class EppExecution(Execution):
         """A deadline that ran out, or a quiet time, while the loop was late."""
         if late > STARVED and self._quiet:
             return f"the suite's own event loop was {late:.1f} s late in a quiet time: the target may have been, too"
-        if late > LAGGING and (self._expired or _ran_out(self._capture.episode())):
+        if late > LAGGING and (self._expired or any(ran_out(self._capture.episode()))):
             return f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
         return ""
 
@@ -169,11 +169,6 @@ class EppExecution(Execution):
                 pool_synced=self._epp.pool.exists,
             )
         )
-
-
-def _ran_out(episode: Episode) -> bool:
-    """Whether something was waited for in vain that was due."""
-    return any(wait.outcome == "expired" and wait.what != DRAINING for _, wait in episode.of(Wait))
 
 
 def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
