@@ -103,10 +103,10 @@ class Channel:
         """The next connection in turn that takes a stream now; None if one has to be waited for: ask `transport`."""
         for _ in self._slots:
             found = self._slots[next(self._turn)]
+            if found is not None and found.can_open():
+                return found
             if found is None or found.retired:
                 return None  # it is to be made again
-            if found.can_open():
-                return found
         return None
 
     async def transport(self) -> Transport:

@@ -7,6 +7,7 @@ GOAWAY, and no answer to frames that arrive after our own reset, which are still
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from ext_proc.http2 import frames as f
@@ -38,7 +39,7 @@ _QUIET_FRAMES = 10_000
 in a row before we call it a flood."""
 
 _LATE_STREAMS = 1024
-"""Streams we reset that are remembered for the frames that were already on their way."""
+"""Streams that we reset or do not take, remembered for the frames that were already on their way."""
 
 
 class Http2Connection:
@@ -64,7 +65,7 @@ class Http2Connection:
         self._accept = accept
         self._awaits_preface = b"" if accept is None else f.PREFACE
         self._streams: dict[int, Http2Stream] = {}
-        self._late: dict[int, Http2Stream] = {}
+        self._late: OrderedDict[int, Http2Stream] = OrderedDict()  # a dict is slow to forget its oldest
         self._farewell = ""  # what the peer's GOAWAY said, if it was not a plain one
         self._closing = False  # we take no new streams, of our own or of the peer above _accept_up_to
         self._accept_up_to = f.MAX_STREAM_ID
@@ -139,9 +140,7 @@ class Http2Connection:
         self._sender.write(f.rst_stream(stream_id, code))
         self._sender.drop(stream)
         if not stream.remote_end:
-            self._late[stream_id] = stream
-            if len(self._late) > _LATE_STREAMS:
-                del self._late[next(iter(self._late))]
+            self._keep_late(stream)
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, last_stream: int | None = None, debug: bytes = b"") -> None:
         """Say GOAWAY; `last_stream` defaults to the highest stream of the peer. Streams up to it go on."""
@@ -233,7 +232,7 @@ class Http2Connection:
         end = bool(flags & f.END_STREAM)
         if size or end:
             self._quiet = 0
-        data = f.unpad(flags & f.PADDED, payload)
+        data = f.unpad(f.PADDED, payload) if flags & f.PADDED else payload
         late = stream_id not in self._streams
         self.stray += late
         if stream is None or stream.remote_end:
@@ -246,26 +245,27 @@ class Http2Connection:
             self._remote_end(stream)
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
-        self._block = (stream_id, flags, bytearray(f.unpad(flags, payload)))
-        self._finish_block(flags)
+        block = f.unpad(flags, payload)
+        if flags & f.END_HEADERS:
+            self._on_fields(stream_id, flags, block)
+        else:
+            self._block = (stream_id, flags, bytearray(block))
 
     def _on_continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is None or self._block[0] != stream_id:
             raise ProtocolError(ErrorCode.PROTOCOL_ERROR, "the peer sent CONTINUATION without a header block")
-        self._block[2].extend(payload)
-        self._finish_block(flags)
-
-    def _finish_block(self, flags: int) -> None:
-        assert self._block is not None
-        stream_id, first_flags, block = self._block
+        _, first_flags, block = self._block
+        block += payload
         if len(block) > HEADER_LIST_LIMIT:
             raise ProtocolError(
                 ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent more than {HEADER_LIST_LIMIT} bytes of headers"
             )
-        if not flags & f.END_HEADERS:
-            return
-        self._block = None
-        headers, end = self._decoder.decode(bytes(block)), bool(first_flags & f.END_STREAM)
+        if flags & f.END_HEADERS:
+            self._block = None
+            self._on_fields(stream_id, first_flags, bytes(block))
+
+    def _on_fields(self, stream_id: int, flags: int, block: bytes) -> None:
+        headers, end = self._decoder.decode(block), bool(flags & f.END_STREAM)
         if self._accept is not None and stream_id > self._last_seen and stream_id % 2:
             self._quiet = 0
             self._open_remote(stream_id, headers, end)
@@ -288,7 +288,7 @@ class Http2Connection:
         stream = Http2Stream(stream_id, UNWANTED, self._sender.stream_window)
         stream.remote_end = end
         if stream_id > self._accept_up_to:
-            self._late[stream_id] = stream
+            self._keep_late(stream)
             return
         self._streams[stream_id] = stream
         sink = None if full else self._accept(stream_id, headers, end)
@@ -383,6 +383,11 @@ class Http2Connection:
                 ErrorCode.PROTOCOL_ERROR, f"the peer sent {what} on stream {stream_id}, which is not open"
             )
         return self._late.get(stream_id)
+
+    def _keep_late(self, stream: Http2Stream) -> None:
+        self._late[stream.id] = stream
+        if len(self._late) > _LATE_STREAMS:
+            self._late.popitem(last=False)
 
     def _writable(self, stream_id: int) -> Http2Stream | None:
         stream = self._streams.get(stream_id)

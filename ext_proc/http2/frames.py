@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_SIZE = 9
+_HEADER = struct.Struct(">HBBBI")  # the length takes the first two fields
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME_SIZE = 16_384
 MAX_WINDOW = 2**31 - 1
@@ -73,7 +75,8 @@ def code_name(code: int) -> str:
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     """One frame as bytes. Nothing is checked: negative tests need illegal frames too."""
-    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+    size = len(payload)
+    return _HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
 
 
 def settings(pairs: Iterable[tuple[int, int]]) -> bytes:
@@ -127,7 +130,8 @@ class FrameReader:
         at, end = 0, len(data)
         try:
             while end - at >= HEADER_SIZE:
-                length = (data[at] << 16) | (data[at + 1] << 8) | data[at + 2]
+                high, low, kind, flags, stream = _HEADER.unpack_from(data, at)
+                length = high << 8 | low
                 if length > self._limit:
                     raise ProtocolError(
                         ErrorCode.FRAME_SIZE_ERROR,
@@ -136,9 +140,8 @@ class FrameReader:
                 stop = at + HEADER_SIZE + length
                 if stop > end:
                     break
-                stream = int.from_bytes(data[at + 5 : at + 9]) & MAX_STREAM_ID
                 start, at = at, stop
-                yield data[start + 3], data[start + 4], stream, data[start + HEADER_SIZE : stop]
+                yield kind, flags, stream & MAX_STREAM_ID, data[start + HEADER_SIZE : stop]
         finally:
             self._held = data[at:]
 

@@ -47,7 +47,7 @@ class Sender:
         size = len(data)
         fits = size <= self._window and size <= stream.window and size <= self.frame_size
         if not stream.pending and (fits or not size):
-            self._out.append(self._frame(stream, data, size, end=end))
+            self._data_frame(stream, data, end=end)
             if end:
                 self._end(stream)
             return
@@ -59,10 +59,11 @@ class Sender:
 
     def drop(self, stream: Http2Stream) -> None:
         """Forget what is queued for a stream."""
-        stream.pending.clear()
         stream.finish = None
-        if stream in self._turns:
-            self._turns.remove(stream)
+        if stream.pending:
+            stream.pending.clear()
+            if stream in self._turns:
+                self._turns.remove(stream)
 
     def widen(self, stream: Http2Stream, change: int) -> None:
         """The peer widened a stream's window. Raises `ProtocolError` if that is too far."""
@@ -106,12 +107,12 @@ class Sender:
             if size <= 0:
                 continue  # WINDOW_UPDATE gives it a turn again
             if size == len(part):
-                stream.pending.popleft()
+                del stream.pending[0]
             else:
                 stream.pending[0] = part[size:]
             budget -= size
             end = stream.finish == b"" and not stream.pending
-            self._out.append(self._frame(stream, bytes(part[:size]), size, end=end))
+            self._data_frame(stream, bytes(part[:size]), end=end)
             if stream.pending:
                 self._turns.append(stream)
             elif stream.finish is not None:
@@ -122,11 +123,12 @@ class Sender:
         self._out.clear()
         return data
 
-    def _frame(self, stream: Http2Stream, data: bytes, size: int, *, end: bool) -> bytes:
+    def _data_frame(self, stream: Http2Stream, data: bytes, *, end: bool) -> None:
+        size = len(data)
         stream.window -= size
         self._window -= size
         self.sent_data = True
-        return size.to_bytes(3) + (b"\x00\x01" if end else b"\x00\x00") + stream.id.to_bytes(4) + data
+        self._out.append(f.frame(f.DATA, f.END_STREAM if end else 0, stream.id, data))
 
     def _end(self, stream: Http2Stream) -> None:
         stream.local_end = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Literal, Protocol
 
 from ext_proc.record import Headers
@@ -38,7 +37,7 @@ class Http2Stream:
         self.window = window
         self.received = 0  # bytes that the peer has not been given credit for
         self.held = False  # it gets none now
-        self.pending: deque[memoryview] = deque()
+        self.pending: list[memoryview] = []
         self.finish: bytes | None = None  # frames that end our side, sent after `pending`; b"" rides on the last DATA
         self.local_end = False
         self.remote_end = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import h2.config
 import h2.connection
 import h2.events
@@ -14,6 +16,7 @@ from ext_proc.http2 import frames
 from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
 from ext_proc.http2.fields import FieldEncoder
 from ext_proc.http2.frames import ErrorCode, Setting
+from ext_proc.http2.streams import Http2Stream
 from ext_proc.record import Headers
 
 REQUEST: Headers = (
@@ -277,6 +280,23 @@ def test_a_graceful_goaway_lets_streams_finish_and_refuses_those_above() -> None
     pair.settle()
     assert kept.closed == ("end", 0)
     assert kept.data == b"late but fine"
+
+
+def test_streams_opened_against_our_goaway_take_bounded_memory() -> None:
+    pair = Pair()
+    pair.settle()
+    pair.server.goaway()
+    block = FieldEncoder().encode(REQUEST)
+    before = streams_in_memory()
+    for number in range(1, 20_001, 2):
+        pair.server.receive(frames.headers(number, block, end=False))
+    assert pair.server.failure is None
+    assert streams_in_memory() - before < 2_000
+
+
+def streams_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(one, Http2Stream) for one in gc.get_objects())
 
 
 def test_a_reset_by_the_peer_reaches_the_sink() -> None:
