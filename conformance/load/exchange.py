@@ -190,13 +190,7 @@ class LiveExchange:
             node = self._node
             assert node is not None
             memory = self._traffic.memory
-            key: Step = step
-            if isinstance(step, bytes):
-                if self.own in step:
-                    key = step.replace(self.own, memory.mask)
-                found = node.next.get(key)
-            else:
-                found = node.next.get(step)
+            found = node.next.get(step.replace(self.own, memory.mask) if isinstance(step, bytes) else step)
             if found is not None:
                 memory.counts.steps += 1
                 self._node = found

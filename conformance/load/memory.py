@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conformance.load.judgement import Bench, Judgement, mentioned
 from conformance.load.moments import Signature, Window
@@ -203,7 +203,7 @@ class Learner:
 
     def _same(self, exact: Turn, masked: Turn) -> bool:
         sends = tuple(send.replace(self._memory.mask, self._own) for send in masked.sends)
-        return masked._replace(sends=sends) == exact
+        return replace(masked, sends=sends) == exact
 
     def _with_strangers(self, judgement: Judgement) -> Judgement:
         """`judgement` and what was said with the ids of other exchanges: cross-talk (ENV-21)."""

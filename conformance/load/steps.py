@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 EXCHANGE, STREAM = "exchange", "s1"
@@ -40,7 +41,8 @@ Step: TypeAlias = bytes | Ended | NotAMessage | DueStep
 """What can happen to an exchange: a message of the EPP (without its prefix), or one of the others."""
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True, slots=True)  # read several times for each message: faster than a named tuple
+class Turn:
     """What is to be done now. All fields but the first two are the state after it.
 
     `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
