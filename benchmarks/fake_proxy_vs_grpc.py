@@ -23,7 +23,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-FIGURE = 2.0
+FIGURE = 1.0
 """So many times the streams that grpc.aio's client does for the same processor time, recorded and judged."""
 
 WARM_UP = 0.5
