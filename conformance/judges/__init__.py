@@ -53,6 +53,7 @@ from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, pass
 from conformance.judges.server_view import ServerExchange
 from conformance.reading.stream_state import StopKind, StreamState
 from conformance.verdict import Finding, Verdict
+from ext_proc.record import Entry
 
 __all__ = ["JUDGES", "Role", "Rules", "judge", "places", "rulings"]
 
@@ -109,7 +110,8 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
     Judges of the role that `context` says is under test speak; `roles` may name several, where neither side is ours.
 
     Requirements that the catalogue does not have in `context.version` are left out. Where the harness had trouble, the
-    exchanges concerned give no violations, and the scenario's requirements are `error`. A judge that raises is the
+    exchanges concerned give no violations, and the scenario's requirements are `error`; without a scenario, those that
+    would have been violated. A judge that raises is the
     suite's own defect and lets the exception through; who runs the suite makes it `error`.
     """
     episode_view = EpisodeView(episode, context, catalogue)
@@ -173,7 +175,7 @@ def _ask(episode_view: EpisodeView, judge_: Judge) -> Iterable[Ruling]:
 
 
 def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Finding]:
-    trouble = {event.exchange for _, event in episode_view.episode.of(HarnessTrouble)}
+    trouble = {event.exchange: (entry, event) for entry, event in episode_view.episode.of(HarnessTrouble)}
     seen_to_hold: set[str] = set()
     for ruling in given:
         if ruling.verdict is PASS:
@@ -185,8 +187,13 @@ def _weigh(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Findi
             continue
         if ruling.verdict is PASS:
             yield _passed(ruling)
-        elif not (ruling.negative and (None in trouble or ruling.exchange in trouble)):
-            yield ruling.weighed(_verdict(ruling, effect))
+            continue
+        excuse = trouble.get(None) or trouble.get(ruling.exchange) if ruling.negative else None
+        verdict = _verdict(ruling, effect)
+        if excuse is None:
+            yield ruling.weighed(verdict)
+        elif not episode_view.context.requirements and verdict is not Verdict.NOT_APPLICABLE:
+            yield _error(ruling.requirement, *excuse)  # no scenario says which requirements are in doubt
 
 
 def _verdict(ruling: Ruling, effect: str) -> Verdict:
@@ -219,20 +226,24 @@ def _harness(episode: Episode, context: Context, found: Iterable[Finding]) -> It
     """`error` for what the harness could not do, and what was unmet, on the requirements that the scenario names."""
     for entry, trouble in episode.of(HarnessTrouble):
         for requirement in context.requirements:
-            yield Finding(
-                requirement=requirement,
-                verdict=Verdict.ERROR,
-                actual=trouble.what,
-                exchange=trouble.exchange,
-                seq=entry.seq,
-                hint="This is a harness error, not a finding about the target.",
-            )
+            yield _error(requirement, entry, trouble)
     failed = {finding.requirement for finding in found if finding.verdict is FAIL}
     for entry, unmet in episode.of(Unmet):
         for requirement in context.requirements:
             if requirement not in failed:
                 verdict = Verdict(unmet.verdict)
                 yield Finding(requirement=requirement, verdict=verdict, actual=unmet.what, seq=entry.seq)
+
+
+def _error(requirement: str, entry: Entry, trouble: HarnessTrouble) -> Finding:
+    return Finding(
+        requirement=requirement,
+        verdict=Verdict.ERROR,
+        actual=trouble.what,
+        exchange=trouble.exchange,
+        seq=entry.seq,
+        hint="This is a harness error, not a finding about the target.",
+    )
 
 
 def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import TargetUnreachableError
-from conformance.evidence.episode import Episode, ProcessExited
+from conformance.evidence.episode import Episode, ProcessExited, ProcessStarted
 from conformance.load.examples import Example
 from conformance.load.figures import KeptTimes
 from conformance.load.moments import Moments, State
@@ -32,6 +32,7 @@ from conformance.run.child_process import Say
 from conformance.run.data_plane.stimuli import Prepared, prepare
 from conformance.run.engine import EngineThread, LagMeter
 from conformance.run.epp.target import dial_target
+from conformance.run.processor import ProcessorTime
 from conformance.scenario.schema import Exchange
 from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
@@ -39,10 +40,12 @@ from ext_proc.http2.errors import ConnectFailed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one process has to know: its settings, where the target is, the pool's endpoints by their references, and
-    the file with its history, or what it is throughout. `grace` is in seconds."""
+    """What one process has to know: its settings, where the target is and its process (0: not on this machine), the
+    pool's endpoints by their references, and the file with its history, or what it is throughout. `grace` is in
+    seconds."""
 
     settings: LoadSettings
+    pid: int = 0
     address: str
     endpoints: Mapping[str, tuple[str, ...]]
     pool: Path | State
@@ -104,6 +107,7 @@ class SharedRun(LoadRun):
     def __init__(self, share: Share, lag: LagMeter, say: Callable[[ShareReport], None]) -> None:
         super().__init__(share.settings, lag=lag, status=lambda _: None, watch=lambda _: say(self._report(None)))
         self.figures = self._times = KeptTimes()
+        self.processor = ProcessorTime(share.pid)
         self._share = share
         self._say = say
         self._episodes: dict[str, Episode] = {}
@@ -211,6 +215,8 @@ class Generator:
                 self._stop()
             case ProcessExited():
                 self._run.crashes.append(command)
+            case ProcessStarted(pid=pid):
+                self._run.processor = ProcessorTime(pid)
             case TargetIsBack():
                 await self._run.find_target(command)
             case TroubleBegan() | TroubleEnded():

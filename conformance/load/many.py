@@ -10,11 +10,12 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from conformance.errors import HarnessError, IncompleteError
-from conformance.evidence.episode import ProcessExited
+from conformance.evidence.episode import ProcessExited, ProcessStarted
 from conformance.load.churn import PoolChurn
 from conformance.load.disturber import Disturber
 from conformance.load.generators import Begin, Generator, GetReady, Share, ShareEnd, ShareReport, Stop, shares
@@ -201,7 +202,12 @@ class ManyProcesses(ManyGenerators):
         return self._history
 
     def _started(self, share: Share) -> GeneratorLink:
-        return ChildProcess(Generator, share)
+        return ChildProcess(Generator, replace(share, pid=self._pid))
+
+    def _heed(self, entry: Entry) -> None:
+        super()._heed(entry)
+        if isinstance(entry.event, ProcessStarted):
+            self._tell(entry.event)
 
 
 class ManyWorkers(ManyGenerators):

@@ -38,6 +38,7 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.engine import LagMeter
 from conformance.run.epp.runner import EppRunner
+from conformance.run.processor import INTERVAL, ProcessorTime
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import Exchange
 from conformance.verdict import Verdict
@@ -97,6 +98,8 @@ class LoadRun:
         """Of the processes that make the requests, where they are others: what `Vitals` come to."""
         self.course = Course()
         self._pid = 0
+        self.processor = ProcessorTime(0)
+        """That of the target, as far as it is known here."""
         self.seconds = 0.0
         self.begun = 0
         self.lost_with_process = 0
@@ -185,6 +188,7 @@ class LoadRun:
             moments,
             deadline=settings.profile.timeouts.answer,
             lag=self._lag.worst,
+            withheld=lambda seconds: self.processor.withheld(seconds, 0.0),
             finished=self._finished,
             corrected=self._corrected,
             away=lambda: self.troubles.away,
@@ -206,7 +210,7 @@ class LoadRun:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
         self.began, self.start_time = True, loop.time()
-        others = [loop.create_task(one) for one in (self._every_second(), *beside)]
+        others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
             await _first_of(arriving, *others)
@@ -312,6 +316,7 @@ class LoadRun:
                 self.crashes.append(entry.event)
             case ProcessStarted(pid=pid):
                 self._pid = pid
+                self.processor = ProcessorTime(pid)
                 self.target_vitals.begin_again()
 
     def _trouble(self, event: TroubleEvent) -> None:
@@ -330,6 +335,11 @@ class LoadRun:
             await asyncio.sleep(1)
             self._settle_lost()
             self._watch(self._look())
+
+    async def _watch_processor(self) -> None:
+        while True:
+            self.processor.look()
+            await asyncio.sleep(INTERVAL)
 
     def _look(self) -> Snapshot:
         """What happened since the last look."""

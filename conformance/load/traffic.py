@@ -12,6 +12,7 @@ from conformance.load.judgement import Judgement
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments
 from conformance.load.shape import RequestShape
+from conformance.run.processor import starved
 from conformance.verdict import Verdict
 from ext_proc import grpc
 from ext_proc.channel import Channel
@@ -34,9 +35,10 @@ class Traffic:
     """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
 
     `channel` gives the connections to the target that are there now. `deadline`: seconds in which something must happen
-    in an exchange. `lag(since)`: how late our own loop was. While the target is `away`, no connection is tried and
-    requests fail as if it had been refused. `corrected` gets exchanges of which something came after
-    they were over, with their earlier verdict. Use as an async context manager.
+    in an exchange. `lag(since)`: how late our own loop was; `withheld(seconds)`: in how many of the last so many
+    seconds the target could have run and got no processor. While the target is `away`, no connection is tried and
+    requests fail as if it had been refused. `corrected` gets exchanges of which something came after they were over,
+    with their earlier verdict. Use as an async context manager.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Traffic:
         lag: Callable[[float], float],
         finished: Callable[[LiveExchange], None],
         corrected: Callable[[LiveExchange, Judgement], None],
+        withheld: Callable[[float], float] = lambda _: 0.0,
         away: Callable[[], bool] = lambda: False,
     ) -> None:
         self.memory = memory
@@ -59,10 +62,13 @@ class Traffic:
         self._away = away
         self._deadline = deadline
         self._lag = lag
+        self._withheld = withheld
         self._finished = finished
         self._corrected = corrected
         self._slow = (0.0, 0.0)
         """When the last answer came that took more than half of the deadline, and the seconds that it took."""
+        self._prompt = 0.0
+        """When the latest request was sent whose answer took less."""
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         self.open: set[LiveExchange] = set()
@@ -106,6 +112,8 @@ class Traffic:
         took = exchange.decided - exchange.started
         if took > self._deadline / 2:
             self._slow = (exchange.decided, took)
+        elif exchange.decided and exchange.started > self._prompt:
+            self._prompt = exchange.started
         self.open.discard(exchange)
         self._finished(exchange)
 
@@ -124,7 +132,12 @@ class Traffic:
         self._loop.call_later(seconds, what, *arguments)
 
     def expired(self, exchange: LiveExchange) -> None:
-        """A deadline ran out: was it the target, or we?"""
+        """A deadline ran out: was it the target, or we, or others who had its processor?"""
+        waited = self.now() - exchange.progress
+        others = self._prompt >= exchange.progress  # a target that answered requests that came later had a processor
+        if not others and (trouble := starved(self._withheld(waited), waited, "an answer")):
+            exchange.trouble = trouble
+            return
         late = self._lag(exchange.progress)
         slow_at, took = self._slow
         slow = slow_at > exchange.progress

@@ -13,14 +13,12 @@ from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, Unmet
 from conformance.planning.plan import Work
 from conformance.run.capture import Capture
+from conformance.run.processor import starved
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
 from conformance.scenario.schema import ClientRequest, Expect
 from conformance.scenario.seeded import source_of
 from ext_proc.record import DRAINING, Entry, Wait
-
-STARVED = 0.5
-"""The part of a wait in which a target may be kept from running. If it was more, its end proves nothing."""
 
 ENOUGH = 0.9
 """The part of the time for an answer that proves it all the same, if the target had it: such a wait is put off
@@ -160,9 +158,8 @@ def _starved(runner: TargetRunner, episode: Episode) -> str:
     for entry, wait in ran_out(episode):
         withheld = runner.target.withheld(wait.seconds, runner.recorder.age(entry))
         had = wait.seconds - withheld
-        if withheld > STARVED * wait.seconds and had < ENOUGH * runner.profile.timeouts.answer:
-            what = f"{withheld:.1f} of the {wait.seconds:.1f} s in which it was waited for ({wait.what})"
-            return f"the target got no processor for {what}: this machine is too busy"
+        if had < ENOUGH * runner.profile.timeouts.answer and (trouble := starved(withheld, wait.seconds, wait.what)):
+            return trouble
     return ""
 
 

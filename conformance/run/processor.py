@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -21,10 +22,24 @@ from conformance.targets.listening import PROC, family
 INTERVAL = 0.5
 """Seconds between two looks."""
 
-KEPT = 240
-"""Looks that are kept: two minutes."""
+_FRESH = 0.02
+"""Seconds in which no second look is taken: under load, thousands of waits run out at once."""
+
+KEPT = 120.0
+"""Seconds for which looks are kept."""
+
+STARVED = 0.5
+"""A target that got no processor for more than this part of a wait is not accused of it."""
 
 _SECOND = 1e9
+
+
+def starved(withheld: float, seconds: float, what: str) -> str:
+    """Why a wait of so many seconds for `what`, which ran out, is not held against the target; "" if it is."""
+    if withheld <= STARVED * seconds:
+        return ""
+    waited = f"{withheld:.1f} of the {seconds:.1f} s in which it was waited for ({what})"
+    return f"the target got no processor for {waited}: this machine is too busy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +62,7 @@ class ProcessorTime:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._spans: deque[_Span] = deque(maxlen=KEPT)
+        self._spans: deque[_Span] = deque()
         self._looked = time.monotonic()
         self._threads = dict(self._now())
 
@@ -55,22 +70,25 @@ class ProcessorTime:
         """Look again and again, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL)
-            self._look()
+            self.look()
 
     def withheld(self, seconds: float, ago: float) -> float:
         """Of so many seconds, which ended `ago` seconds ago: those in which it could have run and others did.
 
         0 if it used half of all cores itself: then its threads kept each other waiting.
         """
-        self._look()
+        if time.monotonic() - self._looked > _FRESH:
+            self.look()
         end = self._looked - ago
         begin = end - seconds
-        parts = [(span, span.part(begin, end)) for span in self._spans]
+        since = itertools.takewhile(lambda span: span.end > begin, reversed(self._spans))
+        parts = [(span, span.part(begin, end)) for span in since]
         if sum(span.ran * part for span, part in parts) >= cores() * seconds / 2:
             return 0.0
         return min(sum(span.ready * part for span, part in parts), seconds)
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """See how long each thread ran and waited since the last look."""
         before, began = self._threads, self._looked
         self._looked = time.monotonic()
         self._threads = dict(self._now())
@@ -78,6 +96,8 @@ class ProcessorTime:
             more = [_more(before.get(thread), now) for thread, now in self._threads.items()]
             ran = sum(seconds for seconds, _ in more)
             self._spans.append(_Span(began, self._looked, max((ready for _, ready in more), default=0.0), ran))
+        while self._spans and self._spans[0].end < self._looked - KEPT:
+            self._spans.popleft()
 
     def _now(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Each thread with the nanoseconds that it ran, and that it was ready and did not."""

@@ -40,20 +40,30 @@ def busy(programs: int) -> Iterator[None]:
         yield
 
 
-def run(folder: Path, mode: str, *, answer: float) -> tuple[int, dict]:
-    """The exit code and the report of a run against an EPP that goes over to `mode` when it has passed the gate.
-
-    It has `answer` seconds for each answer.
-    """
-    profile = {
+def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
+    """That of an EPP that goes over to `mode` after so many `good` streams, with `answer` seconds for each answer."""
+    found = {
         "timeouts": {"answer": answer, "convergence": 1},
         "discovery": {"file": {"reread": 0.05}, "scrapes": False},
-        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, "3"]},
+        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, str(good)]},
     }
-    (folder / "profile.yaml").write_text(json.dumps(profile))
+    (folder / "profile.yaml").write_text(json.dumps(found))
+    return folder / "profile.yaml"
+
+
+def run(folder: Path, mode: str, *, answer: float) -> tuple[int, dict]:
+    """The exit code and the report of a run. The gate takes the good streams."""
     few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
-    code = call(["run", "--profile", str(folder / "profile.yaml"), *few, "-q", "-o", str(folder / "r")])
+    made = str(profile(folder, mode, answer=answer))
+    code = call(["run", "--profile", made, *few, "-q", "-o", str(folder / "r")])
     return code, json.loads((folder / "r/report.json").read_text())
+
+
+def load(folder: Path, mode: str, *flags: str, answer: float) -> tuple[int, dict]:
+    """The exit code and the document of a load, longer than the good streams take on a busy core."""
+    made = str(profile(folder, mode, answer=answer, good=40))
+    code = call(["load", "--profile", made, "--seconds", "10", *flags, "-o", str(folder / "r")])
+    return code, json.loads((folder / "r/load.json").read_text())
 
 
 def test_a_target_is_given_the_time_that_others_had_the_processor(tmp_path: Path) -> None:
@@ -76,3 +86,19 @@ def test_one_that_computes_without_end_is_accused(tmp_path: Path) -> None:
         code, report = run(tmp_path, "spins", answer=1.5)
     assert report["result"] == "non-conformant"
     assert code == 1
+
+
+@pytest.mark.parametrize("flags", [("--concurrent", "1"), ("--concurrent", "2", "--processes", "2")])
+def test_under_load_it_is_not_accused_of_what_others_took(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    with busy(7):
+        code, document = load(tmp_path, "computes:2", *flags, answer=1.5)  # an eighth of a core: after 16 s
+    assert code == 3
+    assert "the target got no processor for" in json.dumps(document)
+    assert "fail" not in {row["verdict"] for row in document["requirements"]}
+
+
+def test_under_load_one_that_computes_without_end_is_accused(tmp_path: Path) -> None:
+    with busy(1):
+        code, document = load(tmp_path, "spins", "--concurrent", "1", answer=1.5)
+    assert code == 1
+    assert "fail" in {row["verdict"] for row in document["requirements"]}

@@ -20,29 +20,41 @@ class Finished(SimpleNamespace):
 
 
 @pytest.mark.parametrize(
-    ("late", "other", "excused"),
+    ("late", "other", "withheld", "excused"),
     [
-        (0.02, None, False),
-        (0.02, 9.0, False),  # slow answers alone are the target's
-        (0.5, None, False),
-        (0.5, 2.0, False),
-        (0.5, 9.0, True),
-        (1.5, None, True),
+        (0.02, None, 0.0, False),
+        (0.02, 9.0, 0.0, False),  # slow answers alone are the target's
+        (0.5, None, 0.0, False),
+        (0.5, 2.0, 0.0, False),
+        (0.5, 9.0, 0.0, True),
+        (1.5, None, 0.0, True),
+        (0.02, None, 0.4, False),
+        (0.02, None, 0.6, True),
+        (0.02, 9.0, 0.6, True),
+        (0.02, 2.0, 0.6, False),  # it had a processor for a request that came later
     ],
 )
-def test_a_deadline_on_an_overloaded_machine(late: float, other: float | None, excused: bool) -> None:
-    """`late`: seconds that our loop was late; `other`: seconds that the answer to another request took meanwhile."""
+def test_a_deadline_on_an_overloaded_machine(late: float, other: float | None, withheld: float, excused: bool) -> None:
+    """`late`: seconds that our loop was late; `other`: seconds that the answer to another request took meanwhile;
+    `withheld`: the part of the wait in which the target was kept from running."""
 
     async def main() -> str:
         ignore: Any = lambda *_: None  # noqa: E731
         memory: Any = SimpleNamespace(ids=())
         channel: Any = SimpleNamespace(headers=ignore)
         traffic = Traffic(
-            lambda: channel, memory, ignore, deadline=DEADLINE, lag=lambda _: late, finished=ignore, corrected=ignore
+            lambda: channel,
+            memory,
+            ignore,
+            deadline=DEADLINE,
+            lag=lambda _: late,
+            withheld=lambda seconds: withheld * seconds,
+            finished=ignore,
+            corrected=ignore,
         )
-        silent: Any = SimpleNamespace(progress=100.0, trouble="")
+        silent: Any = SimpleNamespace(progress=traffic.now() - DEADLINE, trouble="")
         if other is not None:
-            answered: Any = Finished(started=100.0, decided=100.0 + other)
+            answered: Any = Finished(started=silent.progress, decided=silent.progress + other)
             traffic.done(answered)
         traffic.expired(silent)
         return str(silent.trouble)
