@@ -18,6 +18,7 @@ from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
+from fake_proxy.config import Ending
 
 REOPENED = 8
 """How often a refused stream is opened again."""
@@ -50,7 +51,7 @@ class Surroundings(Protocol):
         """Call `what` after so many seconds."""
 
     def expired(self, exchange: LiveExchange) -> None:
-        """Its deadline is over."""
+        """A wait for something of the target's is over."""
 
 
 class LiveExchange:
@@ -205,6 +206,8 @@ class LiveExchange:
         idle = now - self.progress
         if turn.quiet:
             if idle >= turn.quiet:
+                if self.shape.config.ending is not Ending.DRAIN:  # that a drained stream is quiet is no fault
+                    self._traffic.expired(self)
                 self.step(DueStep("ending"))
         elif turn.message_timeout and idle >= turn.message_timeout:
             self.step(DueStep("message-timeout"))

@@ -25,7 +25,8 @@ _REFUSAL = 0.1
 """Seconds until a request to a target that is away fails; in a closed loop, the next begins then."""
 
 _LATE = 1.0
-"""Seconds that our own loop may be late; beyond, an expired deadline proves nothing about the target."""
+"""Seconds that our own loop may be late, and no more than half of the wait; beyond, the end of a wait proves nothing
+about the target."""
 
 _BUSY = 0.25
 """The same where answers to others took more than half of the deadline: the machine is overloaded, nothing hangs."""
@@ -132,7 +133,7 @@ class Traffic:
         self._loop.call_later(seconds, what, *arguments)
 
     def expired(self, exchange: LiveExchange) -> None:
-        """A deadline ran out: was it the target, or we, or others who had its processor?"""
+        """A wait ran out: was it the target, or we, or others who had its processor?"""
         waited = self.now() - exchange.progress
         others = self._prompt >= exchange.progress  # a target that answered requests that came later had a processor
         if not others and (trouble := starved(self._withheld(waited), waited, "an answer")):
@@ -141,7 +142,7 @@ class Traffic:
         late = self._lag(exchange.progress)
         slow_at, took = self._slow
         slow = slow_at > exchange.progress
-        if late > (_BUSY if slow else _LATE):
+        if late > min(_BUSY if slow else _LATE, waited / 2):
             also = f", and answers to other requests took up to {took:.1f} s" if slow else ""
             exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out{also}"
 

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.load.traffic import Traffic
 
-DEADLINE = 10.0
+DEADLINE, ENDING = 10.0, 1.0
 
 
 class Finished(SimpleNamespace):
@@ -20,22 +20,26 @@ class Finished(SimpleNamespace):
 
 
 @pytest.mark.parametrize(
-    ("late", "other", "withheld", "excused"),
+    ("wait", "late", "other", "withheld", "excused"),
     [
-        (0.02, None, 0.0, False),
-        (0.02, 9.0, 0.0, False),  # slow answers alone are the target's
-        (0.5, None, 0.0, False),
-        (0.5, 2.0, 0.0, False),
-        (0.5, 9.0, 0.0, True),
-        (1.5, None, 0.0, True),
-        (0.02, None, 0.4, False),
-        (0.02, None, 0.6, True),
-        (0.02, 9.0, 0.6, True),
-        (0.02, 2.0, 0.6, False),  # it had a processor for a request that came later
+        (DEADLINE, 0.02, None, 0.0, False),
+        (DEADLINE, 0.02, 9.0, 0.0, False),  # slow answers alone are the target's
+        (DEADLINE, 0.5, None, 0.0, False),
+        (DEADLINE, 0.5, 2.0, 0.0, False),
+        (DEADLINE, 0.5, 9.0, 0.0, True),
+        (DEADLINE, 1.5, None, 0.0, True),
+        (ENDING, 0.4, None, 0.0, False),
+        (ENDING, 0.7, None, 0.0, True),
+        (DEADLINE, 0.02, None, 0.4, False),
+        (DEADLINE, 0.02, None, 0.6, True),
+        (DEADLINE, 0.02, 9.0, 0.6, True),
+        (DEADLINE, 0.02, 2.0, 0.6, False),  # it had a processor for a request that came later
     ],
 )
-def test_a_deadline_on_an_overloaded_machine(late: float, other: float | None, withheld: float, excused: bool) -> None:
-    """`late`: seconds that our loop was late; `other`: seconds that the answer to another request took meanwhile;
+def test_a_wait_on_an_overloaded_machine(
+    wait: float, late: float, other: float | None, withheld: float, excused: bool
+) -> None:
+    """`wait`: seconds until it ran out; `late`: that our loop was late; `other`: that another request took;
     `withheld`: the part of the wait in which the target was kept from running."""
 
     async def main() -> str:
@@ -52,7 +56,7 @@ def test_a_deadline_on_an_overloaded_machine(late: float, other: float | None, w
             finished=ignore,
             corrected=ignore,
         )
-        silent: Any = SimpleNamespace(progress=traffic.now() - DEADLINE, trouble="")
+        silent: Any = SimpleNamespace(progress=traffic.now() - wait, trouble="")
         if other is not None:
             answered: Any = Finished(started=silent.progress, decided=silent.progress + other)
             traffic.done(answered)
