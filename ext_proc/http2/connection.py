@@ -257,9 +257,7 @@ class Http2Connection:
         _, first_flags, block = self._block
         block += payload
         if len(block) > HEADER_LIST_LIMIT:
-            raise ProtocolError(
-                ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent more than {HEADER_LIST_LIMIT} bytes of headers"
-            )
+            raise ProtocolError(ErrorCode.ENHANCE_YOUR_CALM, f"the peer sent over {HEADER_LIST_LIMIT} bytes of headers")
         if flags & f.END_HEADERS:
             self._block = None
             self._on_fields(stream_id, first_flags, bytes(block))
@@ -374,11 +372,8 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is not None:
             return stream
-        if self._accept is None:
-            idle = stream_id % 2 == 0 or stream_id >= self._next_id
-        else:
-            idle = stream_id % 2 == 0 or stream_id > self._last_seen
-        if idle:
+        never = stream_id >= self._next_id if self._accept is None else stream_id > self._last_seen
+        if never or stream_id % 2 == 0:
             raise ProtocolError(
                 ErrorCode.PROTOCOL_ERROR, f"the peer sent {what} on stream {stream_id}, which is not open"
             )
