@@ -111,8 +111,8 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
 
     Requirements that the catalogue does not have in `context.version` are left out. Where the harness had trouble, the
     exchanges concerned give no violations, and the scenario's requirements are `error`; without a scenario, those that
-    would have been violated. A judge that raises is the
-    suite's own defect and lets the exception through; who runs the suite makes it `error`.
+    would have been violated. A judge that raises is the suite's own defect and lets the exception through; who runs the
+    suite makes it `error`.
     """
     episode_view = EpisodeView(episode, context, catalogue)
     weighed = list(_weigh(episode_view, rulings(episode_view, roles)))

@@ -73,7 +73,7 @@ def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHA
         before.append(PoolState(phase="effective", pods=first.pods))
         before += [PoolState(phase="asked", pods=other.pods) for other in others]
         before += [GaugesShown(pod=pod, values=values) for pod, values in window.gauges.items()]
-    after = [HarnessTrouble(exchange=EXCHANGE, what=trouble)] if trouble else []
+    after = [HarnessTrouble(exchange=name, what=trouble)] if trouble else []
     log = (*before, *events, *after)
     entries, passed = [], 0
     for seq, event in enumerate(log, 1):

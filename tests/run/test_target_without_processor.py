@@ -95,10 +95,11 @@ def test_under_load_it_is_not_accused_of_what_others_took(tmp_path: Path, flags:
     assert code == 3
     assert "the target got no processor for" in json.dumps(document)
     assert "fail" not in {row["verdict"] for row in document["requirements"]}
+    assert call(["judge", str(tmp_path / "r" / "load-evidence.ndjson.gz")]) != 1  # nor by its evidence
 
 
-def test_under_load_one_that_computes_without_end_is_accused(tmp_path: Path) -> None:
-    with busy(1):
-        code, document = load(tmp_path, "spins", "--concurrent", "1", answer=1.5)
+def test_under_load_one_that_hangs_is_accused(tmp_path: Path) -> None:
+    with busy(7):
+        code, document = load(tmp_path, "hangs", "--concurrent", "1", answer=1.5)
     assert code == 1
     assert "fail" in {row["verdict"] for row in document["requirements"]}
