@@ -45,6 +45,7 @@ def judge(
     from conformance.tap.files import Damage, read
     from conformance.tap.metrics import Tally
     from conformance.tap.wording import Worth
+    from conformance.verdict import Verdict
 
     if no_color:
         without_colour()
@@ -77,11 +78,14 @@ def judge(
         recorded = "name files that `tap --record` wrote, or a run's evidence.ndjson.gz"
         hint = recorded if damaged else "was anything recorded?"
         raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint=hint)
+    undecided = tally.of(Verdict.ERROR)
     if not json:
         results.print(f"{tally.judged} exchanges judged, {tally.violating} with a broken rule")
-        for requirement, count in tally.broken():
+        for requirement, count in tally.of(Verdict.FAIL):
             results.print(f"  {count:6} × {requirement}")
-    raise typer.Exit(1 if tally.violating else 3 if damaged or tally.problems else 0)
+        for requirement, count in undecided:
+            results.print(f"  {count:6} × {requirement} (not decided: trouble on the suite's side)")
+    raise typer.Exit(1 if tally.violating else 3 if damaged or tally.problems or undecided else 0)
 
 
 def _judge(one: Transcript, version: str | None, catalogue: Catalogue) -> JudgedExchange:

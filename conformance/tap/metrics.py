@@ -38,9 +38,9 @@ class Tally:
         for requirement, verdict, count in one.counts:
             self.findings[requirement, verdict] += count
 
-    def broken(self) -> list[tuple[str, int]]:
-        """The requirements that were broken, most often first."""
-        found = [(name, count) for (name, verdict), count in self.findings.items() if verdict == Verdict.FAIL]
+    def of(self, verdict: Verdict) -> list[tuple[str, int]]:
+        """The requirements with this verdict and how often it was found, most often first."""
+        found = [(name, count) for (name, given), count in self.findings.items() if given == verdict]
         return sorted(found, key=lambda item: (-item[1], item[0]))
 
 

@@ -21,6 +21,7 @@ from conformance.tap.judge_process import JudgingProcess
 from conformance.tap.judging import JudgedExchange, JudgingSettings
 from conformance.tap.metrics import Readings, Tally, serve_metrics
 from conformance.tap.redaction import LiveRedaction
+from conformance.verdict import Verdict
 from ext_proc.http2.address import format_address
 from ext_proc.http2.errors import BadAddress, ConnectFailed
 from ext_proc.http2.tls import ClientTls, ServerTls
@@ -165,7 +166,7 @@ class LiveTap:
             lines.append(f"{counts.lost} were open when the connection to the EPP broke")
         if counts.unreachable:
             lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
-        lines += [f"  {count:6} × {requirement}" for requirement, count in tally.broken()]
+        lines += [f"  {count:6} × {requirement}" for requirement, count in tally.of(Verdict.FAIL)]
         return "\n".join(lines)
 
     # -- inside --------------------------------------------------------------------------------------------------------

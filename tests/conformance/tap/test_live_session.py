@@ -253,7 +253,7 @@ def test_findings_of_a_kind_are_printed_some_times_and_counted_always() -> None:
     run(main)
     assert len([text for text in heards[0].shown if "EPP-DEST-02" in text]) == 2
     assert "counted, not printed" in heards[0].shown[-1]
-    assert taps[0].tally.broken() == [("EPP-DEST-02", 6)]
+    assert taps[0].tally.of(Verdict.FAIL) == [("EPP-DEST-02", 6)]
     assert "6 streams relayed, 6 judged, 6 with a broken rule" in taps[0].summary()
     assert "6 × EPP-DEST-02" in taps[0].summary()
 
