@@ -8,8 +8,12 @@ verdicts, whatever else became of the pool.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Protobuf
 
 from conformance.evidence.episode import Context, Episode, GaugesShown, HarnessTrouble, PoolState
 from conformance.judges import Rules, judge
@@ -17,6 +21,7 @@ from conformance.load.moments import Window
 from conformance.load.steps import EXCHANGE
 from conformance.reading.endpoints import parse
 from conformance.verdict import Finding, Verdict
+from ext_proc.messages import ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Message, Wait
 
 TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR, Verdict.INCONCLUSIVE)
@@ -93,8 +98,31 @@ def mentioned(events: Iterable[Event], subset: Sequence[str]) -> tuple[str, ...]
 
 
 def _endpoints(raw: bytes) -> Iterator[str]:
-    """What may be an endpoint, wherever it stands in a message."""
-    for port in _PORT.finditer(raw):
-        address = _ADDRESS.search(raw[max(0, port.start() - _LONGEST) : port.start()])
-        if address is not None:
-            yield (address[0] + port[0]).decode()
+    """What may be an endpoint in any text of a message; judges read nothing of one that can't be decoded."""
+    try:
+        message = ProcessingResponse.FromString(raw)
+    except DecodeError:
+        return
+    for text in _texts(message):
+        for port in _PORT.finditer(text):
+            address = _ADDRESS.search(text[max(0, port.start() - _LONGEST) : port.start()])
+            if address is not None:
+                yield (address[0] + port[0]).decode()
+
+
+def _texts(value: Any) -> Iterator[bytes]:
+    """All texts in a value of a message, each by itself: on the wire, its length or a tag may look like a part of it."""
+    match value:
+        case bytes():
+            yield value
+        case str():
+            yield value.encode()
+        case Protobuf():
+            for _, inner in value.ListFields():
+                yield from _texts(inner)
+        case Mapping():
+            for pair in value.items():
+                yield from _texts(pair)
+        case Sequence():
+            for inner in value:
+                yield from _texts(inner)

@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_driver import immediate, pick, request_headers
 
 from conformance.load.arrivals import Schedule, _until, _when
 from conformance.load.judgement import mentioned
@@ -103,18 +104,29 @@ def test_what_can_not_begin_is_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "names"),
+    ("text", "names"),
     [
-        (b"x10.0.0.1:8000", ("10.0.0.1:8000",)),
-        (b"10.0.0.1:8000,[::1]:80", ("10.0.0.1:8000", "[::1]:80")),
-        (b"[0:0::1]:80", ("[::1]:80",)),
-        (b"10.0.0.1:123456", ()),
-        (b"no endpoint: here", ()),
+        ("x10.0.0.1:8000", {"10.0.0.1:8000"}),
+        ("10.0.0.1:8000,[::1]:80", {"10.0.0.1:8000", "[::1]:80"}),
+        ("[0:0::1]:80", {"[::1]:80"}),
+        ("10.0.0.1:123456", set()),
+        ("no endpoint: here", set()),
     ],
 )
-def test_endpoints_are_found_wherever_they_stand(raw: bytes, names: tuple[str, ...]) -> None:
-    message = Message(exchange="e", stream="s", author=Author.EPP, raw=raw)
-    assert set(names) <= set(mentioned([message], ()))
+def test_endpoints_are_found_wherever_they_stand(text: str, names: set[str]) -> None:
+    assert names <= endpoints_in(pick(text))
+    assert names <= endpoints_in(immediate(503, text.encode()))
+    assert names <= endpoints_in(request_headers(metadata={"other": {"list": [text], text: 1}}))
+
+
+@given(st.lists(st.ip_addresses(v=4).map(lambda one: f"{one}:8000") | st.just("[2001:db8::1]:80"), min_size=1))
+def test_the_first_and_last_endpoint_of_a_list_is_found_however_long_it_is(listed: list[str]) -> None:
+    """On the wire the length of the list stands before it, and may look like a digit."""
+    assert set(listed) <= endpoints_in(pick(",".join(listed)))
+
+
+def endpoints_in(raw: bytes) -> set[str]:
+    return set(mentioned([Message(exchange="e", stream="s", author=Author.EPP, raw=raw)], ()))
 
 
 @given(
@@ -138,5 +150,5 @@ def test_hours_take_no_more_room_than_minutes() -> None:
 
 def test_a_large_body_is_searched_in_one_go() -> None:
     """Hexadecimal digits without end are no endpoint, and not looked through again from each of them."""
-    message = Message(exchange="e", stream="s", author=Author.EPP, raw=b"0123456789abcdef" * 500_000)
+    message = Message(exchange="e", stream="s", author=Author.EPP, raw=immediate(503, b"0123456789abcdef" * 500_000))
     assert mentioned([message], ("10.0.0.1:8000",)) == ("10.0.0.1:8000",)
