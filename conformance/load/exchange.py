@@ -18,6 +18,7 @@ from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
+from ext_proc.stream import ANSWERS
 from fake_proxy.config import Ending
 
 REOPENED = 8
@@ -26,7 +27,7 @@ REOPENED = 8
 _FIRST_PAUSE = 0.005
 _PREFIX = 5
 
-NOTHING = Turn((), (), False, False, False, 0.0, 0, 0.0, 0.0)
+NOTHING = Turn((), (), False, False, False, 0, 0.0, 0.0)
 """Before the first turn."""
 
 
@@ -62,6 +63,7 @@ class LiveExchange:
         "_head",
         "_learner",
         "_node",
+        "_room",
         "_state",
         "_stream",
         "_traffic",
@@ -106,6 +108,8 @@ class LiveExchange:
         self._learner: Learner | None = None
         self._head: Headers | None = None
         self._deframer: grpc.Deframer | None = None
+        self._room = ANSWERS
+        """Bytes that the EPP may send before more is sent to it, less what the deframer was told of."""
         self._transport: Transport | None = None
         self._stream = 0
 
@@ -141,17 +145,20 @@ class LiveExchange:
             self._remote_end(None if headers is self._head else headers)
 
     def on_data(self, data: bytes, end: bool) -> None:
+        size = len(data)
         if (
             self._deframer is None
-            and len(data) >= _PREFIX
+            and self._room >= size >= _PREFIX
             and data[0] == 0
-            and (int.from_bytes(data[1:_PREFIX]) == len(data) - _PREFIX)
+            and (int.from_bytes(data[1:_PREFIX]) == size - _PREFIX)
         ):
+            self._room -= size
             self.step(data[_PREFIX:])  # the common case: one whole message in one DATA frame
         else:
-            if self._deframer is None:
-                self._deframer = grpc.Deframer()
-            for found in self._deframer.feed(data):
+            deframer = self._deframer = self._deframer or grpc.Deframer(total=0)
+            deframer.allow(self._room)
+            self._room = 0
+            for found in deframer.feed(data):
                 self.step(found if isinstance(found, bytes) else NotAMessage(found.raw, found.reason))
         if end:
             self._remote_end(None)
@@ -204,14 +211,14 @@ class LiveExchange:
         """Let time pass: waits that are over by `now` end. `deadline`: seconds in which something must happen."""
         turn = self._state
         idle = now - self.progress
+        if turn.upstream:
+            return  # the model server's time runs: nothing is due from the EPP
         if turn.quiet:
             if idle >= turn.quiet:
                 if self.shape.config.ending is not Ending.DRAIN:  # that a drained stream is quiet is no fault
                     self._traffic.expired(self)
                 self.step(DueStep("ending"))
-        elif turn.message_timeout and idle >= turn.message_timeout:
-            self.step(DueStep("message-timeout"))
-        elif idle >= deadline + self.shape.service_time:
+        elif idle >= deadline:
             self._traffic.expired(self)
             self.step(DueStep("deadline", deadline))
 
@@ -236,10 +243,13 @@ class LiveExchange:
         if turn.sends and transport is not None:
             if node is None:
                 for send in turn.sends:
+                    self._room += len(send)
                     transport.send(stream, send)
             else:
                 for parts in node.sends:
-                    transport.send(stream, parts[0] if len(parts) == 1 else self.own.join(parts))
+                    send = parts[0] if len(parts) == 1 else self.own.join(parts)
+                    self._room += len(send)
+                    transport.send(stream, send)
         if turn.closing and transport is not None:
             for how in turn.closing:
                 if how == "reset":

@@ -41,7 +41,6 @@ from fake_proxy.actions import (
     Layer,
     OpenUpstream,
     SendMessage,
-    Side,
     StartTimer,
     StopTimer,
     UpstreamData,
@@ -68,7 +67,6 @@ class Rehearsal:
         self._sends: list[bytes] = []
         self._closing: list[Literal["half-close", "reset"]] = []
         self._opened = self._half_closed = self._ended = self._over = False
-        self._timers: dict[Side, float] = {}
         self._received = Received()
         self._server = ModelServer(shape, self._machine, self._feed, self._emit)
         self._decided = False
@@ -124,9 +122,6 @@ class Rehearsal:
             case DueStep("upstream"):
                 self._server.waiting = False
                 self._server.answer()
-            case DueStep("message-timeout"):
-                self._timers.clear()
-                self._feed(self._machine.timer_fired())
             case DueStep("deadline", seconds):
                 self._deadline(seconds)
             case DueStep(_):
@@ -150,7 +145,6 @@ class Rehearsal:
             finished=self._over and stream_over,
             decided=self._decided,
             responding=self._received.headers is not None,
-            message_timeout=min(self._timers.values(), default=0.0),
             upstream=self._server.wait,
             upstream_in=self._shape.service_time if self._server.waiting else 0.0,
             quiet=self._quiet if leaving else 0.0,
@@ -178,10 +172,8 @@ class Rehearsal:
             case SendMessage(_, raw, layer):
                 self._open()
                 self._unsent.append((raw, layer))
-            case StartTimer(side, seconds):
-                self._timers[side] = seconds
-            case StopTimer(side):
-                self._timers.pop(side, None)
+            case StartTimer() | StopTimer():
+                pass  # the exchange's deadline comes first
             case CloseStream(closing):
                 self._close(closing)
             case OpenUpstream():
@@ -227,7 +219,6 @@ class Rehearsal:
     def _finish(self) -> None:
         self._server.drop()
         self._over = True
-        self._timers.clear()
         got = self._received
         if not self._aborted or got.headers is not None:
             self._emit(

@@ -29,11 +29,10 @@ class NotAMessage(NamedTuple):
 
 
 class DueStep(NamedTuple):
-    """A wait is over: the model server's (`upstream`), that for an answer by the data plane's configuration
-    (`message-timeout`), that for anything at all (`deadline`, after `seconds`), or that for the end of the stream
-    (`ending`)."""
+    """A wait is over: the model server's (`upstream`), that for what is due from the EPP (`deadline`, after `seconds`),
+    or that for the end of the stream (`ending`)."""
 
-    what: Literal["upstream", "message-timeout", "deadline", "ending"]
+    what: Literal["upstream", "deadline", "ending"]
     seconds: float = 0.0
 
 
@@ -47,9 +46,9 @@ class Turn:
 
     `sends`: what leaves, each as bytes of a DATA frame's payload. `closing`: `half-close` or `reset` the stream, in
     this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
-    `responding`: the client has got its first byte. `message_timeout`: seconds until `DueStep("message-timeout")`; 0:
-    it does not run. `upstream`: the number of the model server's wait that runs, 0 if none; `upstream_in` its seconds.
-    `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it does not run.
+    `responding`: the client has got its first byte. `upstream`: the number of the model server's wait that runs, 0 if
+    none; `upstream_in` its seconds. `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it
+    does not run.
     """
 
     sends: tuple[bytes, ...]
@@ -57,7 +56,6 @@ class Turn:
     finished: bool
     decided: bool
     responding: bool
-    message_timeout: float
     upstream: int
     upstream_in: float
     quiet: float

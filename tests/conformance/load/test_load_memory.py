@@ -27,7 +27,9 @@ from machine_driver import (
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.steps import DueStep, Ended, NotAMessage
 from conformance.verdict import Verdict
+from ext_proc import grpc
 from ext_proc.messages import BodyMutation, ProcessingResponse
+from ext_proc.stream import ANSWERS
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.scripted import UpstreamReply, json_reply, sse_reply
@@ -120,7 +122,7 @@ steps = st.one_of(
     st.sampled_from([
         Ended("status", status=0), Ended("status", status=13, message="?id? failed"), Ended("reset", code=8),
         Ended("lost", message="gone"), NotAMessage(b"?id?", "no message"),
-        DueStep("deadline", 10.0), DueStep("ending"), DueStep("message-timeout"), "upstream",
+        DueStep("deadline", 10.0), DueStep("ending"), "upstream",
     ]),
 )  # fmt: skip
 
@@ -396,3 +398,54 @@ def test_trouble_of_the_suite_accuses_nobody_and_is_not_remembered(road) -> None
     assert asked == 1
     doubted = {name for name, verdict in exchange.judgement.counts if verdict is Verdict.ERROR}
     assert doubted == failed(judgement) != set()  # what would have been held against the target is in doubt
+
+
+# -- what is due, and how much may come --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED])
+def test_the_time_of_a_model_server_is_not_given_to_the_target(road, mode) -> None:
+    """A target has its deadline before the model server's time begins, and again when that is over."""
+    asked = shape(replace(DUPLEX, request_body_mode=mode, response_body_mode=mode), service_time=60.0)
+    silent, _ = road.start(asked)
+    silent.due(road.time + 9.9, 10.0)
+    assert not silent.finished
+    silent.due(road.time + 10.0, 10.0)
+    assert failed(silent.judgement)
+
+    body = (echo,) if mode is BodyMode.FULL_DUPLEX_STREAMED else (request_body(None),)
+    answered = road.run(asked, pick(A), *body)
+    answered.due(road.time + 59.9, 10.0)
+    assert not answered.finished
+    road.time += 60.0
+    answered.upstream(1)
+    answered.due(road.time + 9.9, 10.0)
+    assert not answered.finished
+    answered.due(road.time + 10.0, 10.0)
+    assert failed(answered.judgement)
+
+
+def test_answers_without_end_are_wrong_as_soon_as_they_are_too_many(road) -> None:
+    exchange, _ = road.start(shape(DUPLEX, request=request(body=(Chunk(data=BODY), Chunk(data=b"x" * 1000)), http=2)))
+    exchange.on_data(grpc.frame(pick(A)), False)
+    piece = grpc.frame(request_body(streamed(b"y" * 60_000, False)))
+    sent = 0
+    while not exchange.finished:
+        exchange.on_data(piece, False)
+        sent += len(piece)
+        assert sent < ANSWERS + 100_000
+    assert failed(exchange.judgement)
+
+
+def test_a_large_body_that_comes_back_whole_is_not_too_much(road) -> None:
+    """However it is cut: as one message in several frames, and as many messages."""
+    body = BODY + b" " * (2 * ANSWERS)
+    exchange, _ = road.start(shape(ALONE, request=request(body=body)))
+    exchange.on_data(grpc.frame(pick(A)), False)
+    back = body.replace(PLACEHOLDER, exchange.own)
+    for at in range(0, len(back), 50_000):
+        framed = grpc.frame(request_body(streamed(back[at : at + 50_000], at + 50_000 >= len(back))))
+        exchange.on_data(framed[:100], False)
+        exchange.on_data(framed[100:], False)
+    assert exchange.finished
+    assert not failed(exchange.judgement)
