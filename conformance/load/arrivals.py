@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 
 from conformance.load.mix import Arrivals
 
 Begin = Callable[[float], bool]
-"""Begin a request that is due at this loop time; False if too many are under way for it to begin."""
+"""Begin a request that is due at this monotonic time; False if too many are under way for it to begin."""
 
 _TICK = 0.001
 _AT_ONCE = 256
@@ -37,7 +38,7 @@ class Schedule:
 
     async def run(self) -> None:
         """Until the last stage is over. What is under way then goes on."""
-        start = self._loop.time()
+        start = time.monotonic()
         for number, stage in enumerate(self._stages, 1):
             self.stage = number
             if stage.concurrent is not None:
@@ -52,8 +53,12 @@ class Schedule:
 
     def over(self) -> None:
         """A request is over: in a closed loop the next begins."""
+        if self._closed:  # not from within: one that is over as soon as it begins would begin the next, and so on
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
         if self._closed:
-            self._one(self._loop.time())
+            self._one(time.monotonic())
 
     def _one(self, due: float) -> None:
         self.due += 1
@@ -66,30 +71,30 @@ class Schedule:
         self._closed = True
         try:
             for _ in range(number):
-                self._one(self._loop.time())
-            await asyncio.sleep(max(0.0, end - self._loop.time()))
+                self._one(time.monotonic())
+            await asyncio.sleep(max(0.0, end - time.monotonic()))
         finally:
             self._closed = False
 
     async def _bursts(self, number: int, every: float, start: float, seconds: float) -> None:
         for turn in range(max(1, math.ceil(seconds / every - 1e-9))):
             due = start + turn * every
-            await asyncio.sleep(max(0.0, due - self._loop.time()))
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
             for _ in range(number):
                 self._one(due)
-        await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
+        await asyncio.sleep(max(0.0, start + seconds - time.monotonic()))
 
     async def _at_rate(self, first: float, last: float, start: float, seconds: float) -> None:
         number, total = self._index, int((first + last) / 2 * seconds + 1e-6)
         while number < total:
-            passed = self._loop.time() - start
+            passed = time.monotonic() - start
             due = total if passed >= seconds else min(total, int(_until(passed, first, last, seconds)) + 1)
             numbers = range(number, due, self._of)[:_AT_ONCE]
             for one in numbers:
                 self._one(start + _when(one, first, last, seconds))
             number += len(numbers) * self._of
             await asyncio.sleep(0 if number < due else _TICK)
-        await asyncio.sleep(max(0.0, start + seconds - self._loop.time()))
+        await asyncio.sleep(max(0.0, start + seconds - time.monotonic()))
 
 
 def _until(passed: float, first: float, last: float, seconds: float) -> float:

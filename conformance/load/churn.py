@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -87,14 +88,13 @@ class PoolChurn:
 
     async def run(self) -> None:
         """Make the changes in their order, one at a time."""
-        loop = asyncio.get_running_loop()
         order = itertools.count()
-        start = loop.time()
+        start = time.monotonic()
         due: list[tuple[float, int, Churn, str]] = [(start + one.every, next(order), one, "") for one in self._plan]
         heapq.heapify(due)
         while due:
             when, _, churn, mending = heapq.heappop(due)
-            now = loop.time()
+            now = time.monotonic()
             self.late += now > when + churn.every
             await asyncio.sleep(max(0.0, when - now))
             if mending:
@@ -105,8 +105,8 @@ class PoolChurn:
                 await self._harm(churn, name)
             if name and churn.change != "restart":
                 self._unwell.add(name)
-                heapq.heappush(due, (loop.time() + churn.lasts, next(order), churn, name))
-            heapq.heappush(due, (max(when + churn.every, loop.time()), next(order), churn, ""))
+                heapq.heappush(due, (time.monotonic() + churn.lasts, next(order), churn, name))
+            heapq.heappush(due, (max(when + churn.every, time.monotonic()), next(order), churn, ""))
 
     def _begin(self, churn: Churn) -> str:
         """The pod that it happens to; none if that would leave no other that is well."""
@@ -143,12 +143,12 @@ class PoolChurn:
     async def _change(self, step: PoolStep) -> None:
         async with self._alone:
             await self._pool.change(step)
-            self._moments.delivered(asyncio.get_running_loop().time())
+            self._moments.delivered(time.monotonic())
 
     async def _load(self, name: str, load: PodLoad) -> None:
         async with self._alone:
             await self._pool.load({name: load})
-            self._moments.delivered(asyncio.get_running_loop().time())
+            self._moments.delivered(time.monotonic())
 
 
 def check(plan: Sequence[Churn], *, fixed: bool) -> None:

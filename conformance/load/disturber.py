@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -41,7 +42,7 @@ class Disturber:
         self._alone = alone
         self._tell = tell
         self._numbers = itertools.count()
-        self._now = asyncio.get_running_loop().time
+        self._now = time.monotonic
 
     async def run(self) -> None:
         """Make all of it, each on its own schedule."""

@@ -52,7 +52,7 @@ def exit_code(run: LoadRun) -> int:
         return NON_CONFORMANT
     if Verdict.ERROR in seen:
         return TROUBLE
-    whole = run.complete and not run.unfinished and run.tally.exchanges > 0
+    whole = run.complete and not run.unfinished and Verdict.PASS in seen
     return CONFORMANT if whole and Verdict.INCONCLUSIVE not in seen else INCOMPLETE
 
 

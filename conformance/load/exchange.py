@@ -56,7 +56,7 @@ class Surroundings(Protocol):
 
 
 class LiveExchange:
-    """An exchange of `shape` with the id `own` that was due at `intended`, in seconds of the loop's clock."""
+    """An exchange of `shape` with the id `own` that was due at `intended`, a monotonic time."""
 
     __slots__ = (
         "_deframer",

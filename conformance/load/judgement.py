@@ -111,7 +111,7 @@ def _endpoints(raw: bytes) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[bytes]:
-    """All texts in a value of a message, each by itself: on the wire, its length or a tag may look like a part of it."""
+    """The texts in a value of a message, one by one: on the wire a length or tag beside one may look like its digit."""
     match value:
         case bytes():
             yield value

@@ -25,7 +25,7 @@ _RECENT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TroubleBegan:
-    """Trouble begins at `at`, a time of the loop's clock. `limit`: seconds in which it must be recovered from."""
+    """Trouble begins at `at`, a monotonic time. `limit`: seconds in which it must be recovered from."""
 
     number: int
     kind: Kind
@@ -63,7 +63,7 @@ TroubleEvent: TypeAlias = TroubleBegan | TroubleEnded | TargetIsBack | TargetSta
 
 @dataclass(slots=True, kw_only=True)
 class Aftermath:
-    """What came of one trouble. Times are those of the loop's clock. `lost`: exchanges that were lost to it; `during`
+    """What came of one trouble. Times are monotonic. `lost`: exchanges that were lost to it; `during`
     and `after`: exchanges that broke a requirement and had begun before it ended, and after."""
 
     number: int

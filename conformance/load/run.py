@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ class LoadRun:
         self.schedule: Schedule | None = None
         self.churn: PoolChurn | None = None
         self.start_time = 0.0
-        """When requests began to arrive, a time of the loop's clock."""
+        """When requests began to arrive, a monotonic time."""
         self.began = False
         """Whether the target was there, and requests began."""
         self.complete = False
@@ -128,14 +129,13 @@ class LoadRun:
     async def run(self) -> None:
         """Start the target, let the load pass, and stop everything."""
         settings = self.settings
-        loop = asyncio.get_running_loop()
         profile = settings.profile
         moments = self._moments(profile.timeouts.convergence if settings.grace is None else settings.grace)
         runner = EppRunner(
             profile, settings.version, dict(settings.values), seed=settings.seed, lag=self._lag, status=self._status,
             redactor=self._redactor,
         )  # fmt: skip
-        runner.recorder.listen(PoolWatcher(moments, loop.time))
+        runner.recorder.listen(PoolWatcher(moments, time.monotonic))
         runner.recorder.listen(self._heed)
         with EvidenceWriter(settings.evidence) if settings.evidence else contextlib.nullcontext() as self._evidence:
             async with runner:
@@ -143,7 +143,7 @@ class LoadRun:
                     self._status(f"making a pool of {settings.file.pods} pods")
                     pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
                     await runner.pool.reset(Pool(pods=pods))
-                moments.delivered(loop.time() - moments.grace)  # the pool has settled
+                moments.delivered(time.monotonic() - moments.grace)  # the pool has settled
                 alone = asyncio.Lock()
                 churn = self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed, alone)
                 disturber = Disturber(
@@ -171,7 +171,7 @@ class LoadRun:
 
     async def _generate(self, place: TargetAccess, moments: Moments, *beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
-        settings, loop = self.settings, asyncio.get_running_loop()
+        settings = self.settings
         ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
         self.memory = Memory(Bench(self.context, self.catalogue), ids, limit=settings.memory)
         rng = random.Random(settings.seed)
@@ -198,7 +198,7 @@ class LoadRun:
             if len(traffic.open) >= settings.at_once:
                 return False
             self.begun += 1
-            self.figures.add(LATENESS, max(0.0, loop.time() - due))
+            self.figures.add(LATENESS, max(0.0, time.monotonic() - due))
             traffic.start(mix.draw(), due)
             return True
 
@@ -209,14 +209,14 @@ class LoadRun:
     async def _let_pass(self, arrivals: Coroutine[None, None, None], *beside: Coroutine[None, None, None]) -> None:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
-        self.began, self.start_time = True, loop.time()
+        self.began, self.start_time = True, time.monotonic()
         others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
             await _first_of(arriving, *others)
             self.complete = not (self.troubles.gone or self.cut_short)
         finally:
-            self.seconds = loop.time() - self.start_time
+            self.seconds = time.monotonic() - self.start_time
             arriving.cancel()
             for task in others:
                 task.cancel()
@@ -297,7 +297,7 @@ class LoadRun:
 
     def _settle_lost(self, *, everything: bool = False) -> None:
         """Exchanges whose connection broke: the end of the process explains them, or they are counted as they are."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         waiting = []
         for when, exchange in self._lost:
             if self.troubles.lose(exchange.started, when):
@@ -344,7 +344,7 @@ class LoadRun:
     def _look(self) -> Snapshot:
         """What happened since the last look."""
         before = self._seen
-        second = asyncio.get_running_loop().time() - self.start_time
+        second = time.monotonic() - self.start_time
         self.own_vitals.look(os.getpid(), second)
         sample = self.target_vitals.look(self._pid, second) if self._pid else None
         totals = self.totals

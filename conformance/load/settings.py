@@ -40,9 +40,10 @@ class LoadSettings:
 
     @property
     def longest_end(self) -> float:
-        """Seconds in which what is under way ends, whatever the target does."""
+        """Seconds in which what is under way ends, whatever the target does: it has its time before and after that of
+        the model server."""
         longest = max((one.service_time for one in self.file.mix), default=0.0)
-        return self.profile.timeouts.answer + longest + _MARGIN
+        return 2 * self.profile.timeouts.answer + longest + _MARGIN
 
 
 def loopback(host: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,6 +21,9 @@ from ext_proc.http2.errors import ConnectFailed
 
 _SWEEP = 0.05
 """Seconds between two looks at what is over."""
+
+_LOOKS = 2
+"""Turns of the loop before a sweep, in which it reads what came: after a standstill, timers are first."""
 
 _REFUSAL = 0.1
 """Seconds until a request to a target that is away fails; in a closed loop, the next begins then."""
@@ -71,7 +75,7 @@ class Traffic:
         self._prompt = 0.0
         """When the latest request was sent whose answer took less."""
         self._loop = asyncio.get_running_loop()
-        self.now = self._loop.time
+        self.now = time.monotonic
         self.open: set[LiveExchange] = set()
         self.waiting: deque[LiveExchange] = deque()
         """Exchanges without a stream yet: the connections' limits, or their making, keep them."""
@@ -93,7 +97,7 @@ class Traffic:
                 await asyncio.wait([task])
 
     def start(self, shape: RequestShape, intended: float) -> LiveExchange:
-        """Start an exchange that was due at loop time `intended`."""
+        """Start an exchange that was due at the monotonic time `intended`."""
         exchange = LiveExchange(self, shape, next(self._ids), intended)
         self.open.add(exchange)
         self._open(exchange)
@@ -189,6 +193,8 @@ class Traffic:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP)
+            for _ in range(_LOOKS):
+                await asyncio.sleep(0)
             now = self.now()
             for exchange in [one for one in self.open if one.started]:
                 exchange.due(now, self._deadline)

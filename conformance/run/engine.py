@@ -11,6 +11,7 @@ import gc
 import math
 import os
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from pathlib import Path
@@ -57,20 +58,22 @@ class LagMeter:
     """How late the loop was in waking up, lately. A deadline that expired while the loop lagged proves nothing."""
 
     def __init__(self) -> None:
-        self._late: list[tuple[float, float]] = []
+        self._woke: list[tuple[float, float]] = []
+        """When it was to wake up, and when it did."""
+        self._due = math.inf
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + LAG_INTERVAL
+            self._due = time.monotonic() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
-            self._late.append((due, loop.time() - due))
-            del self._late[:-LAG_KEPT]
+            self._woke.append((self._due, time.monotonic()))
+            del self._woke[:-LAG_KEPT]
 
     def worst(self, since: float) -> float:
-        """The greatest lateness in seconds since loop time `since`."""
-        return max((late for due, late in self._late if due >= since), default=0.0)
+        """The greatest lateness in seconds since the monotonic time `since`, of a wake-up that is overdue, too."""
+        wakes = (*self._woke, (self._due, time.monotonic()))
+        return max(0.0, *(woke - max(due, since) for due, woke in wakes))
 
 
 class EngineThread:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -308,9 +309,38 @@ def test_a_generator_process_that_ends_is_trouble_of_the_suite(program, tmp_path
     assert "signal 9" in said
 
 
-def until_requests(program, folder: Path):
-    """A load by two processes, and the first line that it prints of exchanges."""
-    process = program("load", "--rate", "50", "--seconds", "60", "--processes", "2", "--json-lines", "-o", folder)
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is stopped by a signal")
+def test_a_standstill_of_the_suite_is_not_held_against_the_target(program, tmp_path: Path) -> None:
+    """What was answered meanwhile is read before it is said what was not."""
+    made = tmp_path / "profile.yaml"
+    command = [*REFERENCE.removeprefix("cmd:").split(), "--objective", "batch=-1"]
+    limits = {"answer": 1, "convergence": 1}
+    made.write_text(json.dumps({"timeouts": limits, "discovery": {"file": {}}, "start": {"command": command}}))
+    process, _ = until_requests(program, tmp_path, "--concurrent", "20", "--seconds", "4", "--profile", made)
+    for _ in range(2):
+        process.send_signal(signal.SIGSTOP)
+        assert not select.select([process.stdout], [], [], 1.5)[0]
+        process.send_signal(signal.SIGCONT)
+        process.stdout.readline()
+    _, said = process.communicate(timeout=60)
+    assert "fail" not in verdicts(tmp_path).values(), said
+    assert process.returncode in (0, 3), said
+
+
+@pytest.mark.parametrize("way", ["--rate", "--concurrent"])
+def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: str) -> None:
+    """They are over as soon as they begin, also where each makes the next begin; and no rule was seen to hold."""
+    file = tmp_path / "load.yaml"
+    file.write_text("mix: [{name: gone, exchange: {abort: request-headers}}]\n")
+    ran = cli("load", file, way, "5", "--seconds", "0.5", "-o", tmp_path / "r")
+    assert ran.code == 4, ran.out + ran.err
+    assert document(tmp_path / "r")["exchanges"]["judged"] > 0
+
+
+def until_requests(program, folder: Path, *flags: object):
+    """A load (by default: by two processes), and the first line that it prints of exchanges."""
+    flags = flags or ("--rate", "50", "--seconds", "60", "--processes", "2")
+    process = program("load", *flags, "--json-lines", "-o", folder)
     for line in process.stdout:
         found = json.loads(line)
         if found["judged"]:
