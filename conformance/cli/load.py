@@ -137,7 +137,6 @@ def load(
         grace=grace,
         at_once=at_once,
         memory=memory * 1024 * 1024,
-        evidence=output / document.EVIDENCE,
         of=workers or processes,
     )
     check_bounds(settings.profile, remote=allow_remote)
@@ -180,12 +179,12 @@ def load(
             _go(run, engine)
             if master is not None:
                 master.write_statistics(output)
+        results = remarks if json_lines else out()
+        for line in document.summary(run):
+            results.print(line)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
-        written = document.write(made, output)
-    results = remarks if json_lines else out()
-    for line in document.summary(run):
-        results.print(line)
-    results.print(f"report: {', '.join(map(str, written))}")
+        written = document.write(made, run, output)
+        results.print(f"report: {', '.join(map(str, written))}")
     raise typer.Exit(document.exit_code(run))
 
 

@@ -285,6 +285,8 @@ class Context:
     """What is said of the model server under test; None in other roles."""
     expectations: Mapping[str, Expectation] = dataclasses.field(default_factory=dict)
     """By exchange id (or health probe label)."""
+    strangers: tuple[str, ...] = ()
+    """Of an episode out of a load: ids of requests of other episodes that the answers hold."""
 
     @property
     def stated(self) -> Claims | GatewayFacts | ModelServerFacts:

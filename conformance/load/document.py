@@ -5,22 +5,25 @@ Verdicts are those of the judges over all exchanges. Figures are informational: 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
+from conformance.evidence.store import EvidenceWriter
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
 from conformance.load.judgement import TELLING
 from conformance.load.page import html
 from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
+from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE
 from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
-LOAD, PAGE, EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
 
 LATE = 10.0
 """Milliseconds: a generator whose requests begin so late at the 99th percentile is not read as a slow target."""
@@ -162,18 +165,42 @@ def _memory(run: LoadRun) -> dict[str, Any]:
     }
 
 
-def write(made: Mapping[str, Any], output: Path) -> tuple[Path, Path]:
-    """Write the document and its page into the folder `output`; a reader never sees half of either."""
-    data, page = output / LOAD, output / PAGE
-    _replace(data, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
-    _replace(page, html(made, made["result"]))
-    return data, page
+def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ...]:
+    """Write the document `made` of `run`, its page and the evidence into the folder `output`. What an earlier load
+    left there is kept until all three are written. Raises `OSError` with the path."""
+    text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+    pieces: Mapping[str, Callable[[Path], object]] = {
+        LOAD_EVIDENCE: lambda path: _write_evidence(run, path),
+        LOAD: lambda path: path.write_text(text, encoding="utf-8"),
+        LOAD_PAGE: lambda path: path.write_text(html(made, made["result"]), encoding="utf-8"),
+    }
+    beside = {name: output / f"{name}.new" for name in pieces}
+    try:
+        for name, fill in pieces.items():
+            with _named(output / name):
+                fill(beside[name])
+        for name, path in beside.items():
+            with _named(output / name):
+                path.replace(output / name)
+    finally:
+        for path in beside.values():
+            path.unlink(missing_ok=True)
+    return tuple(output / name for name in (LOAD, LOAD_PAGE, LOAD_EVIDENCE))
 
 
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_suffix(".new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+def _write_evidence(run: LoadRun, path: Path) -> None:
+    with EvidenceWriter(path) as evidence:
+        for name, one in run.examples.shown.items():
+            evidence.add(name, one.episode, replace(run.context, strangers=one.strangers))
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A full disk, as Python has it, does not say which file."""
+    try:
+        yield
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.evidence.episode import Episode
@@ -27,47 +27,60 @@ class Example:
     second: float
 
 
-class Examples:
-    """The examples of a load, without secrets; `record` gets the episode of each exchange that is kept."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An exchange as evidence. `strangers`: see `Context`."""
 
-    def __init__(self, redactor: Redactor, record: Callable[[str, Episode], None]) -> None:
+    episode: Episode
+    strangers: tuple[str, ...] = ()
+
+
+class Examples:
+    """The examples of a load, and the exchanges that they show by name; without secrets."""
+
+    def __init__(self, redactor: Redactor) -> None:
         self.all: list[Example] = []
+        self.shown: dict[str, Shown] = {}
         self._redactor = redactor
-        self._record = record
         self._kept: Counter[tuple[str, Verdict]] = Counter()
 
     def keep(self, exchange: LiveExchange, judgement: Judgement, second: float) -> None:
-        """Keep the exchange as evidence for findings of which there is not enough yet."""
-        wanted = {
-            (one.requirement, one.verdict)
-            for one in judgement.telling
-            if self._kept[one.requirement, one.verdict] < EXAMPLES
-        }
-        if not wanted:
-            return
-        self._kept.update(wanted)
+        """Keep the exchange as evidence for findings of which there is not enough yet; in place of what it was before,
+        if it was kept and more has come."""
         name = exchange.own.decode()
+        if name in self.shown:
+            self._forget(name)
+        told: dict[tuple[str, Verdict], Finding] = {}
+        for one in judgement.telling:
+            if self._kept[one.requirement, one.verdict] < EXAMPLES:
+                told.setdefault((one.requirement, one.verdict), one)
+        if not told:
+            return
         events = [
             dataclasses.replace(event, exchange=name) if event.exchange is not None else event
             for event in map(self._redactor.event, exchange.learner.events)
         ]
-        self._record(name, episode(events, exchange.window, name=name, trouble=exchange.trouble))
-        shown: dict[tuple[str, Verdict], Finding] = {}
-        for one in judgement.telling:
-            shown.setdefault((one.requirement, one.verdict), one)
-        for key in sorted(wanted):
-            finding = dataclasses.replace(shown[key], exchange=name, actual=self._redactor.text(shown[key].actual))
+        seen = episode(events, exchange.window, name=name, trouble=exchange.trouble)
+        # A remembered verdict was given in another pool, and a secret may have been in its words: as evidence says it.
+        for one in reversed(exchange.learner.findings(seen)):
+            if (one.requirement, one.verdict) in told:
+                told[one.requirement, one.verdict] = one
+        self.shown[name] = Shown(episode=seen, strangers=exchange.learner.strangers)
+        self._kept.update(told.keys())
+        for key in sorted(told):
+            finding = dataclasses.replace(told[key], exchange=name, actual=self._redactor.text(told[key].actual))
             self.all.append(Example(finding=finding, episode=name, shape=exchange.shape.name, second=second))
 
-    def include(self, examples: Iterable[Example], episodes: Mapping[str, Episode]) -> None:
+    def include(self, examples: Iterable[Example], shown: Mapping[str, Shown]) -> None:
         """Keep those of another process, as long as there is not enough yet."""
-        recorded = set()
         for example in examples:
             key = example.finding.requirement, example.finding.verdict
-            if self._kept[key] >= EXAMPLES:
-                continue
-            self._kept[key] += 1
-            self.all.append(example)
-            if example.episode not in recorded:
-                recorded.add(example.episode)
-                self._record(example.episode, episodes[example.episode])
+            if self._kept[key] < EXAMPLES:
+                self._kept[key] += 1
+                self.all.append(example)
+                self.shown[example.episode] = shown[example.episode]
+
+    def _forget(self, name: str) -> None:
+        del self.shown[name]
+        self._kept.subtract((one.finding.requirement, one.finding.verdict) for one in self.all if one.episode == name)
+        self.all = [one for one in self.all if one.episode != name]

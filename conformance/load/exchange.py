@@ -21,6 +21,10 @@ from ext_proc.record import Headers
 from ext_proc.stream import ANSWERS
 from fake_proxy.config import Ending
 
+LATE = 256
+"""So much that comes after an exchange is over is looked at. As much may be on its way when a large body is aborted; of
+more, nothing says more."""
+
 REOPENED = 8
 """How often a refused stream is opened again."""
 
@@ -42,8 +46,8 @@ class Surroundings(Protocol):
     def done(self, exchange: LiveExchange) -> None:
         """It is over."""
 
-    def judged_again(self, exchange: LiveExchange, earlier: Judgement | None) -> None:
-        """Its judgement replaces an `earlier` one."""
+    def late(self, exchange: LiveExchange) -> None:
+        """Something came after it was over: it is to be judged again."""
 
     def again(self, exchange: LiveExchange, pause: float) -> None:
         """Its stream was refused: open another after `pause` seconds."""
@@ -72,6 +76,7 @@ class LiveExchange:
         "finished",
         "intended",
         "judgement",
+        "late",
         "lost",
         "own",
         "progress",
@@ -99,6 +104,8 @@ class LiveExchange:
         self.judgement: Judgement | None = None
         self.lost = False
         """Whether its connection broke, or could not be made."""
+        self.late = 0
+        """What came after it was over."""
         self.tries = 0
         self.window: Window | None = None
         self.trouble = ""
@@ -193,6 +200,10 @@ class LiveExchange:
 
     def step(self, step: Step) -> None:
         """Something happened."""
+        if self.finished:
+            self.late += 1
+            if self.late > LATE:
+                return
         learner = self._learner
         if learner is None:
             node = self._node
@@ -263,21 +274,19 @@ class LiveExchange:
             self.responded = now
         if turn.upstream and turn.upstream != was.upstream:
             self._traffic.later(turn.upstream_in, self.upstream, turn.upstream)
-        if turn.finished:
-            self._judge(now)
+        if self.finished:
+            self._traffic.late(self)
+        elif turn.finished:
+            self.finished = True
+            self.judge()
+            self._traffic.done(self)
 
-    def _judge(self, now: float) -> None:
+    def judge(self) -> None:
+        """Judge it as it is now."""
         if not self.decided:
-            self.window = self._traffic.moments.window(self.started, now)
+            self.window = self._traffic.moments.window(self.started, self.progress)
         judgement = None
         if self._learner is None and not self.trouble:
             assert self._node is not None
             judgement = verdict(self._traffic.memory, self._node, self.window)
-        if judgement is None:
-            judgement = self.learner.judge(self.window, trouble=self.trouble)
-        earlier, self.judgement = self.judgement, judgement
-        if self.finished:
-            self._traffic.judged_again(self, earlier)
-        else:
-            self.finished = True
-            self._traffic.done(self)
+        self.judgement = judgement or self.learner.judge(self.window, trouble=self.trouble)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.errors import TargetUnreachableError
-from conformance.evidence.episode import Episode, ProcessExited, ProcessStarted
-from conformance.load.examples import Example
+from conformance.evidence.episode import ProcessExited, ProcessStarted
+from conformance.load.examples import Example, Shown
 from conformance.load.figures import KeptTimes
 from conformance.load.moments import Moments, State
 from conformance.load.recovery import Aftermath, TargetIsBack, TroubleBegan, TroubleEnded
@@ -82,7 +82,7 @@ class ShareEnd:
 
     complete: bool
     examples: Sequence[Example]
-    episodes: Mapping[str, Episode]
+    shown: Mapping[str, Shown]
     vitals: Mapping[str, float]
 
 
@@ -110,7 +110,6 @@ class SharedRun(LoadRun):
         self.processor = ProcessorTime(share.pid)
         self._share = share
         self._say = say
-        self._episodes: dict[str, Episode] = {}
         self._channel: Channel | None = None
 
     async def connect(self) -> None:
@@ -150,7 +149,7 @@ class SharedRun(LoadRun):
         end = ShareEnd(
             complete=self.complete,
             examples=self.examples.all,
-            episodes=self._episodes,
+            shown=self.examples.shown,
             vitals=self.own_vitals.summary(),
         )
         self._say(self._report(end))
@@ -175,9 +174,6 @@ class SharedRun(LoadRun):
             pool=tuple(one for name, own in endpoints.items() if name != "nobody" for one in own),
             rng=rng,
         )
-
-    def _record(self, name: str, seen: Episode) -> None:
-        self._episodes[name] = seen
 
     def _report(self, end: ShareEnd | None) -> ShareReport:
         return ShareReport(
@@ -243,7 +239,6 @@ def shares(settings: LoadSettings, number: int, head: str) -> list[LoadSettings]
             seed=settings.seed + index,
             at_once=max(1, len(range(index, settings.at_once, number))),
             memory=settings.memory // number,
-            evidence=None,
             index=index,
             of=number,
             head=head,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -59,13 +59,20 @@ class Bench:
         self.judged = 0
         """How often the judges were asked."""
 
-    def judge(self, events: Sequence[Event], window: Window | None, *, trouble: str = "") -> Judgement:
+    def judge(
+        self, events: Sequence[Event], window: Window | None, *, trouble: str = "", strangers: Sequence[str] = ()
+    ) -> Judgement:
         """Judge the exchange whose record is `events`, with the pool of `window`; None: it was not observed.
 
-        `trouble` is what the harness could not do meanwhile: then nothing is held against the target.
+        `trouble` is what the harness could not do meanwhile: then nothing is held against the target. `strangers`: see
+        `Context`.
         """
         self.judged += 1
-        return Judgement.of(judge(episode(events, window, trouble=trouble), self.context, self._rules))
+        return Judgement.of(self.findings(episode(events, window, trouble=trouble), strangers))
+
+    def findings(self, on: Episode, strangers: Sequence[str] = ()) -> tuple[Finding, ...]:
+        """What the judges say of an episode."""
+        return judge(on, replace(self.context, strangers=tuple(strangers)) if strangers else self.context, self._rules)
 
 
 def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = "") -> Episode:

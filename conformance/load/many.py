@@ -133,7 +133,7 @@ class ManyGenerators(LoadRun, ABC):
         self.complete = self.complete and all(end.complete for end in ends)
         for end in ends:
             self.generators.append(end.vitals)
-            self.examples.include(end.examples, end.episodes)
+            self.examples.include(end.examples, end.shown)
         self._watch(self._look())
 
     def _heed(self, entry: Entry) -> None:

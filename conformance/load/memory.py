@@ -12,12 +12,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from conformance.evidence.episode import Episode
 from conformance.load.judgement import Bench, Judgement, mentioned
 from conformance.load.moments import Signature, Window
 from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import RequestIds, RequestShape
 from conformance.load.steps import Ended, NotAMessage, Step, Turn
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import Finding
 from ext_proc.record import Event
 
 MEMORY = 128 * 1024 * 1024
@@ -92,6 +93,19 @@ def renamed(step: Step, old: bytes, new: bytes) -> Step:
             return step
 
 
+def _said(step: Step) -> bytes:
+    """What the EPP says in a step."""
+    match step:
+        case bytes():
+            return step
+        case NotAMessage(raw=raw):
+            return raw
+        case Ended(message=message):
+            return message.encode()
+        case _:
+            return b""
+
+
 class Memory:
     """The trie of a run. `limit`: bytes that it may take; beyond, everything is forgotten and learned again."""
 
@@ -148,7 +162,8 @@ class Learner:
         self._shape = shape
         self._exact = memory.rehearsal(shape, own)
         self._masked = memory.rehearsal(shape, memory.mask)
-        self._strangers: list[tuple[bytes, int]] = []
+        self.strangers: tuple[str, ...] = ()
+        """The ids of other requests that the EPP said here: cross-talk (ENV-21)."""
         self.node: Node | None = memory.root(shape)
         self._exact.begin()
         self._masked.begin()
@@ -158,14 +173,14 @@ class Learner:
     def step(self, step: Step, *, new: bool = True) -> Turn:
         """Something happened to the exchange (with its own id): what is to be done."""
         memory = self._memory
-        if isinstance(step, bytes):
-            self._strangers += [(found, len(self._exact.events)) for found in memory.ids.strangers(step, self._own)]
+        found = (one.decode() for one in memory.ids.strangers(_said(step), self._own))
+        self.strangers = tuple(dict.fromkeys((*self.strangers, *found)))
         turn = self._exact.step(step)
         if self.node is None:
             return turn
         key = renamed(step, self._own, memory.mask)
         masked = self._masked.step(key)
-        if self._strangers or not self._same(turn, masked):
+        if self.strangers or not self._same(turn, masked):
             self._leave()
         elif key in self.node.next:
             self.node = self.node.next[key]
@@ -178,7 +193,7 @@ class Learner:
         """The verdict of the exchange as it is now. Remembered if it does not depend on the id, nor on trouble."""
         memory, events = self._memory, self._exact.events
         memory.counts.judged += 1
-        judgement = self._with_strangers(memory.bench.judge(events, window, trouble=trouble))
+        judgement = memory.bench.judge(events, window, trouble=trouble, strangers=self.strangers)
         node = self.node
         if node is None or trouble:
             return judgement
@@ -192,6 +207,10 @@ class Learner:
         node.verdicts[window.signature(node.mentions) if window is not None else ()] = judgement
         return judgement
 
+    def findings(self, on: Episode) -> tuple[Finding, ...]:
+        """What the judges say of the exchange as `on` has it."""
+        return self._memory.bench.findings(on, self.strangers)
+
     @property
     def events(self) -> Sequence[Event]:
         """The record of the exchange, with its own id."""
@@ -204,25 +223,6 @@ class Learner:
     def _same(self, exact: Turn, masked: Turn) -> bool:
         sends = tuple(send.replace(self._memory.mask, self._own) for send in masked.sends)
         return replace(masked, sends=sends) == exact
-
-    def _with_strangers(self, judgement: Judgement) -> Judgement:
-        """`judgement` and what was said with the ids of other exchanges: cross-talk (ENV-21)."""
-        if not self._strangers:
-            return judgement
-        found = tuple(
-            Finding(
-                requirement="ENV-21",
-                verdict=Verdict.FAIL,
-                expected=("nothing of another stream in the answers",),
-                actual=f"an answer holds {stranger.decode()}, the id of another request",
-                exchange="exchange",
-                seq=seq,
-                hint="Look for state that streams share.",
-            )
-            for stranger, seq in self._strangers
-        )
-        counts = {*judgement.counts, ("ENV-21", Verdict.FAIL)} - {("ENV-21", Verdict.PASS)}
-        return Judgement(counts=tuple(sorted(counts)), telling=(*judgement.telling, *found))
 
 
 def verdict(memory: Memory, node: Node, window: Window | None) -> Judgement | None:

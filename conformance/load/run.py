@@ -6,7 +6,6 @@ Nothing here waits for the target without a bound. Ctrl-C ends the arrivals; wha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import time
@@ -15,9 +14,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.evidence.episode import Context, Episode, ProcessExited, ProcessStarted
+from conformance.evidence.episode import Context, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
-from conformance.evidence.store import EvidenceWriter
 from conformance.load.arrivals import Schedule
 from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
@@ -89,7 +87,7 @@ class LoadRun:
         self.tally = LoadTally()
         self.figures = Figures()
         self._redactor = Redactor.of(settings.profile)
-        self.examples = Examples(self._redactor, self._record)
+        self.examples = Examples(self._redactor)
         self.by_shape: Counter[str] = Counter()
         self.crashes: list[ProcessExited] = []
         self.troubles = Troubles()
@@ -122,7 +120,6 @@ class LoadRun:
         self._lag = lag
         self._status = status
         self._watch = watch
-        self._evidence: EvidenceWriter | None = None
         self._lost: list[tuple[float, LiveExchange]] = []
         self._seen = Snapshot.beginning()
 
@@ -137,25 +134,24 @@ class LoadRun:
         )  # fmt: skip
         runner.recorder.listen(PoolWatcher(moments, time.monotonic))
         runner.recorder.listen(self._heed)
-        with EvidenceWriter(settings.evidence) if settings.evidence else contextlib.nullcontext() as self._evidence:
-            async with runner:
-                if profile.discovery.fixed is None:
-                    self._status(f"making a pool of {settings.file.pods} pods")
-                    pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
-                    await runner.pool.reset(Pool(pods=pods))
-                moments.delivered(time.monotonic() - moments.grace)  # the pool has settled
-                alone = asyncio.Lock()
-                churn = self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed, alone)
-                disturber = Disturber(
-                    runner,
-                    settings.file.trouble,
-                    settings.file.seconds,
-                    moments=moments,
-                    churn=churn,
-                    alone=alone,
-                    tell=self._trouble,
-                )
-                await self._pass(runner, moments, churn, disturber)
+        async with runner:
+            if profile.discovery.fixed is None:
+                self._status(f"making a pool of {settings.file.pods} pods")
+                pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
+                await runner.pool.reset(Pool(pods=pods))
+            moments.delivered(time.monotonic() - moments.grace)  # the pool has settled
+            alone = asyncio.Lock()
+            churn = self.churn = PoolChurn(runner.pool, settings.file.churn, moments, settings.seed, alone)
+            disturber = Disturber(
+                runner,
+                settings.file.trouble,
+                settings.file.seconds,
+                moments=moments,
+                churn=churn,
+                alone=alone,
+                tell=self._trouble,
+            )
+            await self._pass(runner, moments, churn, disturber)
 
     def _moments(self, grace: float) -> Moments:
         return Moments(grace)
@@ -231,6 +227,7 @@ class LoadRun:
             await traffic.drained(self.settings.longest_end)
             if self._lost and not self.crashes:
                 await asyncio.sleep(_DYING)
+        traffic.judge_late()
         self.unfinished = len(traffic.open)
         self._settle_lost(everything=True)
         self._watch(self._look())
@@ -288,12 +285,7 @@ class LoadRun:
         self.tally.add(exchange.judgement)
         self._count_trouble(exchange, earlier, -1)
         self._count_trouble(exchange, exchange.judgement)
-        if exchange.judgement.telling:
-            self.examples.keep(exchange, exchange.judgement, exchange.progress - self.start_time)
-
-    def _record(self, name: str, seen: Episode) -> None:
-        if self._evidence is not None:
-            self._evidence.add(name, seen, self.context)
+        self.examples.keep(exchange, exchange.judgement, exchange.progress - self.start_time)
 
     def _settle_lost(self, *, everything: bool = False) -> None:
         """Exchanges whose connection broke: the end of the process explains them, or they are counted as they are."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from conformance.errors import UsageError
 from conformance.load.memory import MEMORY
@@ -20,7 +19,7 @@ _MARGIN = 5.0
 class LoadSettings:
     """What a load run is to do. `grace`: seconds in which a change of the pool must be followed once it was delivered
     (None: the profile's convergence time). `at_once`: exchanges that may be under way; `memory`: bytes for what is
-    remembered; `evidence`: the file for exchanges with findings.
+    remembered.
 
     Where `of` processes share the load, this one has the number `index`, and `head` begins the ids of all.
     """
@@ -33,7 +32,6 @@ class LoadSettings:
     grace: float | None = None
     at_once: int = 10_000
     memory: int = MEMORY
-    evidence: Path | None = None
     index: int = 0
     of: int = 1
     head: str = ""

@@ -77,6 +77,7 @@ class Traffic:
         self._loop = asyncio.get_running_loop()
         self.now = time.monotonic
         self.open: set[LiveExchange] = set()
+        self._late: set[LiveExchange] = set()
         self.waiting: deque[LiveExchange] = deque()
         """Exchanges without a stream yet: the connections' limits, or their making, keep them."""
         self.waited = 0
@@ -122,10 +123,19 @@ class Traffic:
         self.open.discard(exchange)
         self._finished(exchange)
 
-    def judged_again(self, exchange: LiveExchange, earlier: Judgement | None) -> None:
-        """Something came after the exchange was over."""
-        if earlier is not None and earlier is not exchange.judgement:
-            self._corrected(exchange, earlier)
+    def late(self, exchange: LiveExchange) -> None:
+        """Something came after the exchange was over. More may follow: it is judged again at the next sweep."""
+        self._late.add(exchange)
+
+    def judge_late(self) -> None:
+        """Judge again what something came for after it was over."""
+        late, self._late = self._late, set()
+        for exchange in late:
+            earlier = exchange.judgement
+            assert earlier is not None
+            exchange.judge()
+            if exchange.judgement is not earlier:
+                self._corrected(exchange, earlier)
 
     def again(self, exchange: LiveExchange, pause: float) -> None:
         """Open a refused stream again."""
@@ -198,6 +208,7 @@ class Traffic:
             now = self.now()
             for exchange in [one for one in self.open if one.started]:
                 exchange.due(now, self._deadline)
+            self.judge_late()
 
 
 class LoadTally:

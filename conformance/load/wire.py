@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
 from conformance.evidence.episode import Episode, PodFact, ProcessExited
-from conformance.load.examples import Example
+from conformance.load.examples import Example, Shown
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.mix import LoadFile
 from conformance.load.moments import Load, State
@@ -30,7 +30,7 @@ from conformance.verdict import Verdict
 from ext_proc import record_json
 from ext_proc.record import Entry
 
-FORM = 1
+FORM = 2
 """The number of these forms: machines whose numbers differ do not understand each other."""
 
 Message: TypeAlias = Share | GetReady | Begin | Stop | ProcessExited | ShareReport | ConformanceError
@@ -149,10 +149,15 @@ class _Share(_Form):
         return Share(settings=settings, address=self.address, endpoints=self.endpoints, pool=pool, grace=self.grace)
 
 
+class _Shown(_Form):
+    entries: tuple[dict[str, Any], ...]
+    strangers: tuple[str, ...]
+
+
 class _End(_Form):
     complete: bool
     examples: tuple[Example, ...]
-    episodes: dict[str, tuple[dict[str, Any], ...]]
+    shown: dict[str, _Shown]
     vitals: dict[str, float]
 
     @classmethod
@@ -160,22 +165,25 @@ class _End(_Form):
         return cls(
             complete=end.complete,
             examples=tuple(end.examples),
-            episodes={
-                name: tuple(record_json.to_json(entry) for entry in episode.entries)
-                for name, episode in end.episodes.items()
+            shown={
+                name: _Shown(entries=tuple(map(record_json.to_json, one.episode.entries)), strangers=one.strangers)
+                for name, one in end.shown.items()
             },
             vitals=dict(end.vitals),
         )
 
     def message(self) -> ShareEnd:
-        episodes = {
-            name: Episode(id=name, entries=tuple(map(record_json.from_json, entries)))
-            for name, entries in self.episodes.items()
+        shown = {
+            name: Shown(
+                episode=Episode(id=name, entries=tuple(map(record_json.from_json, one.entries))),
+                strangers=one.strangers,
+            )
+            for name, one in self.shown.items()
         }
-        missing = sorted({one.episode for one in self.examples} - episodes.keys())
+        missing = sorted({one.episode for one in self.examples} - shown.keys())
         if missing:
             raise ValueError(f"the exchange {missing[0]} is named as an example, and is not there")
-        return ShareEnd(complete=self.complete, examples=self.examples, episodes=episodes, vitals=self.vitals)
+        return ShareEnd(complete=self.complete, examples=self.examples, shown=shown, vitals=self.vitals)
 
 
 class _Report(_Form):

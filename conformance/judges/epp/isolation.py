@@ -1,7 +1,7 @@
 """One stream is one request: picks that belong to another stream (ENV-21) or to an earlier request (EPP-DEST-10).
 
-A single pick outside the subset can't tell these from a subset that is ignored. So they are only concluded from
-controls in the same episode:
+An answer that holds the id of another request is cross-talk (ENV-21). A single pick outside the subset can't tell it
+from a subset that is ignored. So from picks both are only concluded with controls in the same episode:
 
 - ENV-21: several requests that met no other (alone on the wire, with ids that no other had) kept to their subsets, and
   this one, which did meet others, got what one of them was due;
@@ -16,8 +16,9 @@ from collections.abc import Iterator
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
-from conformance.judges.registry import judge_of_episode
+from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
+from ext_proc.record import Author, Event, Malformed, Message, StreamEnded
 
 CONTROLS = 3
 """So many right picks, or wrong ones of a pattern, are no coincidence."""
@@ -98,3 +99,30 @@ def streams(episode_view: EpisodeView) -> Iterator[Ruling]:
         if view.answer is AnswerKind.ENDPOINT and _right(view) and view.due.known and view.overlapping:
             yield passed("ENV-21")
             return
+
+
+@judge_of_exchange("ENV-21", hygiene=True)
+def ids(view: ExchangeView) -> Iterator[Ruling]:
+    """No answer holds the id of another request, as far as those are known (`Context.strangers`)."""
+    for stranger in view.context.strangers:
+        at = next((one.seq for one in view.conversation.entries if stranger.encode() in _said(one.event)), None)
+        if at is not None:
+            yield view.fail(
+                "ENV-21",
+                "nothing of another stream in the answers",
+                f"an answer holds {stranger}, the id of another request",
+                at=at,
+                hint="Look for state that streams share.",
+                nature=Nature.CROSS_TALK,
+            )
+
+
+def _said(event: Event) -> bytes:
+    """What the EPP says in an event."""
+    match event:
+        case Message(author=Author.EPP, raw=raw) | Malformed(author=Author.EPP, raw=raw):
+            return raw
+        case StreamEnded(author=Author.EPP, message=message):
+            return message.encode()
+        case _:
+            return b""

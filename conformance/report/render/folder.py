@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from conformance.evidence.episode import Context, Episode
 
 REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
+LOAD, LOAD_PAGE, LOAD_EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
+_NAMES = (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN, LOAD, LOAD_PAGE, LOAD_EVIDENCE)
 
 
 def evidence_of(path: Path) -> Path:
-    """The evidence of the report in a folder; a file is what it is."""
-    return path / EVIDENCE if path.is_dir() else path
+    """The evidence of the report, or of the load, in a folder; a file is what it is."""
+    if not path.is_dir():
+        return path
+    load = path / LOAD_EVIDENCE
+    return load if load.is_file() and not (path / EVIDENCE).exists() else path / EVIDENCE
 
 
 def make_folder(output: Path) -> None:
@@ -36,7 +41,7 @@ def make_folder(output: Path) -> None:
         probe = output / ".writable"
         probe.touch()
         probe.unlink()
-        for place in (output / name for name in (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN)):
+        for place in (output / name for name in _NAMES):
             with contextlib.suppress(FileNotFoundError):
                 place.open("r+b").close()
     except OSError as problem:

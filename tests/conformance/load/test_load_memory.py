@@ -111,7 +111,10 @@ mutations = st.none() | st.builds(
     st.sampled_from([b"", b"3", b"a\nb", A.encode(), b"?id?", f"{A},{B}".encode(), b"?other?"]),
 )
 steps = st.one_of(
-    st.sampled_from([pick(A), pick(B), pick(D), pick(f"{A},{C}"), pick(f"{A},{B},{C},{D}"), b"?id?", ProcessingResponse().SerializeToString()]),
+    st.sampled_from([
+        pick(A), pick(B), pick(D), pick(f"{A},{C}"), pick(f"{A},{B},{C},{D}"), b"?id?",
+        ProcessingResponse().SerializeToString(),
+    ]),
     st.builds(request_headers, st.builds(common, mutations), st.none() | st.just({"envoy.lb": {"x": "?id?"}})),
     st.builds(request_body, bodies, mutations),
     st.builds(response_body, bodies),

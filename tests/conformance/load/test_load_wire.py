@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conformance.errors import HarnessError, IncompleteError, UsageError
 from conformance.evidence.episode import Episode, PodFact, PoolState, ProcessExited
-from conformance.load.examples import Example
+from conformance.load.examples import Example, Shown
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.memory import MemoryCounts
 from conformance.load.mix import Arrivals, LoadFile, MixedRequest
@@ -64,7 +64,9 @@ ends = st.builds(
     examples=st.lists(
         st.builds(Example, finding=findings, episode=st.just("a"), shape=names, second=st.floats(0, 1e6)), max_size=2
     ).map(tuple),
-    episodes=episodes.map(lambda one: {"a": one}),
+    shown=st.builds(Shown, episode=episodes, strangers=st.lists(names, max_size=2).map(tuple)).map(
+        lambda one: {"a": one}
+    ),
     vitals=st.dictionaries(names, st.floats(-1e9, 1e9), max_size=3),
 )
 fields = ("steps", "learned", "exchanges", "judged", "opaque", "forgotten")
@@ -215,7 +217,7 @@ def test_times_that_are_none_are_refused(times: str) -> None:
 
 def test_an_example_comes_with_its_exchange() -> None:
     example = Example(finding=Finding(requirement="A", verdict=Verdict.FAIL), episode="e1", shape="a", second=1.0)
-    end = ShareEnd(complete=True, examples=(example,), episodes={}, vitals={})
+    end = ShareEnd(complete=True, examples=(example,), shown={}, vitals={})
     report = ShareReport(
         totals=Totals(), tally=LoadTally(), begun=0, by_shape=Counter(), unfinished=0, lost_with_process=0, troubles=(),
         times={}, end=end,

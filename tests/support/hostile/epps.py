@@ -111,6 +111,7 @@ class Epp:
         self.endpoints = endpoints
         self.mode = mode
         self.good = good
+        self.latest = b""
 
     async def handle(self, stream: ServedStream) -> None:
         self.good -= 1
@@ -240,6 +241,25 @@ class Epp:
         while True:
             stream.send(answer.SerializeToString())
             await stream.drain()
+
+    async def repeats(self, stream: ServedStream, times: str) -> None:
+        """Says each answer so many times at once."""
+        while (raw := await stream.recv()) is not None:
+            stream.send_data(
+                grpc.frame(self.answer(ProcessingRequest.FromString(raw)).SerializeToString()) * int(times)
+            )
+
+    async def mixes_up(self, stream: ServedStream) -> None:
+        """Says the request id of the stream before in its answers."""
+        while (raw := await stream.recv()) is not None:
+            request = ProcessingRequest.FromString(raw)
+            answer = self.answer(request)
+            for header in request.request_headers.headers.headers:
+                if header.key == "x-request-id":
+                    option = answer.request_headers.response.header_mutation.set_headers.add()
+                    option.header.key, option.header.raw_value = "x-asked-by", self.latest or header.raw_value
+                    self.latest = header.raw_value
+            stream.send(answer.SerializeToString())
 
     async def wire(self, stream: ServedStream, what: str) -> None:
         """Writes what no server should on the connection, and is right otherwise."""

@@ -1,0 +1,54 @@
+"""`load` on endpoint pickers that misbehave: what it finds is what `judge` finds again in its evidence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "closes",
+        "garbage",
+        "floods",
+        "mixes_up",
+        "breaks",
+        "no_trailers",
+        "answers_after_its_end",
+        "repeats:200",
+        "bytes_of:empty",
+        "wire:endless-1xx",
+    ],
+)
+def test_what_is_found_is_found_again_in_the_evidence(cli, tmp_path: Path, mode: str) -> None:
+    found = {
+        "timeouts": {"answer": 2, "convergence": 1},
+        "discovery": {"file": {"reread": 0.05}, "scrapes": False},
+        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, "3"]},
+    }
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(json.dumps(found))
+    ran = cli("load", "--profile", profile, "--rate", "20", "--seconds", "0.5", "-o", tmp_path / "r")
+    assert ran.code == 1, ran.out + ran.err
+    report = json.loads((tmp_path / "r" / "load.json").read_text())
+    broken = {row["id"] for row in report["requirements"] if row["verdict"] == "fail"}
+    assert broken
+    again = cli("judge", tmp_path / "r", "--json")
+    assert again.code == 1, again.out + again.err
+    said = [json.loads(line) for line in again.out.split("\n") if line]
+    assert {one["requirement"] for one in said if one["verdict"] == "fail"} == broken
+
+    told = {(one["episode"], one["requirement"], one["actual"], tuple(one["expected"])) for one in report["findings"]}
+    assert told <= {(one["exchange"], one["requirement"], one["actual"], tuple(one["expected"])) for one in said}
+    lines = gzip.decompress((tmp_path / "r" / "load-evidence.ndjson.gz").read_bytes()).decode().strip().split("\n")
+    names = Counter(one["episode"] for one in map(json.loads, lines) if "episode" in one)
+    assert set(names.values()) == {1}
+    assert set(names) == {one["episode"] for one in report["findings"]}
