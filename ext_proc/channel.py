@@ -64,7 +64,7 @@ class Channel:
         self._metadata = tuple(metadata)
         self._slots: list[Transport | None] = [None] * connections
         self._open: set[Transport] = set()  # those in the slots, and those replaced that still have streams
-        self._turn = itertools.cycle(range(connections))
+        self._turn = 0
         self._made = itertools.count(1)
         self._dialling = asyncio.Lock()
         self._reopening: dict[asyncio.Task[None], ProcessStream] = {}
@@ -102,18 +102,19 @@ class Channel:
     def ready(self) -> Transport | None:
         """The next connection in turn that takes a stream now; None if one has to be waited for: ask `transport`."""
         for _ in self._slots:
-            found = self._slots[next(self._turn)]
-            if found is not None and found.can_open():
-                return found
+            found = self._slots[self._turn]
             if found is None or found.retired:
-                return None  # it is to be made again
+                return None  # it is to be made again, and has its turn then
+            self._turn = (self._turn + 1) % len(self._slots)
+            if found.can_open():
+                return found
         return None
 
     async def transport(self) -> Transport:
         """The next connection in turn that takes a stream now; waits if all are at their limit."""
         while True:
             for _ in self._slots:
-                slot = next(self._turn)
+                slot, self._turn = self._turn, (self._turn + 1) % len(self._slots)
                 found = self._slots[slot]
                 if found is None or found.retired:
                     found = await self.connect(slot)

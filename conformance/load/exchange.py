@@ -21,9 +21,9 @@ from ext_proc.record import Headers
 from ext_proc.stream import ANSWERS
 from fake_proxy.config import Ending
 
-LATE = 256
-"""So much that comes after an exchange is over is looked at. As much may be on its way when a large body is aborted; of
-more, nothing says more."""
+LATE, LATE_SECONDS = 256, 1.0
+"""So much that comes after an exchange is over is looked at, and for so long. As much may be on its way when a large
+body is aborted; more says nothing more, and would cost time and memory without a bound."""
 
 REOPENED = 8
 """How often a refused stream is opened again."""
@@ -48,6 +48,9 @@ class Surroundings(Protocol):
 
     def late(self, exchange: LiveExchange) -> None:
         """Something came after it was over: it is to be judged again."""
+
+    def heavy(self, exchange: LiveExchange) -> None:
+        """It is over, and holds its messages by itself, and not as the memory has them."""
 
     def again(self, exchange: LiveExchange, pause: float) -> None:
         """Its stream was refused: open another after `pause` seconds."""
@@ -78,9 +81,11 @@ class LiveExchange:
         "judgement",
         "late",
         "lost",
+        "over",
         "own",
         "progress",
         "responded",
+        "served",
         "shape",
         "started",
         "tries",
@@ -100,12 +105,16 @@ class LiveExchange:
         """When its request had an endpoint or an error; 0: not yet."""
         self.responded = 0.0
         """When the client had its first byte; 0: not yet."""
+        self.served = 0.0
+        """Seconds that the model server took."""
         self.finished = False
         self.judgement: Judgement | None = None
         self.lost = False
         """Whether its connection broke, or could not be made."""
         self.late = 0
-        """What came after it was over."""
+        """How much came after it was over."""
+        self.over = 0.0
+        """When it was."""
         self.tries = 0
         self.window: Window | None = None
         self.trouble = ""
@@ -202,7 +211,7 @@ class LiveExchange:
         """Something happened."""
         if self.finished:
             self.late += 1
-            if self.late > LATE:
+            if self.late > LATE or self._traffic.now() - self.over > LATE_SECONDS:
                 return
         learner = self._learner
         if learner is None:
@@ -236,7 +245,12 @@ class LiveExchange:
     def upstream(self, number: int) -> None:
         """The model server's time for an attempt is over."""
         if not self.finished and self._state.upstream == number:
+            self.served += self._state.upstream_in
             self.step(DueStep("upstream"))
+
+    def release(self) -> None:
+        """Let go of its messages: nothing that may still come is looked at. Its connection may know it on."""
+        self._learner, self._node, self._state = None, None, NOTHING
 
     @property
     def learner(self) -> Learner:
@@ -254,13 +268,11 @@ class LiveExchange:
         if turn.sends and transport is not None:
             if node is None:
                 for send in turn.sends:
-                    self._room += len(send)
                     transport.send(stream, send)
             else:
                 for parts in node.sends:
-                    send = parts[0] if len(parts) == 1 else self.own.join(parts)
-                    self._room += len(send)
-                    transport.send(stream, send)
+                    transport.send(stream, parts[0] if len(parts) == 1 else self.own.join(parts))
+            self._room += turn.size
         if turn.closing and transport is not None:
             for how in turn.closing:
                 if how == "reset":
@@ -277,9 +289,11 @@ class LiveExchange:
         if self.finished:
             self._traffic.late(self)
         elif turn.finished:
-            self.finished = True
+            self.finished, self.over = True, now
             self.judge()
             self._traffic.done(self)
+            if self._learner is not None and not self.lost:  # one that is lost may be counted later
+                self._traffic.heavy(self)
 
     def judge(self) -> None:
         """Judge it as it is now."""

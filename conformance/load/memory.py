@@ -124,7 +124,10 @@ class Memory:
         """Where exchanges of `shape` begin."""
         node = self._roots.get(shape)
         if node is None:
-            node = self._roots[shape] = self._node(shape, None, b"", self.rehearsal(shape, self.mask).begin())
+            turn = self.rehearsal(shape, self.mask).begin()
+            node = self._node(shape, None, b"", turn)
+            if self._takes(_OVERHEAD + turn.size):
+                self._roots[shape] = node
         return node
 
     def rehearsal(self, shape: RequestShape, own: bytes) -> Rehearsal:
@@ -134,16 +137,29 @@ class Memory:
     def add(self, node: Node, step: Step, turn: Turn) -> Node:
         """Remember that at `node` the masked `step` leads to `turn`. Returns the new node."""
         found = self._node(node.shape, node, step, turn)
-        size = _OVERHEAD + sum(map(len, turn.sends)) + (len(step) if isinstance(step, bytes) else 0)
-        if self.size + size > self._limit:
-            self._roots.clear()
-            self.size = 0
-            self.counts.forgotten += 1
-            if size > self._limit:
-                return found
-        self.size += size
-        node.next[step] = found
+        if self._takes(_OVERHEAD + turn.size + (len(step) if isinstance(step, bytes) else 0)):
+            node.next[step] = found
         return found
+
+    def _takes(self, size: int) -> bool:
+        """Whether there is room for so many bytes more: all else is forgotten for them, if need be."""
+        if self.size + size > self._limit:
+            self._forget()
+        if size > self._limit:
+            return False
+        self.size += size
+        return True
+
+    def _forget(self) -> None:
+        """Forget everything. Nodes know each other in circles, which would wait for the garbage collector."""
+        nodes = list(self._roots.values())
+        self._roots.clear()
+        while nodes:
+            node = nodes.pop()
+            nodes += node.next.values()
+            node.next.clear()
+        self.size = 0
+        self.counts.forgotten += 1
 
     def _node(self, shape: RequestShape, parent: Node | None, step: Step, turn: Turn) -> Node:
         sends = tuple(tuple(send.split(self.mask)) for send in turn.sends)

@@ -15,6 +15,7 @@ from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.scenario.schema import Exchange
 from conformance.strict_yaml import FileModel
+from fake_proxy.client import Chunk
 
 _NOT_UNDER_LOAD = (
     *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
@@ -134,6 +135,8 @@ class Mix:
         self._random = random.Random(seed)
         self._weights = [request.weight for request in requests]
         self._shapes: dict[tuple[str, tuple[str, ...], bool], RequestShape] = {}
+        self._bodies: dict[str, bytes | tuple[Chunk, ...]] = {}
+        """The body of each kind of request: it may be large, and is the same for every subset."""
         self._drawn: list[MixedRequest] = []
 
     def draw(self) -> RequestShape:
@@ -162,6 +165,9 @@ class Mix:
         if "ending" not in request.exchange.model_fields_set:
             changes["ending"] = "envoy"
         shape = shape_of(self._prepare(request.exchange.model_copy(update=changes)), request)
+        body = self._bodies.setdefault(request.name, shape.request.body)
+        if body == shape.request.body:
+            shape = replace(shape, request=replace(shape.request, body=body))
         return replace(shape, reply=replace(shape.reply, fail="reset"), service_time=0.0) if reset else shape
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from conformance.load.shape import RequestShape
 from conformance.load.steps import EXCHANGE
@@ -31,16 +30,23 @@ class _Attempt:
     recorded: bool = False
 
 
-class ModelServer:
-    """Plays `shape`'s replies to `machine`; `feed` carries out what the machine does then, `emit` gets the record."""
+class Client(Protocol):
+    """Whose model server it is."""
 
-    def __init__(
-        self, shape: RequestShape, machine: Machine, feed: Callable[[list[Action]], None], emit: Callable[[Event], None]
-    ) -> None:
+    def feed(self, actions: list[Action]) -> None:
+        """Carry out what the machine does."""
+
+    def emit(self, event: Event) -> None:
+        """Record it."""
+
+
+class ModelServer:
+    """Plays `shape`'s replies to `machine` for `client`."""
+
+    def __init__(self, shape: RequestShape, machine: Machine, client: Client) -> None:
         self._shape = shape
         self._machine = machine
-        self._feed = feed
-        self._emit = emit
+        self._client = client
         self._current: _Attempt | None = None
         self._waited = 0
         """The last attempt that its time was waited for."""
@@ -98,7 +104,7 @@ class ModelServer:
         bodyless = head or (not any(reply.body) and not reply.trailers and len(reply.body) <= 1)
         if bodyless:
             self._record_response(attempt, "response")
-        self._feed(machine.upstream_headers(number, list(attempt.headers), bodyless))
+        self._client.feed(machine.upstream_headers(number, list(attempt.headers), bodyless))
         pieces = () if bodyless else reply.body
         for index, piece in enumerate(pieces):
             if index == reply.reset_after:
@@ -113,7 +119,7 @@ class ModelServer:
         elif reply.trailers:
             attempt.response_trailers = [(name.lower(), value) for name, value in reply.trailers]
             self._record_response(attempt, "response")
-            self._feed(machine.upstream_trailers(number, list(attempt.response_trailers)))
+            self._client.feed(machine.upstream_trailers(number, list(attempt.response_trailers)))
         else:
             self._data(attempt, b"", end=True)
 
@@ -122,11 +128,11 @@ class ModelServer:
             attempt.response += piece
             if end:
                 self._record_response(attempt, "response")
-            self._feed(self._machine.upstream_data(attempt.opening.attempt, piece, end))
+            self._client.feed(self._machine.upstream_data(attempt.opening.attempt, piece, end))
 
     def _failed(self, attempt: _Attempt, how: Literal["connect-failed", "reset", "protocol-error"]) -> None:
         self._record_response(attempt, "connect-failed" if how == "connect-failed" else "reset")
-        self._feed(self._machine.upstream_failed(attempt.opening.attempt, how))
+        self._client.feed(self._machine.upstream_failed(attempt.opening.attempt, how))
 
     def drop(self) -> None:
         """The attempt under way is given up, if there is one."""
@@ -138,7 +144,7 @@ class ModelServer:
     def _record_request(self, attempt: _Attempt) -> None:
         if not attempt.recorded:
             attempt.recorded = True
-            self._emit(
+            self._client.emit(
                 UpstreamRequest(
                     exchange=EXCHANGE,
                     attempt=attempt.opening.attempt,
@@ -153,7 +159,7 @@ class ModelServer:
         self._current = None
         self._record_request(attempt)
         status = get(attempt.headers, b":status")
-        self._emit(
+        self._client.emit(
             UpstreamResponse(
                 exchange=EXCHANGE,
                 attempt=attempt.opening.attempt,

@@ -90,6 +90,11 @@ class Aftermath:
         """Seconds from its end until the target had recovered; None: it has not."""
         return max(0.0, self.good[0][1] - self.ended) if self.good and self.ended is not None else None
 
+    @property
+    def untried(self) -> bool:
+        """Whether it is over, and no exchange that began then tells what had become of the target."""
+        return self.ended is not None and not self.good and self.last_bad < self.ended and not self.problem
+
     def exceeded(self, now: float) -> bool:
         """Whether it was not recovered from within the limit, as far as is known at `now`."""
         if self.limit is None or self.ended is None:
@@ -146,6 +151,7 @@ class Aftermath:
             "second": round(self.begun - start, 3),
             "seconds": round(self.ended - self.begun, 3) if self.ended is not None else None,
             "recoveredAfter": round(self.recovered, 3) if self.recovered is not None else None,
+            "untried": self.untried,
             "limit": self.limit,
             "lost": self.lost,
             "violations": {"during": +self.during, "after": +self.after},

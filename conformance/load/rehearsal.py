@@ -7,6 +7,7 @@ turns and the same record, which is what the memory of the load path rests on.
 
 from __future__ import annotations
 
+import weakref
 from typing import Literal
 
 from conformance.load.model_server import ModelServer
@@ -68,17 +69,20 @@ class Rehearsal:
         self._closing: list[Literal["half-close", "reset"]] = []
         self._opened = self._half_closed = self._ended = self._over = False
         self._received = Received()
-        self._server = ModelServer(shape, self._machine, self._feed, self._emit)
+        self._server = ModelServer(shape, self._machine, weakref.proxy(self))  # no circle: see `dissolve` of machines
         self._decided = False
         self._abort_due: AbortPoint | None = None
         self._aborted = self._expired = False
+
+    def __del__(self) -> None:
+        self._machine.dissolve()
 
     # -- from outside --------------------------------------------------------------------------------------------------
 
     def begin(self) -> Turn:
         """The client's request arrives, all at once."""
         request, config = self._request, self._config
-        self._emit(
+        self.emit(
             ExchangeOpened(
                 exchange=EXCHANGE,
                 method=request.method,
@@ -96,13 +100,13 @@ class Rehearsal:
                 break
             match arrival:
                 case HeadersArrive(headers, end):
-                    self._feed(self._machine.request_headers(headers, end))
+                    self.feed(self._machine.request_headers(headers, end))
                     self._abort_at("request-headers")
                 case DataArrives(data, end, chunk):
-                    self._feed(self._machine.request_data(data, end))
+                    self.feed(self._machine.request_data(data, end))
                     self._abort_at("request-body", chunk)
                 case TrailersArrive(trailers):
-                    self._feed(self._machine.request_trailers(trailers))
+                    self.feed(self._machine.request_trailers(trailers))
         self._abort_at("request")
         return self._turn()
 
@@ -110,13 +114,13 @@ class Rehearsal:
         """Something happens."""
         match step:
             case bytes():
-                self._emit(Message(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=step))
+                self.emit(Message(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=step))
                 if not self._ended:
-                    self._feed(self._machine.epp_message(step))
+                    self.feed(self._machine.epp_message(step))
             case NotAMessage(raw, reason):
-                self._emit(Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=raw, reason=reason))
+                self.emit(Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.EPP, raw=raw, reason=reason))
                 if not self._ended:
-                    self._feed(self._machine.epp_closed(13, "malformed"))
+                    self.feed(self._machine.epp_closed(13, "malformed"))
             case Ended():
                 self._end(step)
             case DueStep("upstream"):
@@ -150,20 +154,22 @@ class Rehearsal:
             quiet=self._quiet if leaving else 0.0,
         )
 
-    def _emit(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Record it."""
         self.events.append(event)
 
     # -- the machine's actions -----------------------------------------------------------------------------------------
 
-    def _feed(self, actions: list[Action]) -> None:
+    def feed(self, actions: list[Action]) -> None:
+        """Carry out what the machine does."""
         for action in actions:
             self._perform(action)
         if self._abort_due is not None and not self._machine.done:
             self._aborted = True
             self._flush()
-            self._emit(ClientAborted(exchange=EXCHANGE, point=self._abort_due))
+            self.emit(ClientAborted(exchange=EXCHANGE, point=self._abort_due))
             self._abort_due = None
-            self._feed(self._machine.client_gone())
+            self.feed(self._machine.client_gone())
         self._flush()
         self._server.answer()
 
@@ -202,7 +208,7 @@ class Rehearsal:
 
     def _abort_at(self, point: AbortPoint, count: int = 1) -> None:
         self._abort_at_due(point, count)
-        self._feed([])
+        self.feed([])
 
     def _abort_at_due(self, point: AbortPoint, count: int) -> None:
         abort = self._request.abort
@@ -213,15 +219,15 @@ class Rehearsal:
         if self._machine.done:
             return
         self._expired = True
-        self._emit(Wait(exchange=EXCHANGE, what=self._machine.awaiting, outcome="expired", seconds=seconds))
-        self._feed(self._machine.client_gone())
+        self.emit(Wait(exchange=EXCHANGE, what=self._machine.awaiting, outcome="expired", seconds=seconds))
+        self.feed(self._machine.client_gone())
 
     def _finish(self) -> None:
         self._server.drop()
         self._over = True
         got = self._received
         if not self._aborted or got.headers is not None:
-            self._emit(
+            self.emit(
                 ClientResponse(
                     exchange=EXCHANGE,
                     status=got.status,
@@ -238,18 +244,16 @@ class Rehearsal:
     def _open(self) -> None:
         if not self._opened:
             self._opened = True
-            self._emit(StreamOpened(exchange=EXCHANGE, stream=STREAM, connection=1))
+            self.emit(StreamOpened(exchange=EXCHANGE, stream=STREAM, connection=1))
 
     def _flush(self) -> None:
         """What was sent in this turn leaves, unless the stream was reset in it."""
         for raw, layer in () if self._ended or self._half_closed else self._unsent:
             if layer == "message":
-                self._emit(Message(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, raw=raw))
+                self.emit(Message(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, raw=raw))
             else:
                 reason = "sent so on purpose"
-                self._emit(
-                    Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, raw=raw, reason=reason)
-                )
+                self.emit(Malformed(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, raw=raw, reason=reason))
             self._sends.append(grpc.frame(raw) if layer == "message" else raw)
         self._unsent.clear()
 
@@ -268,13 +272,13 @@ class Rehearsal:
         if not self._ended and not self._half_closed:
             self._half_closed = True
             self._closing.append("half-close")
-            self._emit(HalfClosed(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE))
+            self.emit(HalfClosed(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE))
 
     def _reset(self) -> None:
         if not self._ended:
             self._ended = True
             self._closing.append("reset")
-            self._emit(StreamEnded(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, how="reset", code=2))
+            self.emit(StreamEnded(exchange=EXCHANGE, stream=STREAM, author=Author.DATA_PLANE, how="reset", code=2))
 
     def _end(self, end: Ended) -> None:
         """The EPP, or the connection, ended the stream."""
@@ -294,11 +298,11 @@ class Rehearsal:
         )
         if not end.opened:  # the stream was not opened after all, and nothing was sent
             self.events = [event for event in self.events if not isinstance(event, StreamOpened | Message)]
-        self._emit(ended)
+        self.emit(ended)
         if self._over:
             self._record_wait("met")
-        self._feed(self._machine.epp_closed(*(grpc_status(ended) if end.opened else (14, "connect_failed"))))
+        self.feed(self._machine.epp_closed(*(grpc_status(ended) if end.opened else (14, "connect_failed"))))
 
     def _record_wait(self, outcome: Literal["met", "expired"]) -> None:
         what = DRAINING if self._config.ending is Ending.DRAIN else STILL_OPEN
-        self._emit(Wait(exchange=EXCHANGE, what=what, outcome=outcome, seconds=self._quiet))
+        self.emit(Wait(exchange=EXCHANGE, what=what, outcome=outcome, seconds=self._quiet))

@@ -267,7 +267,7 @@ class LoadRun:
         if exchange.decided:
             self.figures.add(PICK, exchange.decided - exchange.intended)
         if exchange.responded:
-            self.figures.add(FIRST_BYTE, exchange.responded - exchange.intended - exchange.shape.service_time)
+            self.figures.add(FIRST_BYTE, exchange.responded - exchange.intended - exchange.served)
         self._count_trouble(exchange, judgement)
         if judgement.telling:
             self.examples.keep(exchange, judgement, exchange.progress - self.start_time)

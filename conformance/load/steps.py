@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 EXCHANGE, STREAM = "exchange", "s1"
@@ -48,7 +48,7 @@ class Turn:
     this order if both. `finished`: nothing is awaited any more. `decided`: the request has an endpoint or an error.
     `responding`: the client has got its first byte. `upstream`: the number of the model server's wait that runs, 0 if
     none; `upstream_in` its seconds. `quiet`: seconds without anything from the EPP until `DueStep("ending")`; 0: it
-    does not run.
+    does not run. `size`: bytes of `sends` together.
     """
 
     sends: tuple[bytes, ...]
@@ -59,3 +59,7 @@ class Turn:
     upstream: int
     upstream_in: float
     quiet: float
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum(map(len, self.sends)))

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from conformance.load.exchange import LiveExchange
+from conformance.load.exchange import LATE_SECONDS, LiveExchange
 from conformance.load.judgement import Judgement
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments
@@ -78,6 +78,7 @@ class Traffic:
         self.now = time.monotonic
         self.open: set[LiveExchange] = set()
         self._late: set[LiveExchange] = set()
+        self._heavy: deque[LiveExchange] = deque()
         self.waiting: deque[LiveExchange] = deque()
         """Exchanges without a stream yet: the connections' limits, or their making, keep them."""
         self.waited = 0
@@ -122,6 +123,10 @@ class Traffic:
             self._prompt = exchange.started
         self.open.discard(exchange)
         self._finished(exchange)
+
+    def heavy(self, exchange: LiveExchange) -> None:
+        """It is over and takes memory, as long as something may still come."""
+        self._heavy.append(exchange)
 
     def late(self, exchange: LiveExchange) -> None:
         """Something came after the exchange was over. More may follow: it is judged again at the next sweep."""
@@ -209,6 +214,8 @@ class Traffic:
             for exchange in [one for one in self.open if one.started]:
                 exchange.due(now, self._deadline)
             self.judge_late()
+            while self._heavy and now - self._heavy[0].over > LATE_SECONDS:
+                self._heavy.popleft().release()
 
 
 class LoadTally:

@@ -695,3 +695,22 @@ def test_health_that_never_comes_is_a_time_out() -> None:
         await server.close()
 
     run(main)
+
+
+def test_a_connection_that_is_made_again_has_its_turn() -> None:
+    """Whether it is waited for or not."""
+
+    async def main() -> None:
+        async with scripted(echo, connections=2) as channel:
+            first, second = channel.ready(), channel.ready()
+            assert first is not None
+            assert first is not second
+            first.close()
+            await first.wait_closed()
+            assert channel.ready() is None
+            again = await channel.transport()
+            assert again not in (first, second)
+            assert {channel.ready(), channel.ready()} == {again, second}
+            assert channel.ready() is second
+
+    run(main)

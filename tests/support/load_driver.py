@@ -53,6 +53,8 @@ class Road:
     def done(self, exchange) -> None:
         self.over.append(exchange)
 
+    def heavy(self, exchange) -> None: ...
+
     def late(self, exchange) -> None:
         exchange.judge()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,8 @@ from machine_driver import (
     streamed,
 )
 
+from conformance.load.memory import Node
+from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.steps import DueStep, Ended, NotAMessage
 from conformance.verdict import Verdict
@@ -32,6 +35,7 @@ from ext_proc.messages import BodyMutation, ProcessingResponse
 from ext_proc.stream import ANSWERS
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
+from fake_proxy.machine import Machine
 from fake_proxy.scripted import UpstreamReply, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 
@@ -452,3 +456,34 @@ def test_a_large_body_that_comes_back_whole_is_not_too_much(road) -> None:
         exchange.on_data(framed[100:], False)
     assert exchange.finished
     assert not failed(exchange.judgement)
+
+
+def test_what_is_forgotten_takes_no_memory_and_is_not_left_to_the_garbage_collector() -> None:
+    """That comes seldom in a load, and bodies are large."""
+    road = Road(limit=2_000_000)
+    road.pool(pod("a", A))
+    body = BODY + b" " * 100_000
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(100):
+            exchange = road.run(shape(request=request(body=body), subset=(A, f"10.1.0.{number}:80")), pick(A))
+            exchange.step(echo(exchange.own, body=body))
+            assert exchange.finished
+            road.over.clear()
+            exchange.release()
+        left = [one for one in gc.get_objects() if isinstance(one, (Node, Rehearsal, Machine))]
+    finally:
+        gc.enable()
+    assert sum(len(send) for one in left if isinstance(one, Node) for send in one.turn.sends) < 3_000_000
+    assert not [one for one in left if not isinstance(one, Node)]
+    assert road.memory.size <= 2_000_000
+
+
+def test_what_comes_long_after_an_exchange_is_not_looked_at(road) -> None:
+    exchange = road.run(SIMPLE, pick(A), echo)
+    judgement = exchange.judgement
+    road.time += 2.0
+    exchange.release()
+    exchange.on_data(grpc.frame(pick(B)), False)
+    assert exchange.judgement is judgement

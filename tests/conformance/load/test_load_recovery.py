@@ -47,6 +47,9 @@ def test_the_time_of_recovery_is_that_of_all_exchanges(seen) -> None:
     exact = recovered(seen)
     for one in (known(sorted(seen)).all[0], known(seen).all[0]):
         assert (one.recovered is None) == math.isinf(exact)
+        assert one.untried == all(
+            began < ENDED for began, took, broken, _ in seen if not broken or began + took >= BEGUN
+        )
     in_order, found = known(sorted(seen)).all[0], known(seen).all[0]
     if in_order.recovered is not None and found.recovered is not None:
         assert in_order.good[0][0] == exact <= found.good[0][0]
