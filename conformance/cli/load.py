@@ -40,10 +40,12 @@ def load(
         Path | None, typer.Argument(metavar="[FILE]", help="What is asked, how fast, and what becomes of the pool.")
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", metavar="N", min=0.01, help="Requests a second, answered or not.")
+        float | None,
+        typer.Option("--rate", metavar="N", min=0.01, max=200_000, help="Requests a second, answered or not."),
     ] = None,
     concurrent: Annotated[
-        int | None, typer.Option("--concurrent", metavar="N", min=1, help="So many at a time instead (closed loop).")
+        int | None,
+        typer.Option("--concurrent", metavar="N", min=1, max=50_000, help="So many at a time instead (closed loop)."),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="How long; default: 10.")
@@ -293,9 +295,15 @@ class _Watch:
         import dataclasses
         import json
 
+        from conformance.cli.console import reader_is_gone
+
         if self._lines is not None:
-            self._lines.write(json.dumps(dataclasses.asdict(snapshot)) + "\n")
-            self._lines.flush()
+            try:
+                self._lines.write(json.dumps(dataclasses.asdict(snapshot)) + "\n")
+                self._lines.flush()
+            except BrokenPipeError:  # `… --json-lines | head -1`: the load goes on, and its exit code counts
+                reader_is_gone(self._lines)
+                self._lines = None
         if self._quiet:
             return
         pick, late = snapshot.latest["timeToPick"], snapshot.latest["lateness"]

@@ -37,6 +37,8 @@ def load_worker(
         ) from problem
     import_locust()
     import gevent
+
+    gevent.get_hub().NOT_ERROR += (KeyboardInterrupt,)  # Ctrl-C is none, and needs no traceback
     from locust.env import Environment
     from locust.runners import MASTER_HEARTBEAT_TIMEOUT
 
@@ -45,7 +47,10 @@ def load_worker(
     environment: Any = Environment(user_classes=[EppUser])
     runner = None
     with gevent.Timeout(wait, False):
-        runner = environment.create_worker_runner(f"[{host}]" if ":" in host else host, port)
+        try:
+            runner = environment.create_worker_runner(f"[{host}]" if ":" in host else host, port)
+        except SystemExit:  # what Locust makes of Ctrl-C
+            raise KeyboardInterrupt from None
     if runner is None:
         raise IncompleteError(
             f"no master answered at {master} in {wait:g} s",

@@ -17,6 +17,8 @@ from conformance.scenario.schema import Exchange
 from conformance.strict_yaml import FileModel
 from fake_proxy.client import Chunk
 
+MAX_RATE, MAX_AT_ONCE = 200_000, 50_000
+
 _NOT_UNDER_LOAD = (
     *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
     *("connection", "inject", "subsets", "fail_first"),
@@ -28,7 +30,7 @@ class MixedRequest(FileModel):
     """One kind of request, and how often it is asked."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$", description="what it is called in the report")
-    weight: float = Field(1, gt=0, description="its share: 2 is asked twice as often as 1")
+    weight: float = Field(1, gt=0, le=1e6, description="its share: 2 is asked twice as often as 1")
     exchange: Exchange = Field(
         Exchange.model_construct(), description="the request and the model server's answer, as in scenarios"
     )
@@ -57,8 +59,10 @@ class Arrivals(FileModel):
         None,
         description="requests a second, whether or not earlier ones are answered; two: from the first to the last",
     )
-    concurrent: int | None = Field(None, ge=1, le=50_000, description="so many at a time, the next when one is over")
-    burst: int | None = Field(None, ge=1, le=50_000, description="so many at once")
+    concurrent: int | None = Field(
+        None, ge=1, le=MAX_AT_ONCE, description="so many at a time, the next when one is over"
+    )
+    burst: int | None = Field(None, ge=1, le=MAX_AT_ONCE, description="so many at once")
     every: Seconds = Field(1, description="seconds between two bursts")
 
     @model_validator(mode="after")
@@ -66,12 +70,10 @@ class Arrivals(FileModel):
         given = [name for name in ("rate", "concurrent", "burst") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give one of rate, concurrent and burst, not {' and '.join(given) or 'none'}")
-        if isinstance(self.rate, float) and not 0 < self.rate <= MAX_RATE:
-            raise ValueError(f"a rate is above 0 and at most {MAX_RATE}")
+        ends = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
+        if not all(0 <= one <= MAX_RATE for one in ends) or (ends and not any(ends)):
+            raise ValueError(f"a rate is above 0 and at most {MAX_RATE}; one end of a ramp may be 0")
         return self
-
-
-MAX_RATE = 200_000
 
 
 class Churn(FileModel):

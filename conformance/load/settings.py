@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from conformance.errors import UsageError
 from conformance.load.memory import MEMORY
@@ -46,7 +47,10 @@ class LoadSettings:
 
 def loopback(host: str) -> bool:
     """Whether a host is this machine's own."""
-    return host.startswith("127.") or host in ("localhost", "::1", "[::1]")
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def check_bounds(profile: Profile, *, remote: bool) -> None:

@@ -18,6 +18,7 @@ REFERENCE = (
     f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
     "--log-level error"
 )
+WRONG = f"{REFERENCE} --fault metadata-differs"
 SHORT = ("--rate", "60", "--seconds", "1")
 
 MIXED = """
@@ -185,6 +186,12 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
         ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
         ("mix: []\n", "load.yaml:1:"),
+        ("mix: [{name: a, weight: .inf}]\n", "load.yaml:1:25: mix[0].weight"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [.inf, 20]}]\n", "load.yaml:2:"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [.nan, 20]}]\n", "load.yaml:2:"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [-5, 20]}]\n", "a rate is above 0"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [0, 0]}]\n", "a rate is above 0"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: 1.0e+9}]\n", "a rate is above 0"),
     ],
 )
 def test_a_wrong_file_is_refused_with_its_place(cli, tmp_path: Path, text: str, said: str) -> None:
@@ -195,10 +202,51 @@ def test_a_wrong_file_is_refused_with_its_place(cli, tmp_path: Path, text: str, 
     assert said in ran.err
 
 
-def test_another_machine_is_loaded_only_on_purpose(cli, tmp_path: Path) -> None:
-    ran = cli("load", "--epp", "192.0.2.1:9002", "--endpoints", "127.0.0.1:8011", "-o", tmp_path)
+@pytest.mark.parametrize("flags", [("--rate", "inf"), ("--rate", "1e300"), ("--concurrent", "1000000")])
+def test_a_number_beyond_all_bounds_is_refused(cli, tmp_path: Path, flags: tuple[str, str]) -> None:
+    ran = cli("load", *flags, "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert flags[0] in ran.err
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:9002", "127.epp.invalid:9002"])
+def test_another_machine_is_loaded_only_on_purpose(cli, tmp_path: Path, address: str) -> None:
+    ran = cli("load", "--epp", address, "--endpoints", "127.0.0.1:8011", "-o", tmp_path)
     assert ran.code == 2
     assert "--allow-remote" in ran.err
+
+
+def test_a_load_goes_on_when_the_reader_of_its_lines_is_gone(program, tmp_path: Path) -> None:
+    """Its exit code says what came out, as of `| head -1`."""
+    load = program("load", "--rate", "20", "--seconds", "3", "--json-lines", "--epp", WRONG, "-o", tmp_path)
+    assert load.stdout.readline()
+    load.stdout.close()
+    said = load.stderr.read()
+    assert load.wait(timeout=30) == 1, said
+    assert verdicts(tmp_path)["EPP-DEST-05"] == "fail"
+
+
+def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_path: Path) -> None:
+    assert cli("load", *SHORT, "-o", tmp_path, "--epp", WRONG).code == 1
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    ran = cli("load", *SHORT, "-o", tmp_path, "--epp", "cmd:false", "--endpoints", "127.0.0.1:18011")
+    assert ran.code == 4, ran.out + ran.err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert cli("judge", tmp_path).code == 1
+    assert cli("load", *SHORT, "-o", tmp_path).code == 0
+    assert {path.name for path in tmp_path.iterdir()} == set(before)
+    assert cli("judge", tmp_path).code == 2  # there is nothing to show
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a device that is always full")
+def test_what_a_full_disk_leaves_is_told(cli, tmp_path: Path) -> None:
+    """What the load came to is printed, and where there was no room."""
+    (tmp_path / "load.json.new").symlink_to("/dev/full")
+    ran = cli("load", *SHORT, "-o", tmp_path, "--epp", WRONG)
+    assert ran.code == 3
+    assert "FAIL EPP-DEST-05" in ran.out
+    assert f"{tmp_path}/load.json: No space left on device" in ran.err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_pool_that_can_not_change_is_not_churned(cli, tmp_path: Path) -> None:

@@ -240,7 +240,9 @@ def test_ctrl_c_of_a_worker_ends_its_requests(master, worker, tmp_path: Path) ->
     until_requests(load)
     generator = os.pidfd_open(generator_of(one))
     one.send_signal(signal.SIGINT)
-    assert ended(one)[0] == 4
+    code, said = ended(one)
+    assert code == 4, said
+    assert "Traceback" not in said
     assert select.select([generator], [], [], 0)[0], "it is still there"
     os.close(generator)
     code, said = ended(load)
@@ -333,6 +335,17 @@ def test_strangers_at_the_port_do_not_disturb(master, worker, tmp_path: Path) ->
     assert "Traceback" not in said
     assert document(tmp_path)["exchanges"]["judged"] == 120
     assert [ended(one)[0] for one in workers] == [0, 0]
+
+
+def test_ctrl_c_of_a_worker_without_a_master_is_no_success(program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        one = program("load-worker", f"127.0.0.1:{silent.getsockname()[1]}")
+        with silent.accept()[0]:
+            one.send_signal(signal.SIGINT)
+            code, said = ended(one)
+    assert code == 4, said
+    assert "Traceback" not in said
 
 
 def test_a_worker_without_a_master_says_so(cli) -> None:

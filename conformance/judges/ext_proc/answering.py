@@ -72,7 +72,7 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         yield view.fail(
             "ENV-16",
             "a stream that is refused is accepted when it is opened again",
-            f"the stream was refused, {view.conversation.refused or 1} times",
+            "the stream was refused" + (f", {times} times" if (times := view.conversation.refused) > 1 else ""),
             hint="Allow as many concurrent streams as requests, or tell the limit in SETTINGS.",
         )
     elif stop is not None and stop.kind is not StopKind.CANCELLED and missing is not None:

@@ -162,7 +162,9 @@ class Target(RunningTarget):
         """Where it listens instead, if it does."""
         process = self._watched.process
         found = listening(process.pid) if process is not None and process.pid else ()
-        return f": it listens on {', '.join(found)}, not on {self.address}" if found else ""
+        return (
+            f": it listens on {', '.join(found)}, not on {self.address}" if found and self.address not in found else ""
+        )
 
     async def _dial(self, *, connections: int) -> Channel:
         return await dial_target(self.profile, self.address, connections=connections)
