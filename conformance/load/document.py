@@ -184,7 +184,8 @@ def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ..
                 path.replace(output / name)
     finally:
         for path in beside.values():
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # renamed, or what was there is not ours
+                path.unlink()
     return tuple(output / name for name in (LOAD, LOAD_PAGE, LOAD_EVIDENCE))
 
 

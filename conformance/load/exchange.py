@@ -20,6 +20,7 @@ from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
 from ext_proc.stream import ANSWERS
 from fake_proxy.config import Ending
+from fake_proxy.pace import PATIENCE
 
 LATE, LATE_SECONDS = 256, 1.0
 """So much that comes after an exchange is over is looked at, and for so long. As much may be on its way when a large
@@ -58,8 +59,8 @@ class Surroundings(Protocol):
     def later(self, seconds: float, what: Callable[..., None], *arguments: Any) -> None:
         """Call `what` after so many seconds."""
 
-    def expired(self, exchange: LiveExchange) -> None:
-        """A wait for something of the target's is over."""
+    def expired(self, exchange: LiveExchange, since: float) -> None:
+        """A wait for something of the target's is over, which began at the monotonic time `since`."""
 
 
 class LiveExchange:
@@ -228,18 +229,20 @@ class LiveExchange:
         self._do(learner.step(step), None)
 
     def due(self, now: float, deadline: float) -> None:
-        """Let time pass: waits that are over by `now` end. `deadline`: seconds in which something must happen."""
+        """Let time pass: waits that are over by `now` end. `deadline`: seconds in which something must happen, and all
+        of it in `PATIENCE` times as many."""
         turn = self._state
-        idle = now - self.progress
         if turn.upstream:
             return  # the model server's time runs: nothing is due from the EPP
+        endless = now - self.started - self.served >= PATIENCE * deadline
+        since = self.started if endless else self.progress
         if turn.quiet:
-            if idle >= turn.quiet:
+            if endless or now - since >= turn.quiet:
                 if self.shape.config.ending is not Ending.DRAIN:  # that a drained stream is quiet is no fault
-                    self._traffic.expired(self)
+                    self._traffic.expired(self, since)
                 self.step(DueStep("ending"))
-        elif idle >= deadline:
-            self._traffic.expired(self)
+        elif endless or now - since >= deadline:
+            self._traffic.expired(self, since)
             self.step(DueStep("deadline", deadline))
 
     def upstream(self, number: int) -> None:

@@ -49,6 +49,8 @@ class Node:
     window: int = 0
     """The number of the window that was asked for last, 0 for none, and the verdict in it."""
     latest: Judgement | None = None
+    kept: bool = False
+    """Whether it is remembered. What hung on a node that is not would be a circle for the garbage collector."""
 
     def path(self) -> list[Step]:
         """The steps that lead here."""
@@ -128,6 +130,7 @@ class Memory:
             node = self._node(shape, None, b"", turn)
             if self._takes(_OVERHEAD + turn.size):
                 self._roots[shape] = node
+                node.kept = True
         return node
 
     def rehearsal(self, shape: RequestShape, own: bytes) -> Rehearsal:
@@ -137,16 +140,21 @@ class Memory:
     def add(self, node: Node, step: Step, turn: Turn) -> Node:
         """Remember that at `node` the masked `step` leads to `turn`. Returns the new node."""
         found = self._node(node.shape, node, step, turn)
-        if self._takes(_OVERHEAD + turn.size + (len(step) if isinstance(step, bytes) else 0)):
-            node.next[step] = found
+        size = _OVERHEAD + turn.size + (len(step) if isinstance(step, bytes) else 0)
+        if node.kept and self._takes(size):
+            if node.kept:
+                node.next[step] = found
+                found.kept = True
+            else:  # it was forgotten to make room
+                self.size -= size
         return found
 
     def _takes(self, size: int) -> bool:
         """Whether there is room for so many bytes more: all else is forgotten for them, if need be."""
-        if self.size + size > self._limit:
-            self._forget()
         if size > self._limit:
             return False
+        if self.size + size > self._limit:
+            self._forget()
         self.size += size
         return True
 
@@ -158,6 +166,7 @@ class Memory:
             node = nodes.pop()
             nodes += node.next.values()
             node.next.clear()
+            node.kept = False
         self.size = 0
         self.counts.forgotten += 1
 

@@ -275,8 +275,8 @@ class LoadRun:
     def _count_trouble(self, exchange: LiveExchange, judgement: Judgement, times: int = 1) -> None:
         if self.troubles.open:
             broken = {one.requirement for one in judgement.telling if one.verdict is Verdict.FAIL}
-            decided = exchange.decided or exchange.progress
-            self.troubles.count(exchange.started, decided, exchange.progress, broken, times)
+            decided = exchange.decided or exchange.over
+            self.troubles.count(exchange.started, decided, exchange.over, broken, times)
 
     def _corrected(self, exchange: LiveExchange, earlier: Judgement) -> None:
         """Something came after the exchange was over, and it is judged again."""

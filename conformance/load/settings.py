@@ -11,9 +11,10 @@ from conformance.load.memory import MEMORY
 from conformance.load.mix import LoadFile
 from conformance.targets.profile import Profile
 from ext_proc.http2.address import UNIX
+from fake_proxy.pace import PATIENCE
 
 _MARGIN = 5.0
-"""Seconds that exchanges get to end beyond the deadline of their answers."""
+"""Seconds that exchanges get to end beyond the time that they may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +40,9 @@ class LoadSettings:
 
     @property
     def longest_end(self) -> float:
-        """Seconds in which what is under way ends, whatever the target does: it has its time before and after that of
-        the model server."""
+        """Seconds in which what is under way ends, whatever the target does."""
         longest = max((one.service_time for one in self.file.mix), default=0.0)
-        return 2 * self.profile.timeouts.answer + longest + _MARGIN
+        return PATIENCE * self.profile.timeouts.answer + longest + _MARGIN
 
 
 def loopback(host: str) -> bool:

@@ -130,7 +130,9 @@ class Traffic:
 
     def late(self, exchange: LiveExchange) -> None:
         """Something came after the exchange was over. More may follow: it is judged again at the next sweep."""
-        self._late.add(exchange)
+        if exchange not in self._late:
+            self._late.add(exchange)
+            self.heavy(exchange)
 
     def judge_late(self) -> None:
         """Judge again what something came for after it was over."""
@@ -151,16 +153,16 @@ class Traffic:
         """Call `what` after `seconds`."""
         self._loop.call_later(seconds, what, *arguments)
 
-    def expired(self, exchange: LiveExchange) -> None:
-        """A wait ran out: was it the target, or we, or others who had its processor?"""
-        waited = self.now() - exchange.progress
-        others = self._prompt >= exchange.progress  # a target that answered requests that came later had a processor
+    def expired(self, exchange: LiveExchange, since: float) -> None:
+        """A wait from the monotonic time `since` ran out: for the target, for us, or for others with its processor?"""
+        waited = self.now() - since
+        others = self._prompt >= since  # a target that answered requests that came later had a processor
         if not others and (trouble := starved(self._withheld(waited), waited, "an answer")):
             exchange.trouble = trouble
             return
-        late = self._lag(exchange.progress)
+        late = self._lag(since)
         slow_at, took = self._slow
-        slow = slow_at > exchange.progress
+        slow = slow_at > since
         if late > min(_BUSY if slow else _LATE, waited / 2):
             also = f", and answers to other requests took up to {took:.1f} s" if slow else ""
             exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out{also}"

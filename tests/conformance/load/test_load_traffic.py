@@ -60,7 +60,7 @@ def test_a_wait_on_an_overloaded_machine(
         if other is not None:
             answered: Any = Finished(started=silent.progress, decided=silent.progress + other)
             traffic.done(answered)
-        traffic.expired(silent)
+        traffic.expired(silent, silent.progress)
         return str(silent.trouble)
 
     assert bool(asyncio.run(main())) is excused
