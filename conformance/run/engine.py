@@ -13,13 +13,16 @@ import os
 import threading
 import time
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 LAG_INTERVAL = 0.1
+WAKE = 0.25
+"""Seconds after which whoever waits for work looks whether there was a signal."""
+
 CLEAN_UP = 30.0
 """Seconds that cancelled work has to leave nothing behind."""
 
@@ -108,6 +111,8 @@ class EngineThread:
 
         future = self.submit(tracked())
         try:
+            while not wait([future], WAKE).done:  # a signal that another thread takes wakes no one who waits for good
+                pass
             return future.result()
         except BaseException:
             if future.cancel():  # False if it was the work itself that raised
