@@ -92,7 +92,7 @@ class Message(Event):
     """One gRPC message: a ProcessingRequest if the data plane is its author, a ProcessingResponse if the EPP is.
 
     `raw` is the message without its gRPC prefix. Where a recorder keeps less than all of it (size limits of the tap),
-    `size` is the length on the wire and larger than `len(raw)`, and `sha256` is the digest of the whole.
+    `size` is the length on the wire, and `sha256` is the digest of the whole.
     """
 
     kind: ClassVar[str] = "message"
@@ -105,7 +105,7 @@ class Message(Event):
     @property
     def truncated(self) -> bool:
         """True if `raw` is only the beginning of the message."""
-        return self.size is not None and self.size != len(self.raw)
+        return self.sha256 is not None or (self.size is not None and self.size != len(self.raw))
 
 
 def shortened(message: Message, keep: int) -> Message:

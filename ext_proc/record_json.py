@@ -34,8 +34,8 @@ def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = N
     rest = dict(body)
     try:
         seq, t, kind = rest.pop("seq"), rest.pop("t"), rest.pop("kind")
-        if type(seq) is not int or type(t) is not int:
-            raise TypeError("seq and t are whole numbers")
+        if type(seq) is not int or type(t) is not int or not (0 <= seq < 2**63 and 0 <= t < 2**63):
+            raise TypeError("seq and t are whole numbers of 63 bits")
         cls = Event.registry[kind]
         hints = _hints(cls)
         fields: dict[str, Any] = {

@@ -130,7 +130,7 @@ def tap(
     until_interrupted(_serve(settings, ended, show, warn))
     if ended:
         results.print(ended[0].summary())
-    raise typer.Exit(1 if ended and ended[0].tally.violating else 0)
+    raise typer.Exit(ended[0].exit_code if ended else 0)
 
 
 async def _serve(
@@ -153,6 +153,8 @@ def _can_be_written(path: Path) -> None:
     """Found out now, and not at the first exchange. Raises `UsageError`."""
     from conformance.errors import UsageError
 
+    if path.is_fifo() or path.is_socket():  # opening it would wait for a reader
+        raise UsageError(f"--record {path}: not a regular file", hint="name a file that can be written")
     try:
         path.open("ab").close()
     except OSError as problem:
@@ -166,6 +168,10 @@ def listening(text: str, flag: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"{flag} {text!r} is no address", hint="write HOST:PORT, or :PORT for every interface")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise UsageError(f"{flag} {text!r}: {host!r} is no host name", hint="write HOST:PORT") from None
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 

@@ -28,7 +28,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class KeptExchange:
     """An exchange as evidence. `strangers`: see `Context`."""
 
     episode: Episode
@@ -40,7 +40,7 @@ class Examples:
 
     def __init__(self, redactor: Redactor) -> None:
         self.all: list[Example] = []
-        self.shown: dict[str, Shown] = {}
+        self.shown: dict[str, KeptExchange] = {}
         self._redactor = redactor
         self._kept: Counter[tuple[str, Verdict]] = Counter()
 
@@ -65,13 +65,13 @@ class Examples:
         for one in reversed(exchange.learner.findings(seen)):
             if (one.requirement, one.verdict) in told:
                 told[one.requirement, one.verdict] = one
-        self.shown[name] = Shown(episode=seen, strangers=exchange.learner.strangers)
+        self.shown[name] = KeptExchange(episode=seen, strangers=exchange.learner.strangers)
         self._kept.update(told.keys())
         for key in sorted(told):
             finding = dataclasses.replace(told[key], exchange=name, actual=self._redactor.text(told[key].actual))
             self.all.append(Example(finding=finding, episode=name, shape=exchange.shape.name, second=second))
 
-    def include(self, examples: Iterable[Example], shown: Mapping[str, Shown]) -> None:
+    def include(self, examples: Iterable[Example], shown: Mapping[str, KeptExchange]) -> None:
         """Keep those of another process, as long as there is not enough yet."""
         for example in examples:
             key = example.finding.requirement, example.finding.verdict

@@ -19,7 +19,7 @@ from typing import Any
 
 from conformance.errors import TargetUnreachableError
 from conformance.evidence.episode import ProcessExited, ProcessStarted
-from conformance.load.examples import Example, Shown
+from conformance.load.examples import Example, KeptExchange
 from conformance.load.figures import KeptTimes
 from conformance.load.moments import Moments, State
 from conformance.load.recovery import Aftermath, TargetIsBack, TroubleBegan, TroubleEnded
@@ -82,7 +82,7 @@ class ShareEnd:
 
     complete: bool
     examples: Sequence[Example]
-    shown: Mapping[str, Shown]
+    shown: Mapping[str, KeptExchange]
     vitals: Mapping[str, float]
 
 

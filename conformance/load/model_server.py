@@ -30,8 +30,8 @@ class _Attempt:
     recorded: bool = False
 
 
-class Client(Protocol):
-    """Whose model server it is."""
+class RehearsedExchange(Protocol):
+    """The exchange whose model server it is."""
 
     def feed(self, actions: list[Action]) -> None:
         """Carry out what the machine does."""
@@ -43,7 +43,7 @@ class Client(Protocol):
 class ModelServer:
     """Plays `shape`'s replies to `machine` for `client`."""
 
-    def __init__(self, shape: RequestShape, machine: Machine, client: Client) -> None:
+    def __init__(self, shape: RequestShape, machine: Machine, client: RehearsedExchange) -> None:
         self._shape = shape
         self._machine = machine
         self._client = client

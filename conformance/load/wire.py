@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
 from conformance.evidence.episode import Episode, PodFact, ProcessExited
-from conformance.load.examples import Example, Shown
+from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.mix import LoadFile
 from conformance.load.moments import Load, State
@@ -174,7 +174,7 @@ class _End(_Form):
 
     def message(self) -> ShareEnd:
         shown = {
-            name: Shown(
+            name: KeptExchange(
                 episode=Episode(id=name, entries=tuple(map(record_json.from_json, one.entries))),
                 strangers=one.strangers,
             )

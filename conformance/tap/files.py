@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import IO
 from conformance.errors import UsageError
 from conformance.evidence.blocks import BlockReader
 from conformance.evidence.episode import Context, Episode, from_json, to_json
+from conformance.requirements.schema import VERSIONS
 from ext_proc.relay import RecordingEnded
 
 __all__ = ["Damage", "RecordingEnded", "Transcript", "TranscriptWriter", "read"]
@@ -37,6 +39,8 @@ class TranscriptWriter:
         self._limit = limit
         self._file = path.open("ab")
         self._size = self._file.tell()
+        if self._size and not _ends_a_line(path):  # of a tap that was killed: what follows is a line by itself
+            self._size += self._file.write(b"\n")
 
     def write(self, episode: Episode, context: Context, *, reason: str = "ended", note: str = "") -> None:
         """Append an exchange; `reason` and `note` say how its record ended, where that is not with its stream."""
@@ -53,6 +57,14 @@ class TranscriptWriter:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _ends_a_line(path: Path) -> bool:
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +126,11 @@ def _line(number: int, raw: bytes, blocks: BlockReader) -> Transcript | Damage |
             return None
         blocks.begin()
         episode, context = from_json(body, blocks.unpack)
+        if context.version not in VERSIONS:
+            raise ValueError(f"the protocol version {context.version!r} is not known")
+        if not episode.entries:
+            raise ValueError("nothing happens in it")
     except (ValueError, AttributeError, RecursionError) as problem:
-        return Damage(
-            line=number, what=str(problem).splitlines()[0][:200], harmless=number > 1 and not raw.endswith(b"\n")
-        )
+        cut_short = number > 1 and raw.startswith(b'{"') and not raw.endswith(b"\n")
+        return Damage(line=number, what=str(problem).splitlines()[0][:200], harmless=cut_short)
     return Transcript(line=number, episode=episode, context=context)

@@ -33,10 +33,13 @@ class Gathered:
     size: int = 0
     seconds: float = 0.0
     note: str = ""
+    late: float = 0.0
+    """Seconds that our own loop was late meanwhile, of an exchange that took longer than the EPP has for an answer."""
 
 
 @dataclass(slots=True)
 class _Open:
+    began: float
     entries: list[Entry] = field(default_factory=list)
     size: int = 0
     latest: float = 0.0
@@ -48,7 +51,8 @@ class Gathering:
     """A listener of the tap's recorder. `done` gets each exchange once.
 
     `deadline` is how many seconds the EPP has for an answer, `patience` how many nothing may happen before an exchange
-    is given up. `clock` gives seconds.
+    is given up. `clock` gives seconds, `late` the greatest lateness of our own loop since a time: what was late is not
+    the EPP's silence.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Gathering:
         patience: float = 300.0,
         max_exchanges: int = 10_000,
         max_bytes: int = 256 * 1024 * 1024,
+        late: Callable[[float], float] = lambda _: 0.0,
     ) -> None:
         self.bytes = 0
         """What the open exchanges hold, about."""
@@ -69,6 +74,7 @@ class Gathering:
         self._patience = patience
         self._max_exchanges = max_exchanges
         self._max_bytes = max_bytes
+        self._late = late
         self._open: dict[str, _Open] = {}
 
     def __len__(self) -> int:
@@ -88,7 +94,7 @@ class Gathering:
         if found is None:
             if not isinstance(event, StreamOpened):
                 return  # what comes after an exchange was given up
-            found = self._open[name] = _Open()
+            found = self._open[name] = _Open(began=self._clock())
         found.latest = self._clock()
         if isinstance(event, RecordingEnded):
             self._close(name, "cut", note=event.reason)
@@ -107,7 +113,7 @@ class Gathering:
         now = self._clock()
         for name, found in list(self._open.items()):
             quiet = now - found.latest
-            if quiet >= self._deadline and _owes(found):
+            if quiet >= self._deadline and _owes(found) and quiet - self._late(found.latest) >= self._deadline:
                 self._close(name, "silent", seconds=quiet)
             elif quiet >= self._patience:
                 self._close(name, "idle", seconds=quiet)
@@ -120,6 +126,7 @@ class Gathering:
     def _close(self, name: str, reason: Reason, *, seconds: float = 0.0, note: str = "") -> None:
         found = self._open.pop(name)
         self.bytes -= found.size
+        long = self._clock() - found.began >= self._deadline  # else it is not asked
         self._done(
             Gathered(
                 exchange=name,
@@ -128,6 +135,7 @@ class Gathering:
                 size=found.size,
                 seconds=seconds,
                 note=note,
+                late=self._late(found.began) if long else 0.0,
             )
         )
 

@@ -52,6 +52,7 @@ class LiveJudge:
             if trouble != self._trouble:  # told when it begins
                 self._trouble = trouble
                 result = replace(result, problem=result.problem or trouble)
+            result = replace(result, unwritten=bool(trouble))
         return result
 
     def _write(self, gathered: Gathered, seen: Episode) -> str:

@@ -54,6 +54,8 @@ class JudgedExchange:
     """Whether the same was judged before under another request id, and its findings were remembered."""
     shown: tuple[str, ...] = ()
     """Telling findings as text, those that are worth printing."""
+    unwritten: bool = False
+    """Whether its transcript was asked for, and could not be written."""
 
     @property
     def failed(self) -> bool:
@@ -68,19 +70,21 @@ def context(version: str, claims: Claims | None = None, *, deadline: float = 10.
 
 def episode(gathered: Gathered, deadline: float = 10.0) -> Episode:
     """An exchange as judges read it. That the EPP owed an answer for `deadline` seconds is an event, as in any run."""
-    entries = with_expired_wait(gathered.entries, deadline, quiet=gathered.seconds)
+    entries = with_expired_wait(gathered.entries, deadline, quiet=gathered.seconds, late=gathered.late)
     return Episode(id=gathered.exchange, entries=entries)
 
 
-def with_expired_wait(entries: tuple[Entry, ...], deadline: float, *, quiet: float = 0.0) -> tuple[Entry, ...]:
+def with_expired_wait(
+    entries: tuple[Entry, ...], deadline: float, *, quiet: float = 0.0, late: float = 0.0
+) -> tuple[Entry, ...]:
     """`entries`, and before the end of the stream the expired wait for an answer that was owed for `deadline` seconds.
 
-    `quiet` is how many seconds nothing happened after the last of them.
+    `quiet` is how many seconds nothing happened after the last of them, `late` how many of all were our own lateness.
     """
     last, over = entries[-1], entries[-1].t + int(quiet * 1e9)
     if over - entries[0].t < deadline * 1e9 or (owed := owed_answer(entries)) is None:
         return entries
-    seconds = (over - owed.since.entry.t) / 1e9
+    seconds = (over - owed.since.entry.t) / 1e9 - late
     if seconds < deadline:
         return entries
     what = AWAITED_ANSWER + owed.part

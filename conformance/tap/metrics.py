@@ -26,6 +26,8 @@ class Tally:
     """Recorded, and dropped because judging was behind."""
     problems: int = 0
     """Exchanges on which a judge raised, or trouble with transcripts."""
+    unwritten: int = 0
+    """Exchanges whose transcript was asked for, and could not be written."""
     findings: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By requirement and verdict."""
 
@@ -35,6 +37,7 @@ class Tally:
         self.remembered += one.remembered
         self.violating += one.failed
         self.problems += bool(one.problem)
+        self.unwritten += one.unwritten
         for requirement, verdict, count in one.counts:
             self.findings[requirement, verdict] += count
 

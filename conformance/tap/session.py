@@ -8,7 +8,6 @@ tap.tally, tap.summary()
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from conformance.errors import UsageError
+from conformance.run.engine import LagMeter
 from conformance.tap.gathering import Gathered, Gathering
 from conformance.tap.judge_process import JudgingProcess
 from conformance.tap.judging import JudgedExchange, JudgingSettings
@@ -67,10 +67,13 @@ class LiveTap:
         loop = asyncio.get_running_loop()
         self._recorder = Recorder()
         self._process = JudgingProcess(settings.judging, self._judged, warn)
-        self._gathering = Gathering(self._gathered, loop.time, deadline=settings.judging.context.deadline)
+        self._lag = LagMeter()
+        self._gathering = Gathering(
+            self._gathered, loop.time, deadline=settings.judging.context.deadline, late=self._lag.worst
+        )
         self._recorder.listen(self._gathering)
         self._tap: Tap | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._beside: tuple[asyncio.Task[None], ...] = ()
         self._cut = 0
         self._stop_metrics: Callable[[], None] = lambda: None
 
@@ -135,20 +138,30 @@ class LiveTap:
         except BaseException:
             await self._tap.close()
             raise
-        self._looking = asyncio.get_running_loop().create_task(self._look())
+        loop = asyncio.get_running_loop()
+        self._beside = (loop.create_task(self._look()), loop.create_task(self._lag.run()))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        self._gathering.stop()  # first: that streams end now is not the data plane's doing
         await self.tap.close()
-        self._gathering.stop()
         await self._process.close()
         self._stop_metrics()
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a rule was broken, 3 if something could not be recorded or judged, 4 if something was left out."""
+        tally = self.tally
+        if tally.violating:
+            return 1
+        if self.tap.counts.failures or tally.problems or self._process.lost or tally.of(Verdict.ERROR):
+            return 3
+        return 4 if self.left_out else 0
 
     def summary(self) -> str:
         """What was relayed, judged and found."""
@@ -156,8 +169,12 @@ class LiveTap:
         lines = [f"{counts.streams} streams relayed, {tally.judged} judged, {tally.violating} with a broken rule"]
         if counts.sampled_out:
             lines.append(f"{counts.sampled_out} were sampled out, as asked")
-        if self.left_out:
-            lines.append(f"{self.left_out} were left out, as judging was behind: absence of findings says less")
+        if behind := self.left_out - self._process.lost:
+            lines.append(f"{behind} were left out, as judging was behind: absence of findings says less")
+        if self._process.lost:
+            lines.append(f"{self._process.lost} were lost with the process that judges: trouble of our own")
+        if tally.unwritten:
+            lines.append(f"{tally.unwritten} are not among the transcripts, which could not be written")
         if counts.ended_early:
             lines.append(f"{counts.ended_early} were judged by their beginning, up to a limit of the recording")
         if counts.failures or tally.problems:

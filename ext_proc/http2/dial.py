@@ -115,7 +115,7 @@ async def _tcp(address: str, host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as problem:
+    except (OSError, UnicodeError) as problem:
         raise BadAddress(
             address, f"the name {host} does not resolve", "Check the spelling, or use an IP address"
         ) from problem

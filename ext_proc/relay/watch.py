@@ -108,6 +108,7 @@ class StreamWatch:
         self._counts = counts
         self._on_failure = on_failure
         self._head: Headers = ()
+        self._request_head = headers
         self._readers = {author: grpc.Deframer(recording.limits.message) for author in Author}
         self._held = dict.fromkeys(Author, 0)
         self._events = self._bytes = 0
@@ -188,8 +189,15 @@ class StreamWatch:
         length, limit = int.from_bytes(violation.raw[1:5]), self._recording.limits.message
         if not violation.raw[0] and limit < length <= grpc.MESSAGE_LIMIT:
             self._stop(f"a message of {length} bytes, more than {limit}")
+        elif violation.raw[0] == 1 and self._compressed(author):
+            self._stop("a compressed message, as its side had said")
         else:
             self._emit(Malformed(**self._names, author=author, raw=violation.raw, reason=violation.reason))
+
+    def _compressed(self, author: Author) -> bool:
+        """Whether that side said that it compresses messages (gRPC's `grpc-encoding`): its contents are not known."""
+        head = self._request_head if author is Author.DATA_PLANE else self._head
+        return any(name == b"grpc-encoding" and value != b"identity" for name, value in head)
 
     def _end(
         self,

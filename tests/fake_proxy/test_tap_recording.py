@@ -372,3 +372,16 @@ def test_a_stream_split_anywhere_has_the_same_record(
     assert not failed
     watch.reset(Author.DATA_PLANE, 8, "", refused=False)
     assert counts.unfinished == 0
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+@pytest.mark.parametrize("author", Author)
+def test_messages_that_are_compressed_as_was_said_are_no_violation(author: Author, agreed: bool) -> None:
+    """The record ends there, as it does at a message that is too large to keep."""
+    tape, counts = Tape(), Counts()
+    head = ((b"content-type", b"application/grpc"), (b"grpc-encoding", b"gzip" if agreed else b"identity"))
+    watch = StreamWatch("x", 1, head, Recording(recorder=tape.recorder), counts, pytest.fail)
+    watch.headers(Author.EPP, ((b":status", b"200"), *head), False)
+    watch.data(author, grpc.frame(b"packed", compressed=1), False)
+    kinds = [type(one) for one in tape.events]
+    assert (RecordingEnded in kinds, Malformed in kinds) == (agreed, not agreed)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from conformance.errors import HarnessError, IncompleteError, UsageError
 from conformance.evidence.episode import Episode, PodFact, PoolState, ProcessExited
-from conformance.load.examples import Example, Shown
+from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.memory import MemoryCounts
 from conformance.load.mix import Arrivals, LoadFile, MixedRequest
@@ -64,7 +64,7 @@ ends = st.builds(
     examples=st.lists(
         st.builds(Example, finding=findings, episode=st.just("a"), shape=names, second=st.floats(0, 1e6)), max_size=2
     ).map(tuple),
-    shown=st.builds(Shown, episode=episodes, strangers=st.lists(names, max_size=2).map(tuple)).map(
+    shown=st.builds(KeptExchange, episode=episodes, strangers=st.lists(names, max_size=2).map(tuple)).map(
         lambda one: {"a": one}
     ),
     vitals=st.dictionaries(names, st.floats(-1e9, 1e9), max_size=3),

@@ -53,7 +53,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, bodies: list[bytes]) ->
 
 def test_a_file_is_continued_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "t.ndjson"
-    a, b, c = (replace(an_episode("a"), id=name, entries=()) for name in "abc")  # as long as each other
+    a, b, c = (replace(an_episode("a"), id=name) for name in "abc")  # as long as each other
     write(path, a)
     size = path.stat().st_size
     assert not write(path, b, limit=2 * size).full
@@ -78,6 +78,13 @@ def test_why_a_record_ended_early_is_written_too(tmp_path: Path) -> None:
         (b"{}\n", "not an episode: 'entries' is missing"),
         (b'{"episode":"x","context":{},"entries":[]}\n', "validation errors for Context"),
         (b'{"episode":"x","context":{"version":"1","scenario":"s"},"entries":[{"seq":1}]}\n', "not an event"),
+        (b'{"episode":"x","context":{"version":"9.9.9","scenario":"s"},"entries":[]}\n', "'9.9.9' is not known"),
+        (b'{"episode":"x","context":{"version":"1.0.0","scenario":"s"},"entries":[]}\n', "nothing happens in it"),
+        (
+            b'{"episode":"x","context":{"version":"1.0.0","scenario":"s"},"entries":'
+            b'[{"seq":1,"t":1' + b"0" * 400 + b',"kind":"stream-opened","stream":"s","connection":1}]}\n',
+            "63 bits",
+        ),
         (b"[" * 100_000 + b"\n", ""),
         (b"\xff\n", ""),
     ],
@@ -102,6 +109,25 @@ def test_a_last_line_that_is_cut_is_harmless(tmp_path: Path) -> None:
     assert isinstance(first, Transcript)
     assert isinstance(bad, Damage)
     assert bad.harmless
+
+
+def test_a_last_line_of_something_else_is_not_harmless(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    write(path, an_episode("a"))
+    path.write_bytes(path.read_bytes() + b"hello")
+    _, bad = read(path)
+    assert isinstance(bad, Damage)
+    assert not bad.harmless
+
+
+def test_a_file_whose_writer_was_killed_is_continued_on_a_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "t.ndjson"
+    write(path, an_episode("a"), an_episode("b"))
+    path.write_bytes(path.read_bytes()[:-20])
+    write(path, an_episode("c"))
+    first, bad, last = read(path)
+    assert (first.episode.id, last.episode.id) == ("a", "c")
+    assert isinstance(bad, Damage)
 
 
 def test_files_that_can_not_be_read_are_wrong_use(tmp_path: Path) -> None:

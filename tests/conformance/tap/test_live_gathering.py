@@ -218,3 +218,23 @@ def test_whatever_the_order_every_exchange_is_done_once_and_nothing_is_kept(step
         assert isinstance(one.entries[0].event, StreamOpened)
         assert {entry.event.exchange for entry in one.entries} == {one.exchange}
         judged(episode(one), context("1.0.0"), CATALOGUE)
+
+
+@pytest.mark.parametrize("late", [0.0, 1.9, 2.1])
+def test_our_own_standstill_is_not_the_silence_of_the_epp(late: float) -> None:
+    """Whether it ends the stream then, or goes on being silent."""
+    for ends in (True, False):
+        room = Room(deadline=2.0, late=lambda _: late)
+        room.emit(opened(), said(headers(end=True)))
+        room.now = 4.0
+        if ends:
+            room.emit(ended())
+        room.gathering.look()
+        room.gathering.stop()
+        waits = [one for one in episode(room.done[0], 2.0).entries if isinstance(one.event, Wait)]
+        assert bool(waits) == (late < 2.0)
+    room = Room(deadline=2.0, late=lambda _: late)
+    room.emit(opened(), said(headers(end=True)))
+    room.now = 2.01 + late
+    room.gathering.look()
+    assert room.done[0].reason == "silent"

@@ -221,3 +221,24 @@ def test_nothing_secret_is_left_whatever_surrounds_it(pairs, body: bytes, end: b
     assert found.request_headers.end_of_stream == end
     event, _ = kept(ProcessingRequest(request_body=HttpBody(body=body, end_of_stream=end)))
     assert body not in event.raw
+
+
+def test_a_message_that_became_as_long_as_it_was_is_known_to_be_cut() -> None:
+    """What stands for a secret may take the place of the bytes that were cut."""
+    for size in range(40):
+        event, _ = kept(
+            ProcessingResponse(
+                request_body=BodyResponse(
+                    response=CommonResponse(
+                        header_mutation=HeaderMutation(
+                            set_headers=[
+                                HeaderValueOption(header=HeaderValue(key="authorization", raw_value=b"s" * size))
+                            ]
+                        ),
+                        body_mutation=BodyMutation(streamed_response=StreamedBodyResponse(body=b"x" * 18)),
+                    )
+                )
+            ),
+            LiveRedaction(body=9),
+        )
+        assert event.truncated

@@ -290,7 +290,9 @@ def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
         async with live(picks(A), judging=judging) as (tap, heard):
             await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
             heards.append(heard)
-        assert tap.tally.judged == 3
+        assert tap.tally.judged == tap.tally.unwritten == 3
+        assert tap.exit_code == 3
+        assert "3 are not among the transcripts" in tap.summary()
 
     run(main)
     (told,) = heards[0].warned
@@ -520,6 +522,9 @@ def test_the_command_judge(traffic: Path, tmp_path: Path, capsys) -> None:
         ["tap", "--upstream", "nowhere"],
         ["tap", "--upstream", A, "--listen", "here"],
         ["tap", "--upstream", A, "--listen", ":99999"],
+        ["tap", "--upstream", A, "--listen", "x..y:9000"],
+        ["tap", "--upstream", A, "--listen", f"{'a' * 64}:9000"],
+        ["tap", "--upstream", A, "--metrics", "x..y:9000"],
         ["tap", "--upstream", A, "--tls", "some"],
         ["tap", "--upstream", A, "--tls", "plaintext", "--ca", "x"],
         ["tap", "--upstream", A, "--listen-key", "x"],
