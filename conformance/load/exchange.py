@@ -211,6 +211,8 @@ class LiveExchange:
     def step(self, step: Step) -> None:
         """Something happened."""
         if self.finished:
+            if isinstance(step, Ended):
+                return  # it had ended before, by ourselves: how the EPP ends it then is no part of it
             self.late += 1
             if self.late > LATE or self._traffic.now() - self.over > LATE_SECONDS:
                 return
@@ -250,6 +252,11 @@ class LiveExchange:
         if not self.finished and self._state.upstream == number:
             self.served += self._state.upstream_in
             self.step(DueStep("upstream"))
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds its messages by itself, and not as the memory has them."""
+        return self._learner is not None
 
     def release(self) -> None:
         """Let go of its messages: nothing that may still come is looked at. Its connection may know it on."""
@@ -295,7 +302,7 @@ class LiveExchange:
             self.finished, self.over = True, now
             self.judge()
             self._traffic.done(self)
-            if self._learner is not None and not self.lost:  # one that is lost may be counted later
+            if self.holds and not self.lost:  # one that is lost may be counted later
                 self._traffic.heavy(self)
 
     def judge(self) -> None:

@@ -130,9 +130,7 @@ class Traffic:
 
     def late(self, exchange: LiveExchange) -> None:
         """Something came after the exchange was over. More may follow: it is judged again at the next sweep."""
-        if exchange not in self._late:
-            self._late.add(exchange)
-            self.heavy(exchange)
+        self._late.add(exchange)
 
     def judge_late(self) -> None:
         """Judge again what something came for after it was over."""
@@ -143,6 +141,8 @@ class Traffic:
             exchange.judge()
             if exchange.judgement is not earlier:
                 self._corrected(exchange, earlier)
+            if exchange.holds:
+                self.heavy(exchange)
 
     def again(self, exchange: LiveExchange, pause: float) -> None:
         """Open a refused stream again."""
