@@ -107,6 +107,8 @@ class Gathering:
         self.bytes += size
         if isinstance(event, StreamEnded):
             self._close(name, "ended")
+        elif self.bytes > self._max_bytes:
+            self._close(name, "cut", note=f"all open exchanges together held more than {self._max_bytes} bytes")
 
     def look(self) -> None:
         """Find the exchanges that wait too long. To be called now and then."""

@@ -160,7 +160,7 @@ def test_there_is_room_for_so_many_exchanges_and_bytes() -> None:
     assert not room.gathering.has_room()
     room.emit(ended("a"))
     assert room.gathering.has_room()
-    room = Room(max_bytes=OVERHEAD + 1000)
+    room = Room(max_bytes=2 * OVERHEAD + 1000)
     room.emit(opened("a"), said(b"x" * 1000, name="a"))
     assert not room.gathering.has_room()
 
@@ -238,3 +238,14 @@ def test_our_own_standstill_is_not_the_silence_of_the_epp(late: float) -> None:
     room.now = 2.01 + late
     room.gathering.look()
     assert room.done[0].reason == "silent"
+
+
+def test_open_exchanges_hold_no_more_than_their_limit_together() -> None:
+    """One that speaks beyond it is judged by its beginning; the others go on."""
+    room = Room(max_bytes=10_000)
+    room.emit(opened("a"), opened("b"))
+    for _ in range(40):
+        room.emit(said(b"x" * 1000, name="a"))
+        assert room.gathering.bytes <= 10_000
+    room.emit(said(b"x", name="b"), ended("b"))
+    assert [(one.exchange, one.reason) for one in room.done] == [("a", "cut"), ("b", "ended")]
