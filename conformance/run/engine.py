@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 LAG_INTERVAL = 0.1
 WAKE = 0.25
-"""Seconds after which whoever waits for work looks whether there was a signal."""
+"""Seconds between two looks for a signal while work is waited for."""
 
 CLEAN_UP = 30.0
 """Seconds that cancelled work has to leave nothing behind."""
