@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Self, TextIO
 import typer
 
 from conformance.cli import options
+from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ def load(
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", metavar="N", min=0.01, max=200_000, help="Requests a second, answered or not."),
+        typer.Option("--rate", metavar="N", min=0.01, max=MAX_RATE, help="Requests a second, answered or not."),
     ] = None,
     concurrent: Annotated[
         int | None,
-        typer.Option("--concurrent", metavar="N", min=1, max=50_000, help="So many at a time instead (closed loop)."),
+        typer.Option(
+            "--concurrent", metavar="N", min=1, max=MAX_AT_ONCE, help="So many at a time instead (closed loop)."
+        ),
     ] = None,
     seconds: Annotated[
         float | None, typer.Option("--seconds", metavar="S", min=0.1, max=86_400, help="How long; default: 10.")

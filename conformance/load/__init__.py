@@ -16,6 +16,7 @@
     recovery.py      what came of that                    examples.py   exchanges that show findings
     locust_master.py what workers connect to              locust_user.py  a share, on a worker
     wire.py          what these say to each other         remote_generator.py  the process that makes the share
+    bounds.py        how much may be asked for
 
 An exchange walks the trie: an edge is what came from the EPP, with its own request id masked; a node is what the
 machine does next; a leaf holds the verdict. What was not seen before is done by the real machine and judged by the real

@@ -255,8 +255,9 @@ class LiveExchange:
 
     @property
     def holds(self) -> bool:
-        """Whether it holds its messages by itself, and not as the memory has them."""
-        return self._learner is not None
+        """Whether it holds its messages by itself, not as the memory has them, and for no longer than more may come:
+        one that is lost may be counted later."""
+        return self._learner is not None and not self.lost
 
     def release(self) -> None:
         """Let go of its messages: nothing that may still come is looked at. Its connection may know it on."""
@@ -302,7 +303,7 @@ class LiveExchange:
             self.finished, self.over = True, now
             self.judge()
             self._traffic.done(self)
-            if self.holds and not self.lost:  # one that is lost may be counted later
+            if self.holds:
                 self._traffic.heavy(self)
 
     def judge(self) -> None:

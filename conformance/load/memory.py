@@ -128,9 +128,9 @@ class Memory:
         if node is None:
             turn = self.rehearsal(shape, self.mask).begin()
             node = self._node(shape, None, b"", turn)
-            if self._takes(_OVERHEAD + turn.size):
+            if self._room_for(size := _OVERHEAD + turn.size):
                 self._roots[shape] = node
-                node.kept = True
+                self._keep(node, size)
         return node
 
     def rehearsal(self, shape: RequestShape, own: bytes) -> Rehearsal:
@@ -141,21 +141,21 @@ class Memory:
         """Remember that at `node` the masked `step` leads to `turn`. Returns the new node."""
         found = self._node(node.shape, node, step, turn)
         size = _OVERHEAD + turn.size + (len(step) if isinstance(step, bytes) else 0)
-        if node.kept and self._takes(size):
-            if node.kept:
-                node.next[step] = found
-                found.kept = True
-            else:  # it was forgotten to make room
-                self.size -= size
+        if node.kept and self._room_for(size) and node.kept:  # it may be forgotten to make room
+            node.next[step] = found
+            self._keep(found, size)
         return found
 
-    def _takes(self, size: int) -> bool:
+    def _keep(self, node: Node, size: int) -> None:
+        node.kept = True
+        self.size += size
+
+    def _room_for(self, size: int) -> bool:
         """Whether there is room for so many bytes more: all else is forgotten for them, if need be."""
         if size > self._limit:
             return False
         if self.size + size > self._limit:
             self._forget()
-        self.size += size
         return True
 
     def _forget(self) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
@@ -16,8 +17,6 @@ from conformance.run.data_plane.stimuli import Prepared
 from conformance.scenario.schema import Exchange
 from conformance.strict_yaml import FileModel
 from fake_proxy.client import Chunk
-
-MAX_RATE, MAX_AT_ONCE = 200_000, 50_000
 
 _NOT_UNDER_LOAD = (
     *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
