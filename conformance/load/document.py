@@ -9,7 +9,6 @@ import contextlib
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
@@ -192,7 +191,7 @@ def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ..
 def _write_evidence(run: LoadRun, path: Path) -> None:
     with EvidenceWriter(path) as evidence:
         for name, one in run.examples.shown.items():
-            evidence.add(name, one.episode, replace(run.context, strangers=one.strangers))
+            evidence.add(name, one.episode, one.context)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from conformance.evidence.episode import Episode
+from conformance.evidence.episode import Context, Episode
 from conformance.evidence.redaction import Redactor
 from conformance.load.exchange import LiveExchange
-from conformance.load.judgement import Judgement, episode
+from conformance.load.judgement import Bench, Judgement, episode
 from conformance.verdict import Finding, Verdict
 
 EXAMPLES = 5
@@ -27,20 +27,21 @@ class Example:
     second: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KeptExchange:
-    """An exchange as evidence. `strangers`: see `Context`."""
+    """An exchange as evidence, and what it is judged by."""
 
     episode: Episode
-    strangers: tuple[str, ...] = ()
+    context: Context
 
 
 class Examples:
     """The examples of a load, and the exchanges that they show by name; without secrets."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, bench: Bench, redactor: Redactor) -> None:
         self.all: list[Example] = []
         self.shown: dict[str, KeptExchange] = {}
+        self._bench = bench
         self._redactor = redactor
         self._kept: Counter[tuple[str, Verdict]] = Counter()
 
@@ -61,11 +62,12 @@ class Examples:
             for event in map(self._redactor.event, exchange.learner.events)
         ]
         seen = episode(events, exchange.window, name=name, trouble=exchange.trouble)
+        context = exchange.learner.context(name)
         # A remembered verdict was given in another pool, and a secret may have been in its words: as evidence says it.
-        for one in reversed(exchange.learner.findings(seen)):
+        for one in reversed(self._bench.findings(seen, context)):
             if (one.requirement, one.verdict) in told:
                 told[one.requirement, one.verdict] = one
-        self.shown[name] = KeptExchange(episode=seen, strangers=exchange.learner.strangers)
+        self.shown[name] = KeptExchange(seen, context)
         self._kept.update(told.keys())
         for key in sorted(told):
             finding = dataclasses.replace(told[key], exchange=name, actual=self._redactor.text(told[key].actual))

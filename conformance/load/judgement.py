@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Protobuf
 
-from conformance.evidence.episode import Context, Episode, GaugesShown, HarnessTrouble, PoolState
+from conformance.evidence.episode import Context, Episode, Expectation, GaugesShown, HarnessTrouble, PoolState
 from conformance.judges import Rules, judge
 from conformance.load.moments import Window
 from conformance.load.steps import EXCHANGE
@@ -60,19 +60,26 @@ class Bench:
         """How often the judges were asked."""
 
     def judge(
-        self, events: Sequence[Event], window: Window | None, *, trouble: str = "", strangers: Sequence[str] = ()
+        self, events: Sequence[Event], window: Window | None, context: Context | None = None, *, trouble: str = ""
     ) -> Judgement:
         """Judge the exchange whose record is `events`, with the pool of `window`; None: it was not observed.
 
-        `trouble` is what the harness could not do meanwhile: then nothing is held against the target. `strangers`: see
-        `Context`.
+        `context`: that of the exchange, if it is not the load's. `trouble` is what the harness could not do meanwhile:
+        then nothing is held against the target.
         """
         self.judged += 1
-        return Judgement.of(self.findings(episode(events, window, trouble=trouble), strangers))
+        return Judgement.of(self.findings(episode(events, window, trouble=trouble), context or self.context))
 
-    def findings(self, on: Episode, strangers: Sequence[str] = ()) -> tuple[Finding, ...]:
+    def findings(self, on: Episode, context: Context) -> tuple[Finding, ...]:
         """What the judges say of an episode."""
-        return judge(on, replace(self.context, strangers=tuple(strangers)) if strangers else self.context, self._rules)
+        return judge(on, context, self._rules)
+
+    def context_of(self, exchange: str, answers: Sequence[str], strangers: Sequence[str]) -> Context:
+        """The context of an exchange by that name. `answers`: see `Expectation`; `strangers`: see `Context`."""
+        if not answers and not strangers:
+            return self.context
+        expectations = {exchange: Expectation(answer=tuple(answers))} if answers else {}
+        return replace(self.context, expectations=expectations, strangers=tuple(strangers))
 
 
 def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = "") -> Episode:

@@ -12,13 +12,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from conformance.evidence.episode import Episode
+from conformance.evidence.episode import Context
 from conformance.load.judgement import Bench, Judgement, mentioned
 from conformance.load.moments import Signature, Window
 from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import RequestIds, RequestShape
-from conformance.load.steps import Ended, NotAMessage, Step, Turn
-from conformance.verdict import Finding
+from conformance.load.steps import EXCHANGE, Ended, NotAMessage, Step, Turn
 from ext_proc.record import Event
 
 MEMORY = 128 * 1024 * 1024
@@ -218,11 +217,11 @@ class Learner:
         """The verdict of the exchange as it is now. Remembered if it does not depend on the id, nor on trouble."""
         memory, events = self._memory, self._exact.events
         memory.counts.judged += 1
-        judgement = memory.bench.judge(events, window, trouble=trouble, strangers=self.strangers)
+        judgement = memory.bench.judge(events, window, self.context(), trouble=trouble)
         node = self.node
         if node is None or trouble:
             return judgement
-        if memory.bench.judge(self._masked.events, window).counts != judgement.counts:
+        if memory.bench.judge(self._masked.events, window, self.context()).counts != judgement.counts:
             self._leave()
             return judgement
         if node.mentions is None:
@@ -232,9 +231,9 @@ class Learner:
         node.verdicts[window.signature(node.mentions) if window is not None else ()] = judgement
         return judgement
 
-    def findings(self, on: Episode) -> tuple[Finding, ...]:
-        """What the judges say of the exchange as `on` has it."""
-        return self._memory.bench.findings(on, self.strangers)
+    def context(self, name: str = EXCHANGE) -> Context:
+        """What the exchange is judged by, under the name that it has in the record."""
+        return self._memory.bench.context_of(name, self._shape.answers, self.strangers)
 
     @property
     def events(self) -> Sequence[Event]:

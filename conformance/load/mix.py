@@ -14,7 +14,7 @@ from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
-from conformance.scenario.schema import Exchange
+from conformance.scenario.schema import Exchange, Expect
 from conformance.strict_yaml import FileModel
 from fake_proxy.client import Chunk
 
@@ -37,6 +37,9 @@ class MixedRequest(FileModel):
         None, ge=1, le=100, description="a subset hint with so many of the endpoints that may be picked at that time"
     )
     service_time: float = Field(0, ge=0, le=60, description="seconds until the model server answers")
+    expect: Expect = Field(
+        Expect.model_construct(), description="`answer`: kinds that are right, too, as in scenarios: `[endpoint, 4xx]`"
+    )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> MixedRequest:
@@ -47,6 +50,9 @@ class MixedRequest(FileModel):
             raise ValueError("give `subsetOf` or `exchange.subset`, not both")
         if self.exchange.reply.gap_seconds or self.exchange.reply.lock_step:
             raise ValueError("under load the model server's pieces come at once; `serviceTime` delays the first")
+        beyond = sorted(self.expect.model_fields_set - {"answer"})
+        if beyond:
+            raise ValueError(f"`expect.{beyond[0]}` has no meaning under load, only `expect.answer`")
         return self
 
 
@@ -188,4 +194,5 @@ def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
         service_time=request.service_time,
         note=prepared.note,
         subset=tuple(one for one in items if isinstance(one, str)) if isinstance(items, list) else (),
+        answers=request.expect.answers,
     )

@@ -87,7 +87,8 @@ class LoadRun:
         self.tally = LoadTally()
         self.figures = Figures()
         self._redactor = Redactor.of(settings.profile)
-        self.examples = Examples(self._redactor)
+        self.bench = Bench(self.context, self.catalogue)
+        self.examples = Examples(self.bench, self._redactor)
         self.by_shape: Counter[str] = Counter()
         self.crashes: list[ProcessExited] = []
         self.troubles = Troubles()
@@ -169,7 +170,7 @@ class LoadRun:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
         settings = self.settings
         ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
-        self.memory = Memory(Bench(self.context, self.catalogue), ids, limit=settings.memory)
+        self.memory = Memory(self.bench, ids, limit=settings.memory)
         rng = random.Random(settings.seed)
         mix = Mix(
             settings.file.mix,

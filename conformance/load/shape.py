@@ -42,6 +42,8 @@ class RequestShape:
     note: Mapping[str, Any] = field(default_factory=dict)
     subset: tuple[str, ...] = ()
     """The items of its subset hint."""
+    answers: tuple[str, ...] = ()
+    """Kinds of answer that are right beside those that the rules allow (see `Expectation`)."""
 
     def request_of(self, own: bytes) -> HttpRequest:
         """The request of the exchange with the id `own`."""

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
-from conformance.evidence.episode import Episode, PodFact, ProcessExited
+from conformance.evidence.episode import PodFact, ProcessExited, from_json, to_json
 from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.mix import LoadFile
@@ -30,7 +30,7 @@ from conformance.verdict import Verdict
 from ext_proc import record_json
 from ext_proc.record import Entry
 
-FORM = 2
+FORM = 3
 """The number of these forms: machines whose numbers differ do not understand each other."""
 
 Message: TypeAlias = Share | GetReady | Begin | Stop | ProcessExited | ShareReport | ConformanceError
@@ -149,15 +149,10 @@ class _Share(_Form):
         return Share(settings=settings, address=self.address, endpoints=self.endpoints, pool=pool, grace=self.grace)
 
 
-class _Shown(_Form):
-    entries: tuple[dict[str, Any], ...]
-    strangers: tuple[str, ...]
-
-
 class _End(_Form):
     complete: bool
     examples: tuple[Example, ...]
-    shown: dict[str, _Shown]
+    shown: dict[str, dict[str, Any]]
     vitals: dict[str, float]
 
     @classmethod
@@ -165,21 +160,12 @@ class _End(_Form):
         return cls(
             complete=end.complete,
             examples=tuple(end.examples),
-            shown={
-                name: _Shown(entries=tuple(map(record_json.to_json, one.episode.entries)), strangers=one.strangers)
-                for name, one in end.shown.items()
-            },
+            shown={name: to_json(one.episode, one.context) for name, one in end.shown.items()},
             vitals=dict(end.vitals),
         )
 
     def message(self) -> ShareEnd:
-        shown = {
-            name: KeptExchange(
-                episode=Episode(id=name, entries=tuple(map(record_json.from_json, one.entries))),
-                strangers=one.strangers,
-            )
-            for name, one in self.shown.items()
-        }
+        shown = {name: KeptExchange(*from_json(one)) for name, one in self.shown.items()}
         missing = sorted({one.episode for one in self.examples} - shown.keys())
         if missing:
             raise ValueError(f"the exchange {missing[0]} is named as an example, and is not there")

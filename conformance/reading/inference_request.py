@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from conformance.reading.bodies import not_json
@@ -10,10 +11,17 @@ from conformance.reading.bodies import not_json
 _INFERENCE, _CHAT = b"completions", b"/chat/completions"
 """How the paths of inference end, and those of chats."""
 
+_NO_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
 
 def is_inference(path: bytes) -> bool:
     """Whether `path`, with its query or without, is that of an inference request."""
     return _bare(path).endswith(_INFERENCE)
+
+
+def is_malformed(path: bytes) -> bool:
+    """Whether `path`, with its query or without, has a percent sign that escapes nothing (RFC 3986, section 2.1)."""
+    return _NO_ESCAPE.search(path) is not None
 
 
 def is_ordinary(path: bytes, body: bytes) -> bool:

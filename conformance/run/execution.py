@@ -117,7 +117,7 @@ class Execution(ABC):
         """What is expected of an exchange, its references resolved."""
         endpoints = self.endpoints
         return Expectation(
-            answer=_several(expect.answer),
+            answer=expect.answers,
             within=None if expect.within is None else references.resolve(expect.within, endpoints),
             absent=references.resolve(expect.absent, endpoints),
             status=(expect.status,) if isinstance(expect.status, int) else expect.status or (),

@@ -11,6 +11,7 @@ and no loops. Strings may hold references in braces, resolved when a scenario is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -236,6 +237,9 @@ class StartWith(FileModel):
     attributes: tuple[Any, ...] = Field(description="the `attributes` of its one reporter")
 
 
+_ANSWER = re.compile("endpoint|grpc-error|any|[1-5](?:xx|[0-9][0-9])")
+
+
 class Expect(FileModel):
     """What must come back from the step's exchanges, beyond the rules that hold for every exchange."""
 
@@ -264,6 +268,19 @@ class Expect(FileModel):
             if name not in ATTRIBUTES:
                 raise ValueError(f"there is no attribute {name!r}; there are {', '.join(ATTRIBUTES)}")
         return report
+
+    @field_validator("answer")
+    @classmethod
+    def _an_answer(cls, answer: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        for kind in (answer,) if isinstance(answer, str) else answer or ():
+            if not _ANSWER.fullmatch(kind):
+                raise ValueError(f"no answer is {kind!r}; there are endpoint, statuses, 4xx, 5xx, grpc-error and any")
+        return answer
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The kinds of answer that are expected."""
+        return (self.answer,) if isinstance(self.answer, str) else self.answer or ()
 
     @property
     def reported(self) -> dict[str, tuple[float | None, ...]]:

@@ -19,6 +19,7 @@ REFERENCE = (
     "--log-level error"
 )
 WRONG = f"{REFERENCE} --fault metadata-differs"
+UNKNOWN = "--variant refuses-unknown-models --model llama-3"
 SHORT = ("--rate", "60", "--seconds", "1")
 
 MIXED = """
@@ -183,6 +184,8 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a, wait: 3}]\n", "load.yaml:1:17: mix[0].wait"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1}]\n", "give one of rate, concurrent and burst"),
         ("mix: [{name: a, exchange: {repeat: 3}}]\n", "`repeat` has no meaning under load"),
+        ("mix: [{name: a, expect: {status: 200}}]\n", "`expect.status` has no meaning under load"),
+        ("mix: [{name: a, expect: {answer: [endpont]}}]\n", "no answer is 'endpont'"),
         ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
         ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
         ("mix: []\n", "load.yaml:1:"),
@@ -394,3 +397,34 @@ def until_requests(program, folder: Path, *flags: object):
         if found["judged"]:
             return process, found
     raise AssertionError(process.stderr.read())
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked", "right"),
+    [
+        (UNKNOWN, "body: {fields: {model: m2}}", False),
+        (UNKNOWN, "body: {fields: {model: m2}}}, expect: {answer: [endpoint, 4xx]", True),
+        ("--variant refuses-odd-queries", "path: '/v1/completions?x=%zz'", True),
+    ],
+)
+def test_a_request_that_may_be_refused_says_so(cli, tmp_path: Path, flags: str, asked: str, right: bool) -> None:
+    load = tmp_path / "load.yaml"
+    load.write_text(f"mix:\n  - {{name: refused, exchange: {{{asked}}}}}\n  - {{name: plain}}\n")
+    ran = cli("load", load, "--epp", f"{REFERENCE} {flags}", *SHORT, "-o", tmp_path / "report")
+    assert ran.code == (0 if right else 1), ran.out + ran.err
+    assert verdicts(tmp_path / "report").get("EPP-DEST-01") == ("pass" if right else "fail")
+    again = cli("judge", tmp_path / "report")
+    assert right or (again.code == 1 and "EPP-DEST-01" in again.out), again.out + again.err
+
+
+def test_an_epp_that_does_not_know_the_model_is_told_apart(cli, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.yaml"
+    profile.write_text(f"""timeouts: {{start: 2}}
+start:
+  command: ["{sys.executable}", -m, reference_epp, --listen, "127.0.0.1:{{port}}",
+    --endpoints-file, "{{endpointsFile}}", --variant, refuses-unknown-models, --model, m1]
+discovery: {{file: {{}}}}
+""")
+    ran = cli("load", "--profile", profile, *SHORT, "-o", tmp_path)
+    assert ran.code == 4
+    assert "serves no model 'llama-3'" in ran.err

@@ -15,8 +15,8 @@ from fake_proxy.exchange import ExchangeOutcome
 ASKED = 15
 """Requests to the Kubernetes API that an explanation quotes."""
 
-UNIMPLEMENTED = 12
-"""The gRPC status of a server without the service that was called."""
+UNIMPLEMENTED, NOT_FOUND = 12, 404
+"""The gRPC status of a server without the service that was called, and the HTTP status for a model that is unknown."""
 
 
 def passes(last: ExchangeOutcome, heard: Sequence[str], *, eligible: bool) -> bool:
@@ -108,6 +108,8 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
         return "the server has no ext_proc service there: is this the right port?"
     if last is not None and last.expired:
         return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
+    if last is not None and last.status == NOT_FOUND:
+        return f"it serves no model {profile.requests.model!r}: name one in requests.model of the profile"
     if profile.discovery.fixed is not None:
         return "does it know the endpoints given with --endpoints, in this form?"
     if profile.discovery.file is not None:

@@ -118,6 +118,16 @@ class TestRefusals:
         assert not ask(self.refused(400, body=body, path=path)).blamed
 
     @pytest.mark.parametrize(
+        ("path", "wrong"), [("/v1/completions?x=%zz", False), ("/v1/completions?x=%", False), ("/v1/a?x=%20", True)]
+    )
+    def test_a_malformed_path_is_odd_without_a_body_and_with_one_that_is_not_sent(self, ask, path, wrong):
+        """AMB-08: a percent sign that escapes nothing."""
+        assert ("EPP-DEST-07" in ask(self.refused(400, path=path, method="GET")).failed) is wrong
+        made = script()
+        made.exchange(mode="NONE", path=path).request_headers().answers(immediate(400)).drained()
+        assert ("EPP-DEST-01" in ask(made).failed) is wrong
+
+    @pytest.mark.parametrize(
         ("path", "body"),
         [
             ("/v1/completions", b'{"model": "m", "prompt": "p"}'),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.errors import HarnessError, IncompleteError, UsageError
-from conformance.evidence.episode import Episode, PodFact, PoolState, ProcessExited
+from conformance.evidence.episode import Context, Episode, Expectation, PodFact, PoolState, ProcessExited
 from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.memory import MemoryCounts
@@ -24,7 +24,7 @@ from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally
 from conformance.load.wire import Message as Known
 from conformance.load.wire import WireError, decode, encode
-from conformance.scenario.schema import Exchange
+from conformance.scenario.schema import Exchange, Expect
 from conformance.targets.profile import Discovery, File, Fixed, Profile, Requests, Start, Timeouts, Tls
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Author, Entry, Message
@@ -48,6 +48,13 @@ events = st.one_of(
 episodes = st.lists(events, max_size=4).map(
     lambda found: Episode(id="a", entries=tuple(Entry(number, number * 7, one) for number, one in enumerate(found)))
 )
+contexts = st.builds(
+    Context,
+    version=st.just("1.0.0"),
+    scenario=st.just("load"),
+    strangers=st.lists(names, max_size=2).map(tuple),
+    expectations=st.sampled_from([{}, {"a": Expectation(answer=("endpoint", "4xx"))}]),
+)
 findings = st.builds(
     Finding,
     requirement=names,
@@ -64,9 +71,7 @@ ends = st.builds(
     examples=st.lists(
         st.builds(Example, finding=findings, episode=st.just("a"), shape=names, second=st.floats(0, 1e6)), max_size=2
     ).map(tuple),
-    shown=st.builds(KeptExchange, episode=episodes, strangers=st.lists(names, max_size=2).map(tuple)).map(
-        lambda one: {"a": one}
-    ),
+    shown=st.builds(KeptExchange, episode=episodes, context=contexts).map(lambda one: {"a": one}),
     vitals=st.dictionaries(names, st.floats(-1e9, 1e9), max_size=3),
 )
 fields = ("steps", "learned", "exchanges", "judged", "opaque", "forgotten")
@@ -92,7 +97,7 @@ requests = st.sampled_from(
         MixedRequest(name="empty-hint", exchange=Exchange(hint=None)),
         MixedRequest(name="sse", weight=2, exchange=Exchange.model_validate({"reply": {"kind": "sse", "events": 3}})),
         MixedRequest(name="large", exchange=Exchange.model_validate({"body": {"size": 10_000}}), service_time=1.5),
-        MixedRequest(name="subset", subset_of=3),
+        MixedRequest(name="subset", subset_of=3, expect=Expect(answer=("endpoint", "4xx"))),
         MixedRequest(name="ending", exchange=Exchange.model_validate({"ending": "drain", "headers": [["x", "é"]]})),
     ]
 )
