@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance.evidence.episode import Claims, Context, Episode
@@ -14,7 +14,7 @@ from conformance.reading.owed import owed_answer
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.tap.gathering import Gathered
 from conformance.verdict import Finding, Verdict
-from ext_proc.record import Entry, StreamEnded, Wait
+from ext_proc.record import Entry, Wait
 
 SCENARIO = "live"
 """The scenario of a context made for live traffic."""
@@ -77,21 +77,27 @@ def episode(gathered: Gathered, deadline: float = 10.0) -> Episode:
 def with_expired_wait(
     entries: tuple[Entry, ...], deadline: float, *, quiet: float = 0.0, late: float = 0.0
 ) -> tuple[Entry, ...]:
-    """`entries`, and before the end of the stream the expired wait for an answer that was owed for `deadline` seconds.
+    """`entries` with the expired wait for an answer that was owed for `deadline` seconds, also if it came later.
 
     `quiet` is how many seconds nothing happened after the last of them, `late` how many of all were our own lateness.
+    The course is looked at when an answer would be overdue, and at least an eighth of the deadline later each time.
     """
-    last, over = entries[-1], entries[-1].t + int(quiet * 1e9)
-    if over - entries[0].t < deadline * 1e9 or (owed := owed_answer(entries)) is None:
-        return entries
-    seconds = (over - owed.since.entry.t) / 1e9 - late
-    if seconds < deadline:
-        return entries
-    what = AWAITED_ANSWER + owed.part
-    wait = Wait(exchange=last.event.exchange, what=what, outcome="expired", seconds=round(seconds, 3))
-    if isinstance(last.event, StreamEnded):
-        return (*entries[:-1], Entry(last.seq, last.t, wait), Entry(last.seq + 1, last.t, last.event))
-    return (*entries, Entry(last.seq + 1, over, wait))
+    over = entries[-1].t + int(quiet * 1e9)
+    patience = int((deadline + late) * 1e9)
+    at = entries[0].t + patience
+    while at <= over:
+        before = [one for one in entries if one.t < at]
+        owed = owed_answer(before)
+        since = at if owed is None else owed.since.entry.t
+        if owed is not None and at - since >= patience:
+            what, seconds = AWAITED_ANSWER + owed.part, round((at - since) / 1e9 - late, 3)
+            wait = Wait(exchange=entries[0].event.exchange, what=what, outcome="expired", seconds=seconds)
+            after = (replace(one, seq=one.seq + 1) for one in entries[len(before) :])
+            return (*before, Entry(before[-1].seq + 1, at, wait), *after)
+        if at == over:
+            break
+        at = min(over, max(since + patience, at + patience // 8))
+    return entries
 
 
 def judged(

@@ -95,6 +95,7 @@ class _Collector:
             "other_calls": ("Calls of other methods relayed", counts.other_calls),
             "epp_unreachable": ("Connections cut because the EPP could not be reached", counts.unreachable),
             "streams_lost": ("Streams that were open when the connection to the EPP broke", counts.lost),
+            "streams_refused": ("Streams refused, as the EPP takes no more at a time, or leaves", counts.refused),
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),
             "recording_failures": ("Exchanges of which the recording failed", counts.failures),
             "remembered_exchanges": ("Judged exchanges whose findings were remembered", tally.remembered),

@@ -181,6 +181,8 @@ class LiveTap:
             lines.append(f"{counts.failures + tally.problems} could not be recorded or judged: trouble of our own")
         if counts.lost:
             lines.append(f"{counts.lost} were open when the connection to the EPP broke")
+        if counts.refused:
+            lines.append(f"{counts.refused} streams were refused, as the EPP takes no more at a time, or was leaving")
         if counts.unreachable:
             lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
         lines += [f"  {count:6} × {requirement}" for requirement, count in tally.of(Verdict.FAIL)]

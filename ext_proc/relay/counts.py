@@ -20,6 +20,8 @@ class Counts:
     """Connections cut because the EPP could not be reached."""
     lost: int = 0
     """Streams that were open when the connection to the EPP broke."""
+    refused: int = 0
+    """Streams that the EPP took not: it takes no more at a time, or leaves."""
     recorded: int = 0
     sampled_out: int = 0
     declined: int = 0

@@ -109,8 +109,7 @@ class Leg(Http2Connection):
             self._give(credit.owed)
 
     def allow(self, streams: int) -> None:
-        """Let the data plane have `streams` streams open, as the EPP lets us."""
-        self._grants_streams = streams
+        """Tell the data plane that it may have `streams` streams open, as the EPP lets us. `accept` refuses others."""
         self._sender.write(f.settings(((Setting.MAX_CONCURRENT_STREAMS, streams),)))
 
     def _give(self, size: int) -> None:

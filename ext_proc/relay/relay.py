@@ -145,7 +145,9 @@ class Pair:
             if self._witness is not None:
                 self._witness.lost(reason)
             return
-        code = ErrorCode.REFUSED_STREAM if kind == "refused" else code
+        if kind == "refused":
+            code = ErrorCode.REFUSED_STREAM
+            self._link.counts.refused += 1
         if self._witness is not None:
             self._witness.reset(Author.EPP, code, reason, refused=kind == "refused")
         if not self._answered:
@@ -271,6 +273,7 @@ class Link:
     def _accept(self, stream: int, headers: Headers, end: bool) -> Pair | None:
         self._newest = stream
         if self.up is not None and not self.up.can_open():
+            self.counts.refused += 1
             return None  # above what the EPP takes, or while it leaves: refused, as by the EPP
         pair = self._pairs[stream] = Pair(self, stream, headers, end)
         if self.up is not None:

@@ -6,6 +6,7 @@ its own failures: the stream it watches never notices.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -167,10 +168,12 @@ class StreamWatch:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def fail(self, problem: Exception) -> None:
-        """Recording failed: give this stream up."""
+        """Recording failed: give this stream up, so that what was not recorded is not taken for silence."""
         self._counts.failures += 1
         self._release()
         self._on_failure(problem)
+        with contextlib.suppress(Exception):
+            self._tell_end("recording it failed")
 
     def _end_of_answers(self, trailers: Headers | None) -> None:
         self._finish(Author.EPP)
@@ -187,7 +190,7 @@ class StreamWatch:
 
     def _violated(self, author: Author, violation: grpc.Violation) -> None:
         length, limit = int.from_bytes(violation.raw[1:5]), self._recording.limits.message
-        if not violation.raw[0] and limit < length <= grpc.MESSAGE_LIMIT:
+        if not violation.raw[0] and length > limit:
             self._stop(f"a message of {length} bytes, more than {limit}")
         elif violation.raw[0] == 1 and self._compressed(author):
             self._stop("a compressed message, as its side had said")
@@ -236,7 +239,10 @@ class StreamWatch:
         if not self.over:
             self._release()
             self._counts.ended_early += 1
-            self._recording.recorder.emit(RecordingEnded(exchange=self._names["exchange"], reason=reason))
+            self._tell_end(reason)
+
+    def _tell_end(self, reason: str) -> None:
+        self._recording.recorder.emit(RecordingEnded(exchange=self._names["exchange"], reason=reason))
 
     def _hold(self, author: Author, size: int) -> None:
         self._held[author] += size

@@ -238,11 +238,11 @@ def test_a_refused_stream_comes_through_and_is_opened_again() -> None:
             await echo(stream)
 
     async def main() -> None:
-        async with tapped(handler) as (channel, _, _):
+        async with tapped(handler) as (channel, tap, _):
             stream = await channel.open()
             stream.send(b"again")
             assert await stream.recv() == b"again"
-            assert len(opened) == 2
+            assert (len(opened), tap.counts.refused) == (2, 1)
 
     run(main)
 
@@ -338,7 +338,7 @@ def test_the_epps_limit_of_streams_is_the_taps() -> None:
 
 def test_streams_above_the_epps_limit_are_refused() -> None:
     async def main() -> None:
-        async with tapped(echo, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as (channel, _, _):
+        async with tapped(echo, settings=((Setting.MAX_CONCURRENT_STREAMS, 1),)) as (channel, tap, _):
             transport = await channel.transport()
             streams = [await channel.open()]
             streams[0].send(b"x")
@@ -349,6 +349,7 @@ def test_streams_above_the_epps_limit_are_refused() -> None:
             streams[0].half_close()
             assert (await streams[0].wait_ended()).status == 0
             assert await rude.recv() == b"y"  # opened again after REFUSED_STREAM
+            assert tap.counts.refused > 0
 
     run(main)
 

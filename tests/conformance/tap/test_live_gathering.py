@@ -139,6 +139,35 @@ def test_a_data_plane_that_gives_up_does_not_pay_what_the_epp_owes(after: float,
     assert any("request_body" in one.actual for one in found) is hangs
 
 
+@pytest.mark.parametrize(("answered", "hangs"), [(9.9, False), (10.5, True)])
+@pytest.mark.parametrize("pieces", [0, 1, 8])
+def test_an_answer_that_came_too_late_is_late_whatever_happened_meanwhile(
+    answered: float, hangs: bool, pieces: int
+) -> None:
+    """The data plane may go on speaking, and the exchange may end well."""
+    room = Room(deadline=10)
+    room.now = 3
+    room.emit(opened(), said(headers(end=False, mode=1)))
+    for number in range(pieces):
+        room.now = 3 + 10 * (number + 0.5) / pieces
+        room.gathering.look()
+        room.emit(said(body(end=False)))
+    room.now = 3 + answered
+    room.emit(said(b"\x0a\x00", Author.EPP))
+    for _ in range(pieces):
+        room.emit(said(b"\x1a\x00", Author.EPP))
+    room.now = 40
+    room.emit(ended())
+    (done,) = room.done
+    of = episode(done)
+    waits = [(one.event.what, one.t) for one in of.entries if isinstance(one.event, Wait)]
+    assert waits == ([("answer to request_headers", 13e9)] if hangs else [])
+    assert [one.event for one in of.entries if not isinstance(one.event, Wait)] == [one.event for one in done.entries]
+    assert [one.seq for one in of.entries] == sorted({one.seq for one in of.entries})
+    result = judged(of, context("1.0.0"), CATALOGUE)
+    assert any("request_headers" in one.actual for one in result.findings if one.verdict is Verdict.FAIL) is hangs
+
+
 def test_time_is_counted_from_the_latest_event() -> None:
     room = Room(deadline=10)
     room.emit(opened())
