@@ -61,8 +61,9 @@ class Examples:
             dataclasses.replace(event, exchange=name) if event.exchange is not None else event
             for event in map(self._redactor.event, exchange.learner.events)
         ]
-        seen = episode(events, exchange.window, name=name, trouble=exchange.trouble)
-        context = exchange.learner.context(name)
+        learner = exchange.learner
+        seen = episode(events, exchange.window, learner.mentions, name=name, trouble=exchange.trouble)
+        context = learner.context(name)
         # A remembered verdict was given in another pool, and a secret may have been in its words: as evidence says it.
         for one in reversed(self._bench.findings(seen, context)):
             if (one.requirement, one.verdict) in told:

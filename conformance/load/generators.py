@@ -142,9 +142,7 @@ class SharedRun(LoadRun):
         """Make the requests and report."""
         with self._share.moments() as moments, contextlib.suppress(asyncio.CancelledError):
             # when it is stopped, what was seen until then is its share
-            place = TargetAccess(
-                channel=self._connected, prepared=self._prepared, eligible=lambda: sorted(moments.eligible)
-            )
+            place = TargetAccess(channel=self._connected, prepared=self._prepared)
             await self._generate(place, moments, asyncio.sleep(0))
         end = ShareEnd(
             complete=self.complete,

@@ -59,16 +59,10 @@ class Bench:
         self.judged = 0
         """How often the judges were asked."""
 
-    def judge(
-        self, events: Sequence[Event], window: Window | None, context: Context | None = None, *, trouble: str = ""
-    ) -> Judgement:
-        """Judge the exchange whose record is `events`, with the pool of `window`; None: it was not observed.
-
-        `context`: that of the exchange, if it is not the load's. `trouble` is what the harness could not do meanwhile:
-        then nothing is held against the target.
-        """
+    def judge(self, on: Episode, context: Context | None = None) -> Judgement:
+        """Judge the exchange of an episode; `context`: what it is judged by, if that is not the load's."""
         self.judged += 1
-        return Judgement.of(self.findings(episode(events, window, trouble=trouble), context or self.context))
+        return Judgement.of(self.findings(on, context or self.context))
 
     def findings(self, on: Episode, context: Context) -> tuple[Finding, ...]:
         """What the judges say of an episode."""
@@ -82,13 +76,19 @@ class Bench:
         return replace(self.context, expectations=expectations, strangers=tuple(strangers))
 
 
-def episode(events: Sequence[Event], window: Window | None, *, name: str = EXCHANGE, trouble: str = "") -> Episode:
-    """The episode of one exchange: what the pool may have been, then what happened."""
+def episode(
+    events: Sequence[Event], window: Window | None, mentions: Sequence[str], *, name: str = EXCHANGE, trouble: str = ""
+) -> Episode:
+    """The episode of one exchange: what the pool may have been, then what happened.
+
+    `window`: None if the pool was not observed. `mentions`: the endpoints that the exchange names (`mentioned`).
+    `trouble`: what the harness could not do meanwhile; then nothing is held against the target.
+    """
     before: list[Event] = []
     if window is not None:
         first, *others = window.states
-        if window.former:
-            before.append(PoolState(phase="effective", pods=window.former))
+        if former := window.former(mentions):
+            before.append(PoolState(phase="effective", pods=former))
         before.append(PoolState(phase="effective", pods=first.pods))
         before += [PoolState(phase="asked", pods=other.pods) for other in others]
         before += [GaugesShown(pod=pod, values=values) for pod, values in window.gauges.items()]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from conformance.evidence.episode import Context
-from conformance.load.judgement import Bench, Judgement, mentioned
+from conformance.load.judgement import Bench, Judgement, episode, mentioned
 from conformance.load.moments import Signature, Window
 from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import RequestIds, RequestShape
@@ -215,17 +215,18 @@ class Learner:
 
     def judge(self, window: Window | None, *, trouble: str = "") -> Judgement:
         """The verdict of the exchange as it is now. Remembered if it does not depend on the id, nor on trouble."""
-        memory, events = self._memory, self._exact.events
+        memory, bench, context = self._memory, self._memory.bench, self.context()
         memory.counts.judged += 1
-        judgement = memory.bench.judge(events, window, self.context(), trouble=trouble)
+        judgement = bench.judge(episode(self.events, window, self.mentions, trouble=trouble), context)
         node = self.node
         if node is None or trouble:
             return judgement
-        if memory.bench.judge(self._masked.events, window, self.context()).counts != judgement.counts:
+        masked = self._masked.events
+        if node.mentions is None:
+            node.mentions = mentioned(masked, self._shape.subset)
+        if bench.judge(episode(masked, window, node.mentions), context).counts != judgement.counts:
             self._leave()
             return judgement
-        if node.mentions is None:
-            node.mentions = mentioned(self._masked.events, self._shape.subset)
         if len(node.verdicts) >= _CIRCUMSTANCES:
             node.verdicts.clear()
         node.verdicts[window.signature(node.mentions) if window is not None else ()] = judgement
@@ -234,6 +235,11 @@ class Learner:
     def context(self, name: str = EXCHANGE) -> Context:
         """What the exchange is judged by, under the name that it has in the record."""
         return self._memory.bench.context_of(name, self._shape.answers, self.strangers)
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """The endpoints that the exchange names."""
+        return mentioned(self.events, self._shape.subset)
 
     @property
     def events(self) -> Sequence[Event]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -10,6 +13,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
+from conformance.load.moments import State
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
@@ -34,7 +38,10 @@ class MixedRequest(FileModel):
         Exchange.model_construct(), description="the request and the model server's answer, as in scenarios"
     )
     subset_of: int | None = Field(
-        None, ge=1, le=100, description="a subset hint with so many of the endpoints that may be picked at that time"
+        None,
+        ge=1,
+        le=100,
+        description="a subset hint with so many of the endpoints that may be picked then, or an earlier hint",
     )
     service_time: float = Field(0, ge=0, le=60, description="seconds until the model server answers")
     expect: Expect = Field(
@@ -121,16 +128,20 @@ Prepare = Callable[[Exchange], Prepared]
 _VARIANTS = 4096
 """Shapes of one kind of request that are kept."""
 
+_HINTS, _APART, _AGAIN = 32, 0.25, 0.25
+"""Hints of one kind of request that are kept, seconds between two of them, and the share of requests that have one of
+them again: so that pods have come and gone since."""
+
 
 class Mix:
-    """Draws shapes by weight. `eligible` gives the endpoints that may be picked now, `reset` says whether model servers
-    reset connections now."""
+    """Draws shapes by weight. `pool` gives the pool as it is now, `reset` says whether model servers reset connections
+    now."""
 
     def __init__(
         self,
         requests: Sequence[MixedRequest],
         prepare: Prepare,
-        eligible: Callable[[], Sequence[str]],
+        pool: Callable[[], State],
         seed: int,
         *,
         reset: Callable[[], bool],
@@ -138,12 +149,15 @@ class Mix:
         self._reset = reset
         self._requests = tuple(requests)
         self._prepare = prepare
-        self._eligible = eligible
+        self._pool = pool
         self._random = random.Random(seed)
         self._weights = [request.weight for request in requests]
         self._shapes: dict[tuple[str, tuple[str, ...], bool], RequestShape] = {}
         self._bodies: dict[str, bytes | tuple[Chunk, ...]] = {}
         """The body of each kind of request: it may be large, and is the same for every subset."""
+        self._hints: dict[str, deque[tuple[str, ...]]] = defaultdict(lambda: deque(maxlen=_HINTS))
+        self._kept: dict[str, float] = {}
+        """When a hint of each kind was kept last."""
         self._drawn: list[MixedRequest] = []
 
     def draw(self) -> RequestShape:
@@ -151,10 +165,7 @@ class Mix:
         if not self._drawn:
             self._drawn = self._random.choices(self._requests, self._weights, k=1024)
         request = self._drawn.pop()
-        subset: tuple[str, ...] = ()
-        if request.subset_of is not None:
-            eligible = self._eligible()
-            subset = tuple(sorted(self._random.sample(eligible, min(request.subset_of, len(eligible)))))
+        subset = () if request.subset_of is None else self._hint(request.name, request.subset_of)
         key = request.name, subset, self._reset()
         shape = self._shapes.get(key)
         if shape is None:
@@ -162,6 +173,21 @@ class Mix:
                 self._shapes.clear()
             shape = self._shapes[key] = self._shape(request, subset, reset=key[2])
         return shape
+
+    def _hint(self, name: str, size: int) -> tuple[str, ...]:
+        """`size` endpoints that may be picked now; or, as of a data plane that is a little behind, an earlier hint, of
+        which at least one still may be."""
+        pool, hints = self._pool(), self._hints[name]
+        if hints and self._random.random() < _AGAIN:
+            hint = self._random.choice(hints)
+            if not pool.eligible.isdisjoint(hint):
+                return hint
+        hint = tuple(sorted(self._random.sample(pool.in_order, min(size, len(pool.in_order)))))
+        now = time.monotonic()
+        if now - self._kept.get(name, -math.inf) >= _APART:
+            self._kept[name] = now
+            hints.append(hint)
+        return hint
 
     def _shape(self, request: MixedRequest, subset: tuple[str, ...], *, reset: bool) -> RequestShape:
         changes: dict[str, object] = {}

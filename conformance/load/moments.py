@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -56,6 +56,11 @@ class State:
         return frozenset(canonical(one) for pod in self.pods if pod.eligible for one in pod.endpoints)
 
     @cached_property
+    def in_order(self) -> tuple[str, ...]:
+        """Those endpoints in order."""
+        return tuple(sorted(self.eligible))
+
+    @cached_property
     def eligible_pods(self) -> frozenset[str]:
         """The names of pods that may be picked."""
         return frozenset(pod.name for pod in self.pods if pod.eligible)
@@ -83,10 +88,9 @@ class Window:
 
     # -- for the record ------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def former(self) -> tuple[PodFact, ...]:
-        """Pods at the endpoints that were eligible before these states."""
-        gone = self._once - self._eligible
+    def former(self, mentions: Iterable[str]) -> tuple[PodFact, ...]:
+        """Pods at those of the endpoints `mentions` that were eligible before these states."""
+        gone = self._once.intersection(mentions) - self._eligible
         return tuple(PodFact(name=f"former-{number}", endpoints=(one,)) for number, one in enumerate(sorted(gone)))
 
     @cached_property
@@ -218,11 +222,6 @@ class Moments:
     def pending(self) -> bool:
         """Whether the target was not told of the latest state."""
         return self._binding[-1] == math.inf
-
-    @property
-    def eligible(self) -> frozenset[str]:
-        """The endpoints that may be picked now."""
-        return self.current.eligible
 
     def asked(self, state: State, at: float, *, instead: bool = False) -> None:
         """The pool is asked to become `state` at time `at`; the target has not been told yet.

@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,11 +52,10 @@ _DYING = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetAccess:
-    """Where requests go: connections to the target, how an exchange is made ready for it, and what may be picked."""
+    """Where requests go: connections to the target, and how an exchange is made ready for it."""
 
     channel: Callable[[], Channel]
     prepared: Callable[[Exchange, random.Random], Prepared]
-    eligible: Callable[[], Sequence[str]]
 
 
 _IDS_OF_A_PROCESS = 40
@@ -162,7 +161,6 @@ class LoadRun:
         place = TargetAccess(
             channel=lambda: runner.target.channel,
             prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
-            eligible=lambda: runner.pool.eligible,
         )
         await self._generate(place, moments, churn.run(), disturber.run())
 
@@ -175,7 +173,7 @@ class LoadRun:
         mix = Mix(
             settings.file.mix,
             lambda exchange: place.prepared(exchange, rng),
-            place.eligible,
+            lambda: moments.current,
             settings.seed,
             reset=lambda: "model-servers-reset" in self.troubles.now,
         )

@@ -428,3 +428,17 @@ discovery: {{file: {{}}}}
     ran = cli("load", "--profile", profile, *SHORT, "-o", tmp_path)
     assert ran.code == 4
     assert "serves no model 'llama-3'" in ran.err
+
+
+def test_what_an_epp_remembers_of_a_hint_is_asked_for_when_pods_have_gone(cli, tmp_path: Path) -> None:
+    load = tmp_path / "load.yaml"
+    load.write_text("""
+mix: [{name: subset, subsetOf: 3}]
+pods: 6
+arrivals: [{seconds: 4, rate: 100}]
+churn: [{change: remove, every: 0.4, lasts: 0.2}]
+""")
+    epp = f"{REFERENCE} --fault cached-per-hint"
+    ran = cli("load", load, "--epp", epp, "--grace", "0.3", "-o", tmp_path / "report")
+    assert ran.code == 1, ran.out + ran.err
+    assert verdicts(tmp_path / "report")["EPP-DEST-06"] == "fail"

@@ -25,6 +25,7 @@ from machine_driver import (
     streamed,
 )
 
+from conformance.load.judgement import episode
 from conformance.load.memory import Node
 from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import PLACEHOLDER, RequestShape
@@ -40,6 +41,7 @@ from fake_proxy.scripted import UpstreamReply, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
 
 A, B, C, D = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.1:8001", "10.0.0.9:8000"
+EVERYWHERE = (A, B, C, D)
 BODY = b'{"model": "m", "prompt": "' + PLACEHOLDER + b'"}'
 DUPLEX = ProxyConfig()
 ALONE = replace(DUPLEX, response_body_mode=BodyMode.NONE, send_response_headers=False, send_response_trailers=False)
@@ -215,7 +217,7 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
             assert wire.written == expected
         assert exchange.finished
         assert turn.finished
-        said = road.bench.judge(machine.events, window).counts
+        said = road.bench.judge(episode(machine.events, window, EVERYWHERE)).counts
         assert set(exchange.judgement.counts) == (set(said) | {CROSS_TALK} if foreign else set(said))
         previous = exchange.own
     event(f"verdicts remembered: {min(road.memory.counts.exchanges, 2)}")
@@ -254,7 +256,8 @@ def test_what_the_pool_was_is_judged_as_if_nothing_were_remembered(asked, answer
         machine.begin()
         for step in (said, *([echo(exchange.own)] if body else []), DueStep("deadline", 10.0)):
             machine.step(step)
-        expected = road.bench.judge(machine.events, road.moments.window(road.time, road.time))
+        window = road.moments.window(road.time, road.time)
+        expected = road.bench.judge(episode(machine.events, window, EVERYWHERE))
         assert exchange.judgement.counts == expected.counts
     event(f"verdicts remembered: {min(road.memory.counts.exchanges, 3)}")
 

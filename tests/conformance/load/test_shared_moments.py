@@ -77,8 +77,8 @@ def compare(writer: WrittenMoments, reader: ReadMoments, now: float) -> None:
             continue
         assert [set(one.pods) for one in got.states] == [set(one.pods) for one in expected.states]
         assert got.signature(ENDPOINTS) == expected.signature(ENDPOINTS)
-        assert (got.former, got.gauges) == (expected.former, expected.gauges)
-        assert reader.eligible == writer.eligible
+        assert (got.former(ENDPOINTS), got.gauges) == (expected.former(ENDPOINTS), expected.gauges)
+        assert reader.current.eligible == writer.current.eligible
 
 
 def test_a_change_is_known_however_late_the_reader_is(tmp_path: Path) -> None:
