@@ -23,7 +23,7 @@ from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
-from conformance.reading.inference_request import is_malformed, is_ordinary
+from conformance.reading.inference_request import is_json, is_malformed, is_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
@@ -221,11 +221,13 @@ class ExchangeView:
 
     @property
     def incomprehensible(self) -> bool:
-        """Whether an EPP may fail to understand the request (AMB-08): its path or body is odd, or a POST has none."""
+        """Whether an EPP may fail to understand the request (AMB-08): its path or body is odd, it does not say that the
+        body is JSON, or a POST has none."""
         opened = self.conversation.opened
         empty = self.shape is Shape.BODYLESS and opened is not None and opened.method == "POST"
         odd = self.shape in (Shape.ODD, Shape.UNSEEN)
-        return empty or odd or is_malformed(self.request_header(":path") or b"")
+        untyped = not self.bodyless and not is_json(self.request_header("content-type") or b"")
+        return empty or odd or untyped or is_malformed(self.request_header(":path") or b"")
 
     @cached_property
     def served(self) -> ServedReport | None:

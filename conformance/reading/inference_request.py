@@ -24,6 +24,12 @@ def is_malformed(path: bytes) -> bool:
     return _NO_ESCAPE.search(path) is not None
 
 
+def is_json(content_type: bytes) -> bool:
+    """Whether a body of this type is JSON (RFC 8259, RFC 6839). Model servers may refuse any other, and one without."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    return kind in (b"application/json", b"text/json") or kind.endswith(b"+json")
+
+
 def is_ordinary(path: bytes, body: bytes) -> bool:
     """Whether `body`, sent to `path`, is an inference request with a model and a prompt or, for chats, messages."""
     try:

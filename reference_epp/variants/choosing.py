@@ -23,7 +23,7 @@ from reference_epp.subset import Subset, read_subset
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
 
-UNPROCESSABLE = 422
+UNSUPPORTED, UNPROCESSABLE = 415, 422
 
 
 @variant(
@@ -155,6 +155,40 @@ class RefusesUnknownModels(Conversation):
         model = self.read_model(body)
         known = model is None or not self.epp.models or model in self.epp.models
         return decision if known else Refused(NOT_FOUND, f"no model is named {model!r}")
+
+
+@variant(
+    "refuses-other-media-types",
+    why="A body that is not said to be JSON is refused with 415, as model servers do.",
+    noted={"EPP-ERR-07": "code 415"},
+)
+class RefusesOtherMediaTypes(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        given = self.headers.get("content-type", b"").partition(b";")[0].strip().lower()
+        refused = body and given != b"application/json"
+        return Refused(UNSUPPORTED, "only application/json is taken") if refused else super().choose(body)
+
+
+@variant(
+    "sheds-any-request",
+    why="While all pods are as busy as makes others shed, every request is dropped with 429, marked or not.",
+    versions=WITH_SUBSET,
+)
+class ShedsAnyRequest(Picker):
+    def pick(self, request: Request) -> Decision:
+        candidates = self.eligible(request)
+        return self.shed(request) if candidates and self.saturated(candidates) else super().pick(request)
+
+
+@variant(
+    "sheds-early",
+    why="The same while three requests wait at every pod, or half of its KV cache is in use.",
+    versions=WITH_SUBSET,
+)
+class ShedsEarly(ShedsAnyRequest):
+    def saturated(self, candidates: Sequence[Endpoint]) -> bool:
+        known = [self.readings.get(one) for one in candidates]
+        return all(one is not None and (one.queued >= 3 or one.kv_cache >= 0.5) for one in known)
 
 
 @variant(

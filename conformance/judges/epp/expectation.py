@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Context, Expectation
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
-from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.endpoints import canonical
+
+TOO_MANY = 429
 
 _TELLS_NOTHING = (AnswerKind.UNSEEN, AnswerKind.OFFENDED, AnswerKind.NOT_ASKED)
 """An answer that was not observed, that is itself the finding, or that no request asked for."""
@@ -36,6 +38,13 @@ def _is(kind: str, view: ExchangeView) -> bool:
             return view.answer is AnswerKind.IMMEDIATE and str(view.code) == kind
 
 
+def dropped(view: ExchangeView) -> bool:
+    """Whether a request for which there was an endpoint was dropped while pods were busy: the EPP's own decision, which
+    tells nothing of other rules (EPP-ERR-03, reading AMB-06)."""
+    due = view.due
+    return view.answer is AnswerKind.IMMEDIATE and view.code == TOO_MANY and due.endpoint_due and not due.load.idle
+
+
 def about(expectation: Expectation, context: Context) -> str | None:
     """The requirement that is broken if `expectation` is not met."""
     return expectation.requirement or (context.requirements[0] if context.requirements else None)
@@ -49,6 +58,9 @@ def expectation(view: ExchangeView, *, blamed: bool) -> Iterator[Ruling]:
         return
     if view.ended_by_exit and view.answer in (AnswerKind.ENDED, AnswerKind.SILENT):
         return  # the exit is the finding
+    if dropped(view) and not accepts(expected.answer, view):
+        yield recorded(requirement, f"{view.describe()}: the request was dropped, as any may be while pods are busy")
+        return
     ruling = _answer(view, requirement, expected) or _members(view, requirement, expected)
     ruling = ruling or _status(view, requirement, expected)
     if ruling is None:

@@ -165,15 +165,10 @@ class PoolController:
             await self._scraped(marks)
 
     @contextlib.asynccontextmanager
-    async def unloaded(self, *, always: bool = False) -> AsyncIterator[None]:
-        """Meanwhile no pod is busy, if the target queues: it may hold every request while all are.
-
-        With `always` that is so of any target, and all metrics can be read: those of before may have ended it.
-        """
+    async def unloaded(self) -> AsyncIterator[None]:
+        """Meanwhile no pod is busy, as a target may hold or drop requests while pods are, by its own measure; and
+        all metrics can be read: those of before may have ended it."""
         busy = {name: loads.full(member.pod) for name, member in self._members.items()}
-        if not (self._profile.claims.queues or always):
-            yield
-            return
         await self.load(dict.fromkeys(busy, Load(**IDLE)))
         try:
             yield
@@ -234,8 +229,7 @@ class PoolController:
         if settle == "quietly":
             await asyncio.sleep(patience)
         elif settle:  # else either state may be followed, until a later change has settled
-            async with self.unloaded():
-                await self._settle(before if existed else {}, patience)
+            await self._settle(before if existed else {}, patience)
         if settle:
             self._emit(PoolState(phase="effective", pods=self.facts))
 
@@ -313,6 +307,10 @@ class PoolController:
             self._doubtful.clear()  # it reads the pool when it starts, and passes the gate then
         if not self._doubtful:
             return
+        async with self.unloaded():
+            await self._wait_until_followed(now, patience)
+
+    async def _wait_until_followed(self, now: set[str], patience: float) -> None:
         loop = asyncio.get_running_loop()
         start = loop.time()
         met = False

@@ -150,6 +150,33 @@ class TestRefusals:
         made.exchange(path="/upload").request_headers().answers(immediate(500)).drained()
         assert "EPP-DEST-01" not in ask(made).failed
 
+    @pytest.mark.parametrize(
+        ("kind", "wrong"),
+        [
+            ("", False),
+            ("text/plain", False),
+            ("multipart/form-data; boundary=x", False),
+            ("application/json", True),
+            ("Application/JSON ; charset=utf-8", True),
+            ("application/vnd.x+json", True),
+        ],
+    )
+    def test_a_body_that_is_not_said_to_be_json_may_be_refused(self, ask, kind, wrong):
+        headers = ((b"content-type", kind.encode()),)
+        body = b'{"model": "m", "prompt": "p"}'
+        assert ("EPP-DEST-01" in ask(self.refused(415, body=body, headers=headers)).failed) is wrong
+        assert ("EPP-ERR-02" in ask(self.refused(415, body=body, headers=headers, pool={})).failed) is wrong
+
+    @pytest.mark.parametrize(("queue", "dropped"), [(3, True), (0, False)])
+    def test_a_request_that_is_dropped_while_pods_are_busy_tells_nothing_of_other_rules(self, ask, queue, dropped):
+        """AMB-06: when to drop is the EPP's own decision. Idle pods are no reason."""
+        made = script().gauges("a", queue=queue).gauges("b", queue=queue)
+        made.exchange(subset=[A]).request(BODY).answers(immediate(429)).drained()
+        expected = {"x1": Expectation(within=(A,), requirement="EPP-SUB-01")}
+        found = ask(made, expectations=expected, requirements=("EPP-SUB-01",))
+        assert found.failed == set()
+        assert (not found.blamed) is dropped
+
 
 class TestFallback:
     def with_fallback(self, elsewhere: dict | None = None, **exchange) -> Script:
