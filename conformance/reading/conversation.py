@@ -145,7 +145,9 @@ class Conversation:
         if request is None or not request.HasField("protocol_config"):
             return None
         number: int = getattr(request.protocol_config, field)
-        return ProcessingMode.BodySendMode.Name(number) if number in ProcessingMode.BodySendMode.values() else None
+        name = ProcessingMode.BodySendMode.Name(number) if number in ProcessingMode.BodySendMode.values() else None
+        body = f"{field.partition('_')[0]}_body"
+        return None if name == NONE and any(one.what == body for one in self.asked) else name  # it says and does not do
 
     @cached_property
     def observed_only(self) -> bool:

@@ -62,6 +62,13 @@ class JudgedExchange:
         """Whether a rule was broken."""
         return any(finding.verdict is Verdict.FAIL for finding in self.findings)
 
+    @property
+    def untold(self) -> bool:
+        """Whether it tells nothing of the EPP: no rule of its was seen to hold, or broken."""
+        return not self.failed and not any(
+            verdict == Verdict.PASS and not requirement.startswith("DP-") for requirement, verdict, _ in self.counts
+        )
+
 
 def context(version: str, claims: Claims | None = None, *, deadline: float = 10.0) -> Context:
     """What live traffic is judged by: a version of the protocol and what the target claims."""

@@ -22,6 +22,8 @@ class Tally:
     """Of those judged, exchanges whose findings were remembered."""
     violating: int = 0
     """Exchanges in which a rule was broken."""
+    untold: int = 0
+    """Exchanges that tell nothing of the EPP, as it had said nothing when they ended."""
     unjudged: int = 0
     """Recorded, and dropped because judging was behind."""
     problems: int = 0
@@ -36,6 +38,7 @@ class Tally:
         self.judged += 1
         self.remembered += one.remembered
         self.violating += one.failed
+        self.untold += one.untold
         self.problems += bool(one.problem)
         self.unwritten += one.unwritten
         for requirement, verdict, count in one.counts:
@@ -99,6 +102,7 @@ class _Collector:
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),
             "recording_failures": ("Exchanges of which the recording failed", counts.failures),
             "remembered_exchanges": ("Judged exchanges whose findings were remembered", tally.remembered),
+            "untold_exchanges": ("Judged exchanges that ended before the EPP said anything", tally.untold),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),
             "judging_problems": ("Exchanges on which a judge raised, or trouble with transcripts", tally.problems),
         }

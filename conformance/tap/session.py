@@ -155,18 +155,23 @@ class LiveTap:
 
     @property
     def exit_code(self) -> int:
-        """1 if a rule was broken, 3 if something could not be recorded or judged, 4 if something was left out."""
+        """1 if a rule was broken, 3 if something could not be recorded or judged, 4 if something was left out, or
+        nothing was seen of the EPP."""
         tally = self.tally
         if tally.violating:
             return 1
         if self.tap.counts.failures or tally.problems or self._process.lost or tally.of(Verdict.ERROR):
             return 3
-        return 4 if self.left_out else 0
+        return 4 if self.left_out or tally.untold == tally.judged else 0
 
     def summary(self) -> str:
         """What was relayed, judged and found."""
         counts, tally = self.tap.counts, self.tally
         lines = [f"{counts.streams} streams relayed, {tally.judged} judged, {tally.violating} with a broken rule"]
+        if tally.untold:
+            lines.append(f"{tally.untold} ended before the EPP had said anything, and tell nothing of it")
+        elif not tally.judged:
+            lines.append("so nothing is known of the EPP")
         if counts.sampled_out:
             lines.append(f"{counts.sampled_out} were sampled out, as asked")
         if behind := self.left_out - self._process.lost:

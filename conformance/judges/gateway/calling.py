@@ -5,7 +5,7 @@ The messages are judged wherever it was observed. Whether the EPP was asked at a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
@@ -18,7 +18,7 @@ from conformance.verdict import Verdict
 from ext_proc.record import Author, header
 
 EXTP = "DP-EXTP-01"
-FIRST = "request_headers"
+FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 
 
 @judge_of_gateway_exchange(EXTP)
@@ -95,9 +95,12 @@ def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         if message.problem:
             yield exchange.fail(EXTP, "a ProcessingRequest", f"bytes that are none: {message.problem}", at=message)
             return
-        if message.opaque or message.what is None:
-            return  # of what the schema does not know nothing can be told
-        if number == 0 and message.what != FIRST:
+        if message.opaque or (message.what is None and message.partial):
+            return  # of what the schema does not know, or the record does not have, nothing can be told
+        if message.what is None:
+            yield exchange.fail(EXTP, "one member of `request` is set", "none is set", at=message)
+            return
+        if number == 0 and message.what != FIRST and not _is_local_reply(exchange, messages):
             yield exchange.fail(EXTP, f"{FIRST} first", f"the first message is {message.what}", at=message)
             return
         yield from _sequence(exchange, message, ended, seen)
@@ -107,6 +110,13 @@ def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
             ended[message.side] = message
     yield from _ends(one, exchange, ended, seen)
     yield from _after_the_end(one, exchange, messages)
+
+
+def _is_local_reply(exchange: GatewayExchange, messages: Sequence[DecodedMessage]) -> bool:
+    """Whether a stream that begins with a response is about one of an earlier filter: then the EPP is not asked about
+    the request (ENV-23)."""
+    sides = {message.side for message in messages}
+    return messages[0].what == LOCAL_REPLY and sides == {RESPONSE} and not exchange.attempts
 
 
 def _sequence(

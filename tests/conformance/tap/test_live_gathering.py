@@ -10,7 +10,7 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.reading.stream_state import StopKind
 from conformance.requirements.catalogue import Catalogue
 from conformance.tap.gathering import OVERHEAD, Gathered, Gathering
-from conformance.tap.judging import context, episode, judged
+from conformance.tap.judging import BOTH, context, episode, judged
 from conformance.verdict import Verdict
 from ext_proc.headers import header_map
 from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest, ProcessingResponse, ProtocolConfiguration
@@ -166,6 +166,39 @@ def test_an_answer_that_came_too_late_is_late_whatever_happened_meanwhile(
     assert [one.seq for one in of.entries] == sorted({one.seq for one in of.entries})
     result = judged(of, context("1.0.0"), CATALOGUE)
     assert any("request_headers" in one.actual for one in result.findings if one.verdict is Verdict.FAIL) is hangs
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (headers(end=False), headers(end=False)),
+        (body(end=True),),
+        (headers(end=True), body(end=True)),
+        (headers(end=False), body(end=True), body(end=True)),
+        (b"",),
+    ],
+)
+@pytest.mark.parametrize("status", [3, 0, None])
+def test_what_the_data_plane_does_wrong_is_not_the_epps_fault(messages, status: int | None) -> None:
+    """The EPP may refuse it, give up, or be silent: what is right then is not defined."""
+    room = Room(deadline=10)
+    room.emit(opened(), *(said(raw) for raw in messages))
+    if status is None:
+        room.now = 20
+        room.gathering.look()
+        room.gathering.stop()
+    else:
+        room.emit(StreamEnded(exchange="x", stream="s-x", author=Author.EPP, how="status", status=status))
+    result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE, roles=BOTH)
+    assert {one.requirement for one in result.findings} == {"DP-EXTP-01"}
+
+
+def test_the_epp_is_accused_of_what_it_did_before_and_of_its_end() -> None:
+    room = Room()
+    wrong = ProcessingResponse(request_body={}).SerializeToString()
+    room.emit(opened(), said(headers(end=False)), said(wrong, Author.EPP), said(headers(end=False)), ended())
+    result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE, roles=BOTH)
+    assert {one.requirement for one in result.findings} > {"DP-EXTP-01"}
 
 
 def test_time_is_counted_from_the_latest_event() -> None:

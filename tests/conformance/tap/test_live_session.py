@@ -239,6 +239,23 @@ def test_an_epp_that_hangs_is_caught_while_it_does() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_epp_that_the_data_plane_does_not_wait_for_is_not_called_right(answered: bool) -> None:
+    """A data plane's patience (Envoy: 200 ms) ends long before the EPP is late by the tap's deadline."""
+
+    async def main() -> None:
+        async with live(stays_silent()) as (tap, _):
+            await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3, deadline=0.05)
+            if answered:
+                tap.epp.default = picks(A)
+                await drive(tap.address, (*SHAPES["chat"], ProxyConfig()))
+        assert tap.tally.untold == 3
+        assert "3 ended before the EPP had said anything" in tap.summary()
+        assert tap.exit_code == (0 if answered else 4)
+
+    run(main)
+
+
 def test_findings_of_a_kind_are_printed_some_times_and_counted_always() -> None:
     heards: list[Heard] = []
     taps: list[LiveTap] = []
@@ -426,6 +443,8 @@ def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> Non
             (told,) = heard.warned
             assert "can't be reached" in told
         assert "5 connections were cut, as the EPP could not be reached" in tap.summary()
+        assert "so nothing is known of the EPP" in tap.summary()
+        assert tap.exit_code == 4
 
     run(main)
 

@@ -95,13 +95,23 @@ class TestMessages:
         [
             {"request_headers": HttpHeaders(headers=upper("X-Upper"), end_of_stream=True)},
             {"request_body": HttpBody(body=b"x", end_of_stream=True)},
-            {"response_headers": HttpHeaders(headers=upper(":status"))},
+            {},
         ],
     )
     def test_a_wrong_beginning(self, ask, message):
         script = Script()
         script.exchange(opened=False).say(**message).reset()
         assert wire(ask, script).blamed == {"DP-EXTP-01"}
+
+    @pytest.mark.parametrize("request_follows", [False, True])
+    def test_a_reply_of_an_earlier_filter_has_no_request(self, ask, request_follows):
+        """ENV-23: one that denies a request answers it, and ext_proc sees the response alone."""
+        script = Script()
+        one = script.exchange(opened=False).say(response_headers=HttpHeaders(headers=upper(":status")))
+        if request_follows:
+            one.say(request_headers=HttpHeaders(headers=upper("x"), end_of_stream=True))
+        one.reset()
+        assert wire(ask, script).blamed == ({"DP-EXTP-01"} if request_follows else set())
 
     @pytest.mark.parametrize(
         "message",
