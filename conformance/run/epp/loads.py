@@ -10,6 +10,9 @@ from conformance.scenario.pool import IDLE, Load, Pod, PodState
 from fake_modelserver import Engine, FaultKind, Gauges, MetricsFault, Ramp, Signal, Square
 from fake_modelserver import Pod as Server
 
+RESTING = Load(queue=0, running=0, kv=0.1, course="steady")
+"""A pod that is not busy, whatever else its metrics show."""
+
 _LOAD = tuple(Load.model_fields)
 
 

@@ -165,11 +165,14 @@ class PoolController:
             await self._scraped(marks)
 
     @contextlib.asynccontextmanager
-    async def unloaded(self) -> AsyncIterator[None]:
-        """Meanwhile no pod is busy, as a target may hold or drop requests while pods are, by its own measure; and
-        all metrics can be read: those of before may have ended it."""
+    async def unloaded(self, *, readable: bool = False) -> AsyncIterator[None]:
+        """Meanwhile no pod is busy, as a target may hold or drop requests while pods are, by its own measure.
+
+        With `readable` all metrics can be read, too: those of before may have ended it.
+        """
         busy = {name: loads.full(member.pod) for name, member in self._members.items()}
-        await self.load(dict.fromkeys(busy, Load(**IDLE)))
+        idle = Load(**IDLE) if readable else loads.RESTING
+        await self.load(dict.fromkeys(busy, idle))
         try:
             yield
         finally:

@@ -137,9 +137,10 @@ class EppRunner(TargetRunner):
     async def restart_target(self) -> None:
         """See `TargetRunner`."""
         self.pool.probe = None
+        crashed = self.crashed
         await self.target.stop()
         await self.pool.publish()  # it may have spoilt its file
-        async with self.pool.unloaded():
+        async with self.pool.unloaded(readable=crashed):
             await self.start_target()
 
     async def close(self, *, hurry: bool = False) -> None:
