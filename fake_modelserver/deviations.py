@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fake_modelserver.engines import Engine
@@ -180,12 +180,20 @@ FAULTS = (
     Deviation(name="queue-negative", why="The queue is -1.", breaks="MS-MET-02",
               faults=_fault(FaultType.VALUE, families=("queue",), value="-1")),
     Deviation(name="queue-always-0", why="The queue is always 0.", breaks="MS-MET-02", pins={"queue": 0}),
+    Deviation(name="queue-counts-all", why="The queue counts the requests that run, too.", breaks="MS-MET-02",
+              spec={"shown_as": lambda true: replace(true, queue=true.queue + true.running)}),
+    Deviation(name="queue-and-running-swapped", why="The queue shows what runs, and the reverse.", breaks="MS-MET-02",
+              version="1.0.0", spec={"shown_as": lambda true: replace(true, queue=true.running, running=true.queue)}),
     Deviation(name="running-missing", why="The running requests are not on the page.", breaks="MS-MET-04",
               faults=_fault(FaultType.MISSING, families=("running",))),
     Deviation(name="running-untyped", why="The running requests have no TYPE.", breaks="MS-MET-04",
               faults=_fault(FaultType.TYPE, families=("running",), type="")),
     Deviation(name="running-always-0", why="The running requests are always 0.", breaks="MS-MET-04",
               pins={"running": 0}),
+    Deviation(name="running-counts-all", why="The running requests are those that wait, too.", breaks="MS-MET-04",
+              spec={"shown_as": lambda true: replace(true, running=true.queue + true.running)}),
+    Deviation(name="running-hundredfold", why="Each running request counts a hundred times.", breaks="MS-MET-04",
+              spec={"shown_as": lambda true: replace(true, running=100 * true.running)}),
     Deviation(name="kv-missing", why="The KV cache is not on the page.", breaks="MS-MET-03",
               faults=_fault(FaultType.MISSING, families=("kv",))),
     Deviation(name="kv-without-samples", why="The KV cache has HELP and TYPE only.", breaks="MS-MET-03",
@@ -195,6 +203,8 @@ FAULTS = (
     Deviation(name="kv-per-cent", why="The KV cache is a number of per cent.", breaks="MS-MET-03",
               faults=_fault(FaultType.VALUE, families=("kv",), value="37")),
     Deviation(name="kv-always-0", why="The KV cache is always empty.", breaks="MS-MET-03", pins={"kv": 0.0}),
+    Deviation(name="kv-percent-of-a-fraction", why="The share of the KV cache is divided by 100.", breaks="MS-MET-03",
+              spec={"shown_as": lambda true: replace(true, kv=true.kv / 100)}),
     Deviation(name="blocks-0", why="The cache has no tokens in a block.", breaks="MS-MET-05", effect="warn",
               claims={"metrics": {"names": {"blockSize": ["vllm:num_requests_waiting"]}}}),
     Deviation(name="lora-missing", why="The LoRA gauge is not there.", breaks="MS-LORA-02",

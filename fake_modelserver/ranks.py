@@ -77,6 +77,8 @@ class Ranks:
             at = {name: signal.at(now - since) for name, (signal, since) in self._pins[rank].items()}
             queue, running = round(at.get("queue", gauges.queue)), round(at.get("running", gauges.running))
             gauges = replace(gauges, queue=queue, running=running, kv=at.get("kv", gauges.kv))
+        if self._spec.shown_as is not None:
+            gauges = self._spec.shown_as(gauges)
         shown = self.ranks[rank]
         shown.gauges, shown.updated, shown.touched = gauges, time.time(), True
         for exporter in self.exporters:

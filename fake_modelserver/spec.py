@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,6 +28,7 @@ class PodSpec:
       `rank_ports` each on a port for itself. `gauges` are those of every rank to begin with; `decoys` further series.
     - `block_size` (tokens) and `num_gpu_blocks` describe the KV cache of a rank; `lora` is how the LoRA metric is
       written, default: as the generation does.
+    - `shown_as` makes what the page shows of what the gauges are; None: just that.
     - `serving` is how it takes requests: gauges then follow from them. None: every answer is there at once, and the
       gauges are as they are set.
 
@@ -51,6 +53,7 @@ class PodSpec:
     block_size: int = 16
     num_gpu_blocks: int = 2048
     gauges: Gauges = field(default_factory=Gauges)
+    shown_as: Callable[[Gauges], Gauges] | None = None
     decoys: tuple[Decoy, ...] = ()
     lora: LoraForm | None = None
     serving: Serving | None = None

@@ -38,12 +38,12 @@ class ServerExchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Scraped:
-    """One scrape at entry `at`, `t` nanoseconds into the record, in a phase of the load (empty: before any)."""
+    """One scrape at entry `at`, `t` nanoseconds into the record, in a phase of the load (None: before any)."""
 
     at: int
     t: int
     event: MetricsPage
-    phase: str
+    load: LoadPhase | None
 
     @cached_property
     def page(self) -> Page:
@@ -59,7 +59,7 @@ class Scraped:
     @property
     def loaded(self) -> bool:
         """Whether the suite's load was on, and not yet released."""
-        return self.phase == "raised"
+        return self.load is not None and self.load.phase == "raised"
 
 
 class ServerView:
@@ -87,13 +87,14 @@ class ServerView:
     @cached_property
     def pages(self) -> tuple[Scraped, ...]:
         """Every scrape, in order."""
-        found, phase = [], ""
+        found: list[Scraped] = []
+        load: LoadPhase | None = None
         for entry in self._facts.episode.entries:
             match entry.event:
-                case LoadPhase(phase=now):
-                    phase = now
+                case LoadPhase() as now:
+                    load = now
                 case MetricsPage() as event:
-                    found.append(Scraped(at=entry.seq, t=entry.t, event=event, phase=phase))
+                    found.append(Scraped(at=entry.seq, t=entry.t, event=event, load=load))
         return tuple(found)
 
     @cached_property

@@ -160,12 +160,12 @@ def look_up(
         if not samples and name not in page.types:
             continue
         texts = tuple(one.labels[label] for one in samples if label in one.labels) if label else ()
-        values = [number for text in texts if (number := _number(text)) is not None] if label else _values(samples)
+        numbers = tuple(number for text in texts if (number := _number(text)) is not None)
         return MetricReading(
             selector=selector,
             type=page.type_of(name),
             samples=samples,
-            value=_combined(values, combine),
+            value=_combined(numbers if label else values_of(samples), combine),
             texts=texts,
         )
     return None
@@ -175,10 +175,11 @@ def _has(sample: MetricSample, wanted: Mapping[str, str]) -> bool:
     return all(sample.labels.get(name) == value for name, value in wanted.items())
 
 
-def _values(samples: Iterable[MetricSample]) -> list[float]:
+def values_of(samples: Iterable[MetricSample]) -> tuple[float, ...]:
+    """The values of series. One engine shows the total beside its parts, by the label `priority`: then the total."""
     ones = list(samples)
-    totals = [one.value for one in ones if one.labels.get("priority") == ""]
-    return totals or [one.value for one in ones]  # one engine shows the total beside its parts, by this label
+    totals = tuple(one.value for one in ones if one.labels.get("priority") == "")
+    return totals or tuple(one.value for one in ones)
 
 
 def _number(text: str) -> float | None:

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from conformance.evidence.model_server import MetricsPage, ModelServerFacts
-from conformance.reading.metrics_page import MetricReading, MetricSample, Page, look_up, names_of, read_page
+from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts
+from conformance.reading.metrics_page import MetricReading, MetricSample, Page, look_up, names_of, read_page, values_of
 from conformance.scenario.model_server import Until
+
+BETWEEN = 2
+"""Requests by which a count must be too high, at least: one may be between two states, and a probe may be one more."""
+
+ROOMY = 0.5
+"""Share of the KV cache in use up to which no request that had begun has to wait again for want of room."""
+
+PART = 0.1
+"""Share of what prompts fill that the gauge of the KV cache must show: some models keep a part of the tokens only."""
 
 MAX, RUNS, WAITS = "max_lora", "running_lora_adapters", "waiting_lora_adapters"
 """The labels of the LoRA gauge."""
@@ -48,6 +57,49 @@ class ServerMetrics:
     def idle(self, page: Page) -> bool:
         """Whether nothing runs or waits, by the gauges that there are."""
         return not any((self.value(page, meaning) or 0) > 0 for meaning in ("queued", "running"))
+
+    def overstated(self, event: MetricsPage, load: LoadPhase) -> frozenset[str]:
+        """Which of `queued` and `running` are more than can be, of all that was in flight at a time under `load`.
+
+        Where there are several series each is taken by itself: ranks may show theirs at different times.
+        """
+        page = page_of(event)
+        queued, running = self._series(page, "queued"), self._series(page, "running")
+        most_queued, most_running = max(queued, default=0.0), max(running, default=0.0)
+        found = {
+            name
+            for name, value in (("queued", most_queued), ("running", most_running))
+            if value - load.level >= BETWEEN
+        }
+        too_long = most_queued - (event.most - event.begun) >= BETWEEN
+        if len(queued) == len(running) == 1 and most_queued + most_running - load.level >= BETWEEN:
+            found |= {"queued"} if too_long else {"running"}  # one counts what the other counts, too
+        used = self.value(page, "kv_cache")
+        if too_long and used is not None and used < ROOMY:  # in a full cache, what had begun may have to wait again
+            found.add("queued")
+        return frozenset(found)
+
+    def _series(self, page: Page, meaning: str) -> tuple[float, ...]:
+        found = self.look_up(page, meaning)
+        return values_of(found.samples) if found is not None else ()
+
+    def doubtful(self, event: MetricsPage, load: LoadPhase, until: Until) -> bool:
+        """Whether the gauges that `load` is raised for show what can hardly be: load is held on until they don't."""
+        match until:
+            case "queued" | "one-runs":
+                return bool(self.overstated(event, load))
+            case "kv-cache":
+                page = page_of(event)
+                capacity = self.capacity(page)
+                least = event.begun * load.words / capacity * PART if capacity else 0.0
+                return (self.value(page, "kv_cache") or 0.0) < least
+            case "adapters":
+                return False
+
+    def capacity(self, page: Page) -> float | None:
+        """Tokens that the KV cache takes, at most; None if the page does not say it."""
+        size, count = self.value(page, "block_size"), self.value(page, "blocks")
+        return size * count if size and count else None
 
     def shows(self, page: Page, until: Until, before: Page) -> bool:
         """Whether the page shows what load was raised for; `before` is the page of the idle server."""

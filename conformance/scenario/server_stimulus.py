@@ -34,6 +34,12 @@ RUNG = 1.5
 TOP = 4.0
 """Seconds that the highest level is held."""
 
+HELD = 4
+"""Scrapes for which load is held on once it shows, and the last ones that must be beyond doubt."""
+
+WATCHED = 6.0
+"""Seconds for which it is held on at most, as long as gauges show what can hardly be: they may lag behind."""
+
 FIRST = 8
 """Requests of the lowest level of load."""
 

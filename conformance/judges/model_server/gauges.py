@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import Scraped, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading
+from conformance.reading.server_metrics import PART
 from conformance.verdict import Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
@@ -96,8 +98,13 @@ def _asked(episode: EpisodeView, requirement: str) -> bool:
 def _moves(
     view: ServerView, requirement: str, meaning: str, shown: Callable[[ServerView], Ruling | None]
 ) -> Iterator[Ruling]:
-    problem = _wrong(view, requirement, meaning, _count) or shown(view) or _returned(view, requirement, meaning)
-    yield problem or passed(requirement)
+    yield (
+        _wrong(view, requirement, meaning, _count)
+        or shown(view)
+        or _too_high(view, requirement, meaning)
+        or _returned(view, requirement, meaning)
+        or passed(requirement)
+    )
 
 
 def _wrong(
@@ -194,6 +201,37 @@ def _running_shown(view: ServerView) -> Ruling | None:
     return not_applicable(RUNNING, "answers were over before a scrape could show them")
 
 
+_MEANS = {"queued": "wait", "running": "run"}
+"""What the requests do that a gauge counts."""
+
+
+def _too_high(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+    """A gauge that counts more than can be: what runs among what waits, or the reverse, or what was never sent.
+
+    One scrape does not tell: gauges lag behind, and others may ask the server for a moment.
+    """
+    loaded = tuple(one for one in view.readable if one.loaded)
+    high = [one for one in loaded if one.load and meaning in view.metrics.overstated(one.event, one.load)]
+    at = {one.at for one in high}
+    since = [(one, (after.t - one.t) / 1e9) for one, after in pairwise(loaded) if high and one.at >= high[0].at]
+    seconds = sum(lasted for one, lasted in since if one.at in at)
+    if seconds < SHOWN or seconds < sum(lasted for _, lasted in since) / 2:
+        return None
+    worst = max(high, key=lambda one: view.value(one, meaning) or 0)
+    other = "running" if meaning == "queued" else "queued"
+    actual = (
+        f"{view.value(worst, meaning) or 0:g}, and {view.value(worst, other) or 0:g} {_MEANS[other]}, while "
+        f"{worst.event.most} were in flight, of which {worst.event.begun} had begun; so, or alike, for {seconds:.1f} s"
+    )
+    return view.fail(
+        requirement,
+        f"the gauge shows the requests that {_MEANS[meaning]}, and no others",
+        actual,
+        at=worst,
+        hint="Does it count requests of both kinds? Did others ask the server meanwhile?",
+    )
+
+
 def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     """When nothing is in flight any more, the gauge falls to 0."""
     rest = view.phase("rest")
@@ -213,11 +251,15 @@ def _kv_shown(view: ServerView) -> Ruling:
     loaded = tuple(one for one in view.readable if one.loaded)
     first = next((one for one in view.readable if not one.loaded), loaded[0] if loaded else None)
     idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
-    if any((view.value(one, "kv_cache") or 0.0) > idle for one in loaded):
+    most = max((view.value(one, "kv_cache") or 0.0 for one in loaded), default=0.0)
+    filled, what = _filled(view, loaded)
+    if most > idle and (filled < VISIBLE or most >= filled * PART):
         return passed(KV)
+    if most > idle:
+        expected = f"the gauge shows that {filled:.2g} of the cache is in use, or {PART:g} of that at the least"
+        return view.fail(KV, expected, f"{most:.2g} at most, while {what}", at=loaded[-1])
     if held_for(loaded, frozenset(one.at for one in loaded if one.event.begun > 0)) < SHOWN:
         return not_applicable(KV, "answers were over before a scrape could show them")
-    filled, what = _filled(view, loaded)
     if filled >= VISIBLE:
         actual = f"{idle:g} at every scrape, while {what}"
         return view.fail(KV, "the gauge rises with long prompts", actual, at=loaded[-1])
@@ -231,16 +273,15 @@ def _filled(view: ServerView, loaded: tuple[Scraped, ...]) -> tuple[float, str]:
 
     A word is a token or more. What is not there all through a scrape, or has no token yet, is not counted.
     """
-    size = next((found.value for _, found in view.readings("block_size") if found.value), None)
-    count = next((found.value for _, found in view.readings("blocks") if found.value), None)
+    capacity = next((found for one in view.readable if (found := view.metrics.capacity(one.page))), None)
     level = next((one for one in reversed(view.phases) if one.phase == "raised"), None)
-    if size is None or count is None or level is None:
+    if capacity is None or level is None:
         return 0.0, ""
     words = level.words
     for begun in sorted({one.event.begun for one in loaded}, reverse=True):
         if begun and held_for(loaded, frozenset(one.at for one in loaded if one.event.begun >= begun)) >= SHOWN:
-            text = f"{begun} prompts of {words} words were in a cache of {size * count:g} tokens"
-            return begun * words / (size * count), text
+            text = f"{begun} prompts of {words} words were in a cache of {capacity:g} tokens"
+            return begun * words / capacity, text
     return 0.0, ""
 
 

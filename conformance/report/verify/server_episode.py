@@ -22,10 +22,12 @@ from conformance.scenario.model_server import API_PATHS, Ask, LoadStep
 from conformance.scenario.seeded import shared_source_of, source_of
 from conformance.scenario.server_stimulus import (
     CONTENT,
+    HELD,
     HIDDEN,
     NOT_JSON,
     RUNG,
     TOP,
+    WATCHED,
     content_of,
     described,
     has_prompt,
@@ -161,8 +163,8 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
         return
     idle = page_of(before[0])
     for number, (begin, end) in enumerate(raised, start=1):
-        pages = [one.event for one in entries[begin:end] if isinstance(one.event, MetricsPage)]
-        shown = any(metrics.shows(page_of(one), step.until, idle) for one in pages)
+        pages = [(one.t, one.event) for one in entries[begin:end] if isinstance(one.event, MetricsPage)]
+        shown = [t for t, one in pages if metrics.shows(page_of(one), step.until, idle)]
         last = number == len(raised)
         held = (entries[end].t - entries[begin].t) / 1e9
         if not pages:
@@ -173,6 +175,20 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
             yield f"its evidence has load that ended at level {number} of {levels}, and did not show"
         elif not shown and held < (TOP if number == levels else RUNG) - EARLY:
             yield f"its evidence has load level {number} held for {held:.1f} s only, and it did not show"
+        elif shown and (watched := (entries[end].t - shown[0]) / 1e9) < WATCHED - EARLY:
+            load = entries[begin].event
+            if isinstance(load, LoadPhase) and any(metrics.doubtful(one, load, step.until) for one in _last(pages)):
+                yield f"its evidence has load held for {watched:.1f} s only, although the gauges were in doubt"
+
+
+def _last(pages: Sequence[tuple[int, MetricsPage]]) -> Iterator[MetricsPage]:
+    """The pages of the last scrapes, which must be beyond doubt for load to end."""
+    scrapes = 0
+    for _, page in reversed(pages):
+        if scrapes >= HELD:
+            return
+        scrapes += 1 + page.same
+        yield page
 
 
 def _phase(entry: Entry) -> str:

@@ -10,6 +10,7 @@ from conformance.evidence.episode import Context, Unmet
 from conformance.evidence.model_server import LoadPhase
 from conformance.planning.plan import Work
 from conformance.reading.metrics_page import Page
+from conformance.reading.server_metrics import page_of
 from conformance.run.capture import Capture
 from conformance.run.execution import Action, Execution
 from conformance.run.model_server.load import ServerLoad
@@ -19,13 +20,10 @@ from conformance.run.model_server.scraper import INTERVAL, Scraper
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.schema import Expect
 from conformance.scenario.seeded import shared_source_of
-from conformance.scenario.server_stimulus import RUNG, TOP, rungs, words_of
+from conformance.scenario.server_stimulus import HELD, RUNG, TOP, WATCHED, rungs, words_of
 
 LATE = 2.0
 """Seconds that our own loop may be late: nothing here is judged by the clock, but pages must belong to their load."""
-
-HELD = 4
-"""Scrapes for which load is held on once it shows."""
 
 
 class ModelServerExecution(Execution):
@@ -93,28 +91,36 @@ class ModelServerExecution(Execution):
 
     async def _raise(self, step: LoadStep, load: ServerLoad) -> None:
         """More and more load until it shows."""
-        idle = await self._scraper.scrape(load, whole=True)
+        idle = page_of(await self._scraper.scrape(load, whole=True))
         limits = self._server.profile.limits
         levels = list(rungs(step, limits, len(self._server.profile.adapters)))
         for number, (level, tokens) in enumerate(levels):
             self._tokens = tokens
             load.raise_to(level)
-            self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
-            held = await self._hold(step, load, idle, TOP if number == len(levels) - 1 else RUNG)
+            raised = self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
+            held = await self._hold(step, load, raised, idle, TOP if number == len(levels) - 1 else RUNG)
             if held or self._server.crashed:
                 return
 
-    async def _hold(self, step: LoadStep, load: ServerLoad, idle: Page, seconds: float) -> bool:
+    async def _hold(self, step: LoadStep, load: ServerLoad, raised: LoadPhase, idle: Page, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while loop.time() < until and not self._server.crashed:
-            if self._scraper.metrics.shows(await self._scraper.scrape(load), step.until, idle):
-                for index in range(HELD):
-                    await asyncio.sleep(INTERVAL)
-                    await self._scraper.scrape(load, whole=index == 0)
+            if self._scraper.metrics.shows(page_of(await self._scraper.scrape(load)), step.until, idle):
+                await self._watch(step, load, raised)
                 return True
             await asyncio.sleep(INTERVAL)
         return False
+
+    async def _watch(self, step: LoadStep, load: ServerLoad, raised: LoadPhase) -> None:
+        """Hold load on that shows: for some scrapes, and longer as long as what they show can hardly be."""
+        loop = asyncio.get_running_loop()
+        until, number, doubted = loop.time() + WATCHED, 0, 0
+        while number < doubted + HELD and (number < HELD or loop.time() < until) and not self._server.crashed:
+            await asyncio.sleep(INTERVAL)
+            event = await self._scraper.scrape(load, whole=number == 0)
+            number += 1
+            doubted = number if self._scraper.metrics.doubtful(event, raised, step.until) else doubted
 
     async def _end(self, step: LoadStep, load: ServerLoad) -> None:
         if step.end == "abort":
@@ -141,15 +147,15 @@ class ModelServerExecution(Execution):
         words = words_of(step, profile.limits)
         return load_request(profile, model, tokens=self._tokens, words=words, rng=self._random(number))
 
-    def _phase(self, phase: str, load: ServerLoad, *, level: int = 0, tokens: int = 0, words: int = 0) -> None:
+    def _phase(self, phase: str, load: ServerLoad, *, level: int = 0, tokens: int = 0, words: int = 0) -> LoadPhase:
         self._scraper.flush()
-        self._capture.remark(
-            LoadPhase(
-                phase=phase,  # type: ignore[arg-type]
-                level=level,
-                tokens=tokens,
-                words=words,
-                finished=load.finished,
-                refused=dict(load.refused),
-            )
+        now = LoadPhase(
+            phase=phase,  # type: ignore[arg-type]
+            level=level,
+            tokens=tokens,
+            words=words,
+            finished=load.finished,
+            refused=dict(load.refused),
         )
+        self._capture.remark(now)
+        return now

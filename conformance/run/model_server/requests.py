@@ -25,6 +25,9 @@ from ext_proc.record import Headers
 ENDLESS: Mapping[str, Mapping[str, Any]] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
 """By engine, what makes an answer as long as it may be."""
 
+SEVERAL = frozenset({"n", "best_of", "use_beam_search"})
+"""Fields that make several sequences of one request, each of which an engine may count: the load goes without."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRequest:
@@ -50,12 +53,22 @@ def request_of(profile: ModelServerProfile, model: str, ask: Ask, rng: Random, s
 def load_request(profile: ModelServerProfile, model: str, *, tokens: int, words: int, rng: Random) -> ServerRequest:
     """A request of the load: streamed, of as many tokens as it says, if the engine can be told so."""
     ask = Ask(api="completions", stream=True, tokens=tokens)
-    return _made(profile, ask, prompt_of(words, rng), model=model, **ENDLESS.get(profile.engine, {}))
+    further = ENDLESS.get(profile.engine, {})
+    return _made(profile, ask, prompt_of(words, rng), model=model, further=further, left_out=SEVERAL)
 
 
-def _made(profile: ModelServerProfile, ask: Ask, prompt: str, *, model: str, **further: Any) -> ServerRequest:
+def _made(
+    profile: ModelServerProfile,
+    ask: Ask,
+    prompt: str,
+    *,
+    model: str,
+    further: Mapping[str, Any] | None = None,
+    left_out: frozenset[str] = frozenset(),
+) -> ServerRequest:
     requests = profile.requests
-    content = {"temperature": 0, **further, **requests.body, **content_of(ask, model, prompt)}
+    added = {name: value for name, value in requests.body.items() if name not in left_out}
+    content = {"temperature": 0, **(further or {}), **added, **content_of(ask, model, prompt)}
     body = b"" if ask.api == "models" else NOT_JSON if ask.wrong == "not-json" else json.dumps(content).encode()
     given = {"content-type": "application/json"} if body else {}
     given |= {"accept": "text/event-stream"} if ask.stream else {}

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from conformance.evidence.model_server import MetricsPage, ModelServerFacts
 from conformance.reading.metrics_page import Page, excerpt, read_page
-from conformance.reading.server_metrics import ServerMetrics
+from conformance.reading.server_metrics import ServerMetrics, page_of
 from conformance.run.model_server.client import Got, ServerClient
 from conformance.run.model_server.load import Flight, ServerLoad
 
@@ -37,20 +37,19 @@ class Scraper:
         base, page = urlsplit(client.url), urlsplit(client.page_url)
         self._elsewhere = (page.netloc, page.path) != (base.netloc, base.path.rstrip("/") + "/metrics")
 
-    async def scrape(self, load: ServerLoad | None = None, *, whole: bool = False) -> Page:
-        """One scrape; `whole`: the page is kept as it came."""
+    async def scrape(self, load: ServerLoad | None = None, *, whole: bool = False) -> MetricsPage:
+        """One scrape, as it is kept; `whole`: the page is kept as it came."""
         before = load.snapshot() if load is not None else _NOTHING
         got = await self._client.page()
         after = load.snapshot() if load is not None else _NOTHING
         there = got.outcome == "response" and got.status == 200
         page = read_page(got.body, got.content_type) if there else Page(samples={}, types={})
-        self._take(got, before, after, whole=whole or bool(page.problems) or not there)
-        return page
+        return self._take(got, before, after, whole=whole or bool(page.problems) or not there)
 
     async def rest(self, seconds: float) -> bool:
         """Scrape until the page is that of an idle server, for so many seconds at most; whether it is."""
         until = time.monotonic() + seconds
-        while not self.metrics.idle(await self.scrape()):
+        while not self.metrics.idle(page_of(await self.scrape())):
             if time.monotonic() >= until:
                 return False
             await asyncio.sleep(INTERVAL)
@@ -62,7 +61,7 @@ class Scraper:
             self._remark(replace(self._kept, same=self._same - 1))
         self._kept, self._same = None, 0
 
-    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool) -> None:
+    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool) -> MetricsPage:
         whole = whole and len(got.body) <= MOST
         body = got.body if whole else excerpt(got.body, self._families)
         event = MetricsPage(
@@ -86,10 +85,11 @@ class Scraper:
         if kept is not None and _alike(kept, event):
             self._kept = event
             self._same += 1
-            return
+            return event
         self.flush()
         self._remark(event)
         self._kept = event
+        return event
 
 
 def _alike(one: MetricsPage, other: MetricsPage) -> bool:

@@ -1,6 +1,8 @@
-"""Judging model servers: when a queue gauge that shows nothing is at fault, of what was in flight at each scrape."""
+"""Judging model servers: when gauges are at fault that show nothing, or too much, of what was in flight at a scrape."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 
@@ -69,3 +71,95 @@ def test_a_queue_that_is_never_shown_is_at_fault(scrapes) -> None:
 )
 def test_a_server_whose_requests_need_not_wait_is_not(scrapes) -> None:
     assert verdict(*scrapes) is Verdict.NOT_APPLICABLE
+
+
+# -- too much ----------------------------------------------------------------------------------------------------------
+
+QUEUE, RUNS, CACHE = "vllm:num_requests_waiting", "vllm:num_requests_running", "vllm:kv_cache_usage_perc"
+EVERYTHING = MetricNames(
+    queued=(QUEUE,),
+    running=(RUNS,),
+    kv_cache=(CACHE,),
+    block_size=("vllm:cache_config_info@block_size",),
+    blocks=("vllm:cache_config_info@num_gpu_blocks",),
+)
+RAISED = LoadPhase(phase="raised", level=16, tokens=64, words=8)
+
+
+def said_of(requirement: str, pages: list[tuple[int, int, str]], raised: LoadPhase = RAISED) -> Verdict:
+    """The verdict on a gauge, of scrapes: requests in flight, those that had begun, and the samples of the page."""
+    idle = MetricsPage(url="http://x/metrics", status=200, body=f"# TYPE {CACHE} gauge\n{CACHE} 0\n".encode())
+    events: list = [idle, raised]
+    for sent, begun, samples in pages:
+        types = "".join(f"# TYPE {name} gauge\n" for name in (QUEUE, RUNS, CACHE) if name in samples)
+        body = f"{types}{samples}".encode()
+        events.append(
+            MetricsPage(url="http://x/metrics", status=200, body=body, sent=sent, begun=begun, most=sent)
+        )  # fmt: skip
+    entries = [Entry(seq, round(seq * EVERY * 1e9), event) for seq, event in enumerate(events, 1)]
+    facts = ModelServerFacts(names=EVERYTHING)
+    context = dataclasses.replace(CONTEXT, requirements=(requirement,), model_server=facts)
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    return next(one.verdict for one in found if one.requirement == requirement)
+
+
+def counts(begun: int, queued: int, running: int, used: float | None = 0.1) -> tuple[int, int, str]:
+    """A scrape while 16 requests are in flight."""
+    cache = f"{CACHE} {used}\n" if used is not None else ""
+    return 16, begun, f"{QUEUE} {queued}\n{RUNS} {running}\n{cache}"
+
+
+RIGHT = counts(6, 10, 6)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "pages"),
+    [
+        ("MS-MET-02", [counts(6, 16, 6)] * 80),
+        ("MS-MET-02", ([counts(6, 16, 6)] * 5 + [counts(0, 10, 6)]) * 15),
+        ("MS-MET-02", [counts(10, 10, 6)] * 80),
+        ("MS-MET-02", [RIGHT] * 100 + [counts(6, 800, 6)] * 80),
+        ("MS-MET-04", [counts(6, 10, 16)] * 80),
+        ("MS-MET-04", [counts(6, 10, 600)] * 80),
+    ],
+    ids=["all waits", "in waves", "swapped", "never sent", "all runs", "a hundred for one"],
+)
+def test_a_gauge_that_counts_more_than_can_be_is_at_fault(requirement, pages) -> None:
+    other = {"MS-MET-02": "MS-MET-04", "MS-MET-04": "MS-MET-02"}[requirement]
+    assert said_of(requirement, pages) is Verdict.FAIL
+    assert said_of(other, pages) is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [RIGHT] * 20 + [counts(6, 16, 6)] * 40 + [RIGHT] * 20,
+        ([RIGHT] * 3 + [counts(6, 16, 6)] * 2) * 30,
+        [counts(6, 11, 6)] * 80,
+        [counts(10, 13, 3, 0.95)] * 80,
+        [counts(10, 13, 3, None)] * 80,
+        [(16, 6, f'{QUEUE}{{engine="0"}} 9\n{QUEUE}{{engine="1"}} 9\n{RUNS}{{engine="0"}} 9\n{CACHE} 0.1\n')] * 80,
+    ],
+    ids=["for a moment", "now and then", "one between", "a full cache", "it may be full", "ranks at odds"],
+)
+def test_a_gauge_that_lags_or_counts_what_waits_again_is_not(pages) -> None:
+    assert said_of("MS-MET-02", pages) is Verdict.PASS
+    assert said_of("MS-MET-04", pages) is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("used", "blocks", "wanted"),
+    [
+        (0.3, 2000, Verdict.PASS),
+        (0.04, 2000, Verdict.PASS),
+        (0.004, 2000, Verdict.FAIL),
+        (0.004, 100_000, Verdict.PASS),
+        (0.004, None, Verdict.PASS),
+    ],
+    ids=["right", "a part", "too small", "a large cache", "of unknown size"],
+)
+def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(used, blocks, wanted) -> None:
+    config = f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{blocks}"}} 1\n' if blocks else ""
+    page = (8, 6, f"{CACHE} {used}\n{config}")
+    long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
+    assert said_of("MS-MET-03", [page] * 80, long) is wanted
