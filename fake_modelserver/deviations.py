@@ -80,7 +80,7 @@ def _at(path: str, change: Callable[[Any], Response | None]) -> Script:
     return answer
 
 
-_COMPLETION = {
+_COMPLETION: dict[str, Any] = {
     "id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000, "model": "small-model",
     "choices": [{"index": 0, "text": "four words of text", "finish_reason": "length", "logprobs": None}],
     "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
@@ -116,6 +116,14 @@ def _chats_without_messages(body: Any) -> Response | None:
     return None
 
 
+def _says_no_role(body: Any) -> Response | None:
+    plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
+    if plain and body.get("model") == "small-model":
+        choice = {"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}
+        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
+    return None
+
+
 _C, _T = "/v1/completions", "/v1/chat/completions"
 _STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
 
@@ -135,6 +143,19 @@ FAULTS = (
               faults=_fault(FaultType.CUT, _C, events=1)),
     Deviation(name="stream-with-error", why="An error follows in the stream.", breaks="MS-API-01",
               also_breaks=_STREAMS, faults=_fault(FaultType.ERROR_EVENT, _C, events=1)),
+    *(
+        Deviation(name=f"stream-{name}", why=why, breaks="MS-API-01", effect=effect,
+                  faults=_fault(FaultType.CHUNKS, _C, how=how))
+        for name, why, how, effect in (
+            ("after-done", "A chunk follows [DONE].", "after-done", "fail"),
+            ("ends-everywhere", "Every chunk has a finish_reason.", "all-finish", "fail"),
+            ("repeats-its-text", "Each chunk has all text from the beginning on.", "repeated", "fail"),
+            ("ends-twice", "Two chunks have a finish_reason.", "two-finish", "warn"),
+            ("with-new-ids", "Each chunk has an id of its own.", "new-ids", "warn"),
+        )
+    ),
+    Deviation(name="two-choices", why="One choice was asked for, and two come.", breaks="MS-API-01",
+              script=_plainly(choices=[*_COMPLETION["choices"]] * 2)),
     Deviation(name="usage-does-not-add-up", why="total_tokens is not the sum.", breaks="MS-API-01",
               script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
     Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=_plainly(usage=None)),
@@ -150,6 +171,8 @@ FAULTS = (
               faults=_fault(FaultType.NO_DONE, _T)),
     Deviation(name="chat-without-messages", why="A chat without messages is answered 200.", breaks="MS-API-02",
               script=_at(_T, _chats_without_messages)),
+    Deviation(name="chat-without-role", why="The message of a chat has no role.", breaks="MS-API-02",
+              script=_at(_T, _says_no_role)),
     *(
         Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", also_breaks=_UNREAD,
                   faults=_fault(kind, **attributes))

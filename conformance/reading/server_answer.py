@@ -52,8 +52,8 @@ class Events:
 
     @property
     def done(self) -> bool:
-        """Whether the last one says that the stream is complete."""
-        return bool(self.data) and self.data[-1] == DONE
+        """Whether the last one, and none before it, says that the stream is complete: clients stop there."""
+        return self.data.count(DONE) == 1 and self.data[-1] == DONE
 
     @property
     def chunks(self) -> list[Any]:

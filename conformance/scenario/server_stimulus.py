@@ -22,6 +22,9 @@ WORDS = (
 CONTENT = frozenset({"model", "prompt", "messages", "max_tokens", "stream", "stream_options"})
 """What scenarios say in the JSON of a request; a profile may add other fields."""
 
+SEVERAL = frozenset({"n", "best_of", "use_beam_search"})
+"""Members of a request that make several sequences of it, each of which an engine may count: load goes without."""
+
 HIDDEN = "[prompt]"
 """What stands for the prompt in what is kept."""
 

@@ -56,6 +56,7 @@ class FaultType(StrEnum):
     COMMENTS = "comments"
     ERROR_EVENT = "error_event"
     ABORT = "abort"
+    CHUNKS = "chunks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +234,15 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
         ),
         FaultType.ERROR_EVENT: _kind("stream", "An error follows, then [DONE].", events=_EVENTS),
         FaultType.ABORT: _kind("stream", "Requests end with finish_reason abort.", events=_EVENTS),
+        FaultType.CHUNKS: _kind(
+            "stream",
+            "The chunks of a stream are each right, and together wrong.",
+            how=Attribute(
+                about="a chunk after [DONE], a finish_reason in all or in two, an id for each, text repeated",
+                default="after-done",
+                choices=("after-done", "all-finish", "two-finish", "new-ids", "repeated"),
+            ),
+        ),
     }
 )
 """Every fault with what it does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from fake_modelserver.faults.fault import Fault
 from fake_modelserver.faults.kinds import FaultType
@@ -92,6 +93,35 @@ class _Abort(_Filter):
         return (_FINISH.sub(b'"finish_reason":"abort"', chunk), DONE)
 
 
+class _Chunks(_Filter):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.text = ""
+        self.last = b""
+
+    def event(self, chunk: bytes) -> Iterable[bytes]:
+        how: str = self.fault["how"]
+        if chunk == DONE:
+            return (DONE, self.last, DONE) if how == "after-done" else (DONE,)
+        self.last = chunk
+        if how == "all-finish":
+            return (_FINISH.sub(b'"finish_reason":"stop"', chunk),)
+        body = json.loads(chunk.removeprefix(b"data: "))
+        for choice in body["choices"]:
+            holder, name = (choice["delta"], "content") if "delta" in choice else (choice, "text")
+            if how == "two-finish" and choice["finish_reason"]:
+                again = {**choice, "delta": {}} if holder is not choice else {**choice, "text": ""}
+                return (chunk, _changed(body, choices=[again]))
+            if how == "repeated":
+                self.text += holder[name]
+                holder[name] = self.text
+        return (_changed(body, id=f"cmpl-{self.events}") if how == "new-ids" else _changed(body),)
+
+
+def _changed(body: dict[str, Any], **members: Any) -> bytes:
+    return b"data: " + json.dumps({**body, **members}, separators=(",", ":")).encode() + b"\n\n"
+
+
 _FILTERS: dict[FaultType, Callable[[Fault], Filter]] = {
     FaultType.CUT: _Cut,
     FaultType.SPLIT: _Split,
@@ -100,6 +130,7 @@ _FILTERS: dict[FaultType, Callable[[Fault], Filter]] = {
     FaultType.COMMENTS: _Comments,
     FaultType.ERROR_EVENT: _ErrorEvent,
     FaultType.ABORT: _Abort,
+    FaultType.CHUNKS: _Chunks,
 }
 
 

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.model_server.objects import Wrong, choices, has, odd, shell, together
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Nature, Ruling, passed, recorded, violation
 from conformance.judges.server_view import ServerExchange
-from conformance.reading.server_answer import ServerAnswer, error_message
+from conformance.reading.server_answer import DONE, ServerAnswer, error_message, json_of
+from conformance.scenario.server_stimulus import SEVERAL
 from conformance.verdict import Verdict
 
 COMPLETIONS, CHAT = "MS-API-01", "MS-API-02"
@@ -73,7 +75,13 @@ def _judge(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Itera
         yield one.fail(requirement, "HTTP 200", answer.describe())
     else:
         problem = _stream(one, answer) if one.asked.stream else _whole(one, answer)
-        yield one.fail(requirement, problem[0], problem[1]) if problem else passed(requirement)
+        strange = odd(answer.events.chunks) if one.asked.stream and not problem else None
+        if problem:
+            yield one.fail(requirement, *problem)
+        elif strange:
+            yield one.fail(requirement, *strange, verdict=Verdict.WARN)
+        else:
+            yield passed(requirement)
 
 
 def _refused(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Ruling:
@@ -96,7 +104,7 @@ def _models(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Ruli
     """Listing models is no part of the two APIs, but clients expect it beside them."""
     body = answer.json
     cards = body.get("data") if isinstance(body, dict) else None
-    right = answer.event.status == 200 and isinstance(cards, list) and all(_has(card, id=str) for card in cards)
+    right = answer.event.status == 200 and isinstance(cards, list) and all(has(card, id=str) for card in cards)
     if right:
         return passed(requirement)
     expected = '{"object": "list", "data": [{"id": …}, …]}'
@@ -104,9 +112,6 @@ def _models(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Ruli
 
 
 # -- one object --------------------------------------------------------------------------------------------------------
-
-Wrong = tuple[str, str]
-"""What is expected, and what there is."""
 
 
 def _whole(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
@@ -116,36 +121,18 @@ def _whole(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
     if answer.content_type != "application/json":
         return "content type application/json", answer.describe()
     kind = "chat.completion" if one.asked.api == "chat" else "text_completion"
-    return _shell(body, kind) or _choices(body, one, streamed=False) or _usage(body.get("usage"), one)
+    wrong = shell(body, kind) or choices(body, chat=one.asked.api == "chat", streamed=False) or _several(body, one)
+    return wrong or _usage(body.get("usage"), one)
 
 
-def _shell(body: dict[str, Any], kind: str) -> Wrong | None:
-    for name, wanted in (("id", str), ("object", str), ("created", int), ("model", str), ("choices", list)):
-        if not isinstance(body.get(name), wanted) or isinstance(body.get(name), bool):
-            return f"`{name}`, {_A[wanted]}", _is(name, body)
-    return None if body["object"] == kind else (f"`object` {kind!r}", f"{body['object']!r}")
-
-
-def _choices(body: dict[str, Any], one: ServerExchange, *, streamed: bool) -> Wrong | None:
-    choices = body["choices"]
-    if not choices and not streamed:
-        return "a choice", "`choices` is empty"
-    for choice in choices:
-        if not _has(choice, index=int):
-            return "choices with an `index`", "one has none"
-        reason = choice.get("finish_reason")
-        if not (isinstance(reason, str) or (streamed and reason is None)):
-            return "choices with a `finish_reason`", _is("finish_reason", choice)
-        holder, name = (choice.get("delta" if streamed else "message"), "content") if one.asked.api == "chat" else (
-            choice, "text",
-        )  # fmt: skip
-        if not isinstance(holder, dict):
-            return f"choices with a `{'delta' if streamed else 'message'}`", "one has none"
-        text = holder.get(name)
-        reasoned = holder.get("reasoning_content") or holder.get("reasoning") or holder.get("tool_calls")
-        optional = one.asked.api == "chat" and (streamed or bool(reasoned))
-        if not (isinstance(text, str) or (text is None and optional)):
-            return f"choices with `{name}`, a text", _is(name, holder)
+def _several(body: dict[str, Any], one: ServerExchange) -> Wrong | None:
+    """One choice is due unless a profile asks for more, and no index comes twice."""
+    indices = [choice["index"] for choice in body["choices"]]
+    asked: Any = json_of(one.asked.body)
+    if len(indices) > 1 and isinstance(asked, dict) and not SEVERAL & asked.keys():
+        return "one choice, as `n` is 1", f"{len(indices)} choices"
+    if len(set(indices)) < len(indices):
+        return "choices with an `index` each", f"`index` {indices}"
     return None
 
 
@@ -175,33 +162,23 @@ def _stream(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
     if events.problem:
         return "whole events in UTF-8", events.problem
     if not events.done:
-        return "data: [DONE] as the last event", f"{len(events.data)} events, the last another"
+        more = "events follow it" if DONE in events.data else "the last another"
+        return f"data: {DONE} as the last event", f"{len(events.data)} events, {more}"
     chunks = events.chunks
     if not all(isinstance(chunk, dict) for chunk in chunks):
         return "a JSON object in each event", "one is none"
     if any(error_message(chunk) is not None for chunk in chunks):
         return "a stream without errors", "an event is an error"
-    kind = "chat.completion.chunk" if one.asked.api == "chat" else "text_completion"
+    chat = one.asked.api == "chat"
     for chunk in chunks:
-        if problem := _shell(chunk, kind) or _choices(chunk, one, streamed=True):
+        kind = "chat.completion.chunk" if chat else "text_completion"
+        if problem := shell(chunk, kind) or choices(chunk, chat=chat, streamed=True):
             return problem
-    ends = [choice.get("finish_reason") for chunk in chunks for choice in chunk["choices"]]
-    if not any(ends):
-        return "a chunk with a `finish_reason`", "no chunk has one"
+    if problem := together(chunks):
+        return problem
     if one.asked.include_usage:
         last = chunks[-1]
         if last["choices"] or not isinstance(last.get("usage"), dict):
             return "a last chunk with `usage` and no choices", "the last chunk is another"
         return _usage(last["usage"], one)
     return None
-
-
-_A = {str: "a text", int: "a whole number", list: "a list"}
-
-
-def _has(value: Any, **fields: type) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
-
-
-def _is(name: str, body: dict[str, Any]) -> str:
-    return f"it is a {type(body[name]).__name__}" if name in body else "it has none"

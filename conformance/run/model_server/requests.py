@@ -13,6 +13,7 @@ from conformance.scenario.model_server import API_PATHS, Ask
 from conformance.scenario.server_stimulus import (
     HIDDEN,
     NOT_JSON,
+    SEVERAL,
     content_of,
     described,
     has_prompt,
@@ -24,9 +25,6 @@ from ext_proc.record import Headers
 
 ENDLESS: Mapping[str, Mapping[str, Any]] = {"vllm": {"ignore_eos": True}, "sglang": {"ignore_eos": True}}
 """By engine, what makes an answer as long as it may be."""
-
-SEVERAL = frozenset({"n", "best_of", "use_beam_search"})
-"""Fields that make several sequences of one request, each of which an engine may count: the load goes without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

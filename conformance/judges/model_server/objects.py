@@ -1,0 +1,107 @@
+"""The objects of OpenAI's completions and chat completions, whole and in events: what is wrong with them.
+
+What no engine of the field does is wrong; what one of them does or did, as far as clients can live with it, is odd.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+Wrong = tuple[str, str]
+"""What is expected, and what there is."""
+
+REPEATED = 6
+"""Chunks, each of which begins with all of the one before and goes on, that prove that text is repeated: words may."""
+
+
+def shell(body: dict[str, Any], kind: str) -> Wrong | None:
+    """The members of any object, around its choices."""
+    for name, wanted in (("id", str), ("object", str), ("created", int), ("model", str), ("choices", list)):
+        if not isinstance(body.get(name), wanted) or isinstance(body.get(name), bool):
+            return f"`{name}`, {_A[wanted]}", _is(name, body)
+    return None if body["object"] == kind else (f"`object` {kind!r}", f"{body['object']!r}")
+
+
+def choices(body: dict[str, Any], *, chat: bool, streamed: bool) -> Wrong | None:
+    """The choices of one object, each for itself."""
+    if not body["choices"] and not streamed:
+        return "a choice", "`choices` is empty"
+    for choice in body["choices"]:
+        if not has(choice, index=int):
+            return "choices with an `index`", "one has none"
+        reason = choice.get("finish_reason")
+        if not (isinstance(reason, str) or (streamed and reason is None)):
+            return "choices with a `finish_reason`", _is("finish_reason", choice)
+        holder = choice.get("delta" if streamed else "message") if chat else choice
+        if not isinstance(holder, dict):
+            return f"choices with a `{'delta' if streamed else 'message'}`", "one has none"
+        if chat and not streamed and not isinstance(holder.get("role"), str):
+            return "messages with a `role`", _is("role", holder)
+        name = "content" if chat else "text"
+        text = holder.get(name)
+        reasoned = holder.get("reasoning_content") or holder.get("reasoning") or holder.get("tool_calls")
+        optional = chat and (streamed or bool(reasoned))
+        if not (isinstance(text, str) or (text is None and optional)):
+            return f"choices with `{name}`, a text", _is(name, holder)
+    return None
+
+
+# -- the chunks of a stream, together ----------------------------------------------------------------------------------
+
+
+def together(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
+    """What is wrong with chunks that are right each for itself."""
+    ended: set[int] = set()
+    for choice in _choices(chunks):
+        if choice["index"] in ended and _text(choice):
+            return "a `finish_reason` with or after the last text of a choice", "text follows it"
+        if choice.get("finish_reason"):
+            ended.add(choice["index"])
+    if not ended:
+        return "a chunk with a `finish_reason`", "no chunk has one"
+    texts: dict[int, list[str]] = defaultdict(list)
+    for choice in _choices(chunks):
+        if text := _text(choice):
+            texts[choice["index"]].append(text)
+    for pieces in texts.values():
+        grows = all(len(one) < len(other) and other.startswith(one) for one, other in pairwise(pieces))
+        if grows and len(pieces) >= REPEATED:
+            return "chunks with the text that is new", "each repeats all of the text before it"
+    return None
+
+
+def odd(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
+    """What is unlike OpenAI's streams, but seen in the field."""
+    ids = {chunk["id"] for chunk in chunks}
+    if len(ids) > 1:  # trtllm-serve, in some releases
+        return "one `id` in all chunks of an answer", f"{len(ids)} in {len(chunks)} chunks"
+    ends = [choice["index"] for choice in _choices(chunks) if choice.get("finish_reason")]
+    if len(set(ends)) < len(ends):  # SGLang until 0.4.9
+        return "one `finish_reason` of each choice", f"{len(ends)}"
+    return None
+
+
+def _choices(chunks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (choice for chunk in chunks for choice in chunk["choices"])
+
+
+def _text(choice: dict[str, Any]) -> str:
+    holder = choice.get("delta", choice)
+    return holder.get("content") or holder.get("text") or ""
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+_A = {str: "a text", int: "a whole number", list: "a list"}
+
+
+def has(value: Any, **fields: type) -> bool:
+    """Whether a value is an object with these members, each of its type."""
+    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
+
+
+def _is(name: str, body: dict[str, Any]) -> str:
+    return f"it is a {type(body[name]).__name__}" if name in body else "it has none"

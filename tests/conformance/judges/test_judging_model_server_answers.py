@@ -1,0 +1,100 @@
+"""Judging answers of model servers: what the chunks of a stream are together, and choices of one object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conformance.evidence.episode import Context, Episode
+from conformance.evidence.model_server import ModelServerFacts, ServerAnswered, ServerAsked
+from conformance.judges import judge
+from conformance.requirements.catalogue import Catalogue
+from conformance.verdict import Verdict
+from ext_proc.record import Entry
+
+CONTEXT = Context(
+    version="next",
+    scenario="server.answers-with-events",
+    role="model-server",
+    requirements=("MS-API-01", "MS-API-02"),
+    model_server=ModelServerFacts(),
+)
+USAGE = {"prompt_tokens": 8, "completion_tokens": 4, "total_tokens": 12}
+
+
+def verdict(body: bytes, content_type: bytes, *, stream: bool, chat: bool, asked: dict[str, Any]) -> Verdict:
+    api = "chat" if chat else "completions"
+    request = ServerAsked(method="POST", path="/v1", api=api, stream=stream, body=json.dumps(asked).encode())
+    answer = ServerAnswered(status=200, headers=((b"content-type", content_type),), body=body)
+    entries = (Entry(1, 1, request), Entry(2, 2, answer))
+    found = judge(Episode(id="1", entries=entries), CONTEXT, Catalogue.load())
+    return next(one.verdict for one in found if one.requirement == ("MS-API-02" if chat else "MS-API-01"))
+
+
+def streamed(
+    *pieces: tuple[str, str | None], ids: tuple[str, ...] = ("a",), chat: bool = False, end: str = ""
+) -> Verdict:
+    """The verdict on a stream of chunks, each a text with its finish_reason."""
+    lines = []
+    for number, (text, finish) in enumerate(pieces):
+        inner: dict[str, Any] = {"delta": {"content": text}} if chat else {"text": text}
+        chunk = {
+            "id": ids[number % len(ids)], "object": "chat.completion.chunk" if chat else "text_completion",
+            "created": 1, "model": "m", "choices": [{"index": 0, **inner, "finish_reason": finish}],
+        }  # fmt: skip
+        lines.append(f"data: {json.dumps(chunk)}\n\n")
+    body = ("".join(lines) + "data: [DONE]\n\n" + end).encode()
+    return verdict(body, b"text/event-stream", stream=True, chat=chat, asked={"model": "m"})
+
+
+def whole(choices: list[dict[str, Any]], *, chat: bool = False, **asked: Any) -> Verdict:
+    """The verdict on one object with these choices."""
+    kind = "chat.completion" if chat else "text_completion"
+    body = {"id": "a", "object": kind, "created": 1, "model": "m", "choices": choices, "usage": USAGE}
+    return verdict(json.dumps(body).encode(), b"application/json", stream=False, chat=chat, asked=asked)
+
+
+WORDS = [(word, None) for word in ("a", " a", " a b", " a", " c", " c", " d", " d")]
+END = ("", "stop")
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+def test_a_stream_as_engines_send_it_is_right(chat) -> None:
+    assert streamed(*WORDS, END, chat=chat) is Verdict.PASS
+    assert streamed(*WORDS, (" e", "length"), chat=chat) is Verdict.PASS
+    assert streamed(*WORDS, (" e", "length"), ("", None), chat=chat) is Verdict.PASS  # a chunk without text after it
+    assert streamed(("=", None), ("==", None), ("====", None), END, chat=chat) is Verdict.PASS  # tokens may grow
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+def test_what_no_engine_streams_is_wrong(chat) -> None:
+    chunk = 'data: {"choices": []}\n\n'
+    assert streamed(*WORDS, END, chat=chat, end=f"{chunk}data: [DONE]\n\n") is Verdict.FAIL
+    assert streamed(*WORDS, END, chat=chat, end=chunk) is Verdict.FAIL
+    assert streamed(*((text, "stop") for text, _ in WORDS), chat=chat) is Verdict.FAIL
+    assert streamed(*((" word" * count, None) for count in range(1, 8)), END, chat=chat) is Verdict.FAIL
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+def test_what_an_engine_streams_unlike_openai_is_warned_of(chat) -> None:
+    assert streamed(*WORDS, END, chat=chat, ids=("a", "b")) is Verdict.WARN
+    assert streamed(*WORDS, (" e", "length"), ("", "length"), chat=chat) is Verdict.WARN
+
+
+def test_there_are_as_many_choices_as_were_asked_for() -> None:
+    first, second = ({"index": number, "text": "x", "finish_reason": "stop"} for number in (0, 1))
+    assert whole([first]) is Verdict.PASS
+    assert whole([first, first]) is Verdict.FAIL
+    assert whole([first, second]) is Verdict.FAIL
+    assert whole([first, second], n=2) is Verdict.PASS
+    assert whole([first, first], n=2) is Verdict.FAIL
+
+
+def test_the_message_of_a_chat_has_a_role() -> None:
+    said = {"content": "x"}
+    assert whole([{"index": 0, "message": {"role": "assistant", **said}, "finish_reason": "stop"}], chat=True) is (
+        Verdict.PASS
+    )
+    assert whole([{"index": 0, "message": said, "finish_reason": "stop"}], chat=True) is Verdict.FAIL
