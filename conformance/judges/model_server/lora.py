@@ -6,7 +6,8 @@ passes. An engine lists nothing when idle, or keeps old series beside the newest
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
@@ -22,6 +23,9 @@ SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03
 
 DAY = 86_400.0
 """Seconds by which clocks may differ."""
+
+TIES = 2.0
+"""Seconds after which a later change has another value, even where values are whole seconds."""
 
 
 @judge_of_episode(SERVED, role="model-server")
@@ -103,8 +107,27 @@ def gauge(episode: EpisodeView) -> Iterator[Ruling]:
     before = max((_newest(metric).value for one, metric in found if one.at < first), default=0.0)
     if loaded and max(_newest(metric).value for _, metric in loaded) < before:
         yield view.fail(GAUGE, "the value is newer after a change", "it is older", at=loaded[-1][0])
+    elif (stuck := _stuck(found)) is not None:
+        actual = f"{_newest(stuck[1]).value:f}, as before there was a further series"
+        yield view.fail(GAUGE, "the value is newer after a change", actual, at=stuck[0])
     elif loaded:
         yield passed(GAUGE)
+
+
+def _stuck(found: Sequence[tuple[Scraped, MetricReading]]) -> tuple[Scraped, MetricReading] | None:
+    """A page with a series that was not there before, although the newest value is the same.
+
+    Whole seconds can't tell changes within one apart: they must have stayed for longer, or be long ago.
+    """
+    since: dict[float, int] = {}
+    for (one, before), (after, now) in pairwise(found):
+        value = _newest(before).value
+        since.setdefault(value, one.t)
+        further = {names_text(sample) for sample in now.samples} - {names_text(sample) for sample in before.samples}
+        told = value != int(value) or one.t - since[value] >= TIES * 1e9 or value < after.event.at - DAY
+        if further and told and _newest(now).value == value:
+            return after, now
+    return None
 
 
 def _no_time(one: Scraped, sample: MetricSample) -> tuple[str, str] | None:

@@ -163,3 +163,35 @@ def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(us
     page = (8, 6, f"{CACHE} {used}\n{config}")
     long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
     assert said_of("MS-MET-03", [page] * 80, long) is wanted
+
+
+# -- the LoRA gauge ----------------------------------------------------------------------------------------------------
+
+LORA = "vllm:lora_requests_info"
+NOW = 1_790_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("first", "apart", "second", "wanted"),
+    [
+        (NOW + 0.5, 0.1, NOW + 0.6, Verdict.PASS),
+        (NOW, 0.1, NOW, Verdict.PASS),
+        (NOW + 0.5, 0.1, NOW + 0.5, Verdict.FAIL),
+        (NOW, 2.5, NOW, Verdict.FAIL),
+        (NOW - 190_000_000, 0.1, NOW - 190_000_000, Verdict.FAIL),
+    ],
+    ids=["newer", "within a second", "the same fraction", "seconds later", "long ago"],
+)
+def test_the_lora_gauge_has_a_newer_value_when_there_is_a_further_series(first, apart, second, wanted) -> None:
+    idle = f'{LORA}{{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""}} {first}\n'
+    used = f'{LORA}{{max_lora="2",running_lora_adapters="a",waiting_lora_adapters=""}} {second}\n'
+    pages = [(0.0, idle), (apart, idle), (apart + 0.1, idle + used)]
+    entries = [Entry(1, 1, LoadPhase(phase="raised", level=1))]
+    for seconds, samples in pages:
+        body = f"# TYPE {LORA} gauge\n{samples}".encode()
+        event = MetricsPage(url="http://x/metrics", status=200, body=body, sent=1, begun=1, most=1, at=NOW + seconds)
+        entries.append(Entry(len(entries) + 1, round(seconds * 1e9) + 2, event))
+    facts = ModelServerFacts(names=MetricNames(lora=(LORA,)), adapters=("a",), lora=True)
+    context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-02",), model_server=facts)
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    assert next(one.verdict for one in found if one.requirement == "MS-LORA-02") is wanted
