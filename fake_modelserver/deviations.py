@@ -151,7 +151,7 @@ FAULTS = (
             ("ends-everywhere", "Every chunk has a finish_reason.", "all-finish", "fail"),
             ("repeats-its-text", "Each chunk has all text from the beginning on.", "repeated", "fail"),
             ("ends-twice", "Two chunks have a finish_reason.", "two-finish", "warn"),
-            ("with-new-ids", "Each chunk has an id of its own.", "new-ids", "warn"),
+            ("with-new-ids", "Each chunk has another id.", "new-ids", "warn"),
         )
     ),
     Deviation(name="two-choices", why="One choice was asked for, and two come.", breaks="MS-API-01",
@@ -214,7 +214,8 @@ FAULTS = (
     Deviation(name="running-always-0", why="The running requests are always 0.", breaks="MS-MET-04",
               pins={"running": 0}),
     Deviation(name="running-counts-all", why="The running requests are those that wait, too.", breaks="MS-MET-04",
-              spec={"shown_as": lambda true: replace(true, running=true.queue + true.running)}),
+              spec={"shown_as": lambda true: replace(true, running=true.queue + true.running),
+                    "serving": replace(SERVING, max_running=3)}),
     Deviation(name="running-hundredfold", why="Each running request counts a hundred times.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=100 * true.running)}),
     Deviation(name="kv-missing", why="The KV cache is not on the page.", breaks="MS-MET-03",
