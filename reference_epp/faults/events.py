@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_epp.deviations import FULL_DUPLEX, fault
+from reference_epp.deviations import FULL_DUPLEX, NEXT, fault
 from reference_epp.variants.events import WholeEvents
 
 
@@ -27,3 +27,14 @@ class OnlyDataOfEvents(WholeEvents):
     def change(self, events: bytes) -> bytes:
         lines = [line for line in events.splitlines(keepends=True) if line == b"\n" or line.startswith(b"data:")]
         return b"".join(lines)
+
+
+@fault(
+    "crlf-events-held-back",
+    breaks="EPP-STRM-02",
+    why="An event ends for it with two LF: those whose lines end with CR and LF are held back to the end.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class CrlfEventsHeldBack(WholeEvents):
+    blank_line = rb"\n\n"

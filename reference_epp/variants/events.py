@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import FULL_DUPLEX, variant
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     modes=FULL_DUPLEX,
 )
 class WholeEvents(Conversation):
+    blank_line: ClassVar[bytes] = rb"\n\n|\r\n\r\n|\r\r"
+    """What ends an event."""
     is_events = False
     rest = b""
 
@@ -31,8 +34,10 @@ class WholeEvents(Conversation):
     def on_response_body(self, body: HttpBody) -> Iterable[Action]:
         if not self.is_events:
             return super().on_response_body(body)
-        events, blank, self.rest = (self.rest + body.body).rpartition(b"\n\n")
-        passed = self.change(events + blank) + (self.left() if body.end_of_stream else b"")
+        data = self.rest + body.body
+        whole = max((found.end() for found in re.finditer(self.blank_line, data)), default=0)
+        self.rest = data[whole:]
+        passed = self.change(data[:whole]) + (self.left() if body.end_of_stream else b"")
         return self.stream("response", passed, end_of_stream=body.end_of_stream)
 
     def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
