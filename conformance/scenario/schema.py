@@ -131,7 +131,7 @@ class Exchange(ClientRequest):
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
-    hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one besides, in the subset hint")
+    hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one, before those of the subset")
     hint_on: Literal["every", "headers", "body"] = Field("every", description="which messages carry the hint")
     metadata: dict[str, dict[str, Any]] = Field(default={}, description="further filter metadata")
     metadata_context: Literal["default", "absent"] = Field("default", description="whether messages carry any metadata")

@@ -1,15 +1,20 @@
-"""Faults in how the items of a subset are compared with the pool."""
+"""Faults in when a subset is read, which of its items are, and how they are compared with the pool."""
 # ruff: noqa: ARG002  (overrides have the arguments of what they override)
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
+from reference_epp.faults.subset import hint
 from reference_epp.picker import Picker, Request
+
+if TYPE_CHECKING:
+    from ext_proc.messages import Metadata
 
 
 class ComparesText(Picker):
@@ -65,3 +70,84 @@ class Ipv6SubsetOpensThePool(Picker):
 
     def rank(self, candidates: Sequence[Endpoint], request: Request) -> list[Endpoint]:
         return random.sample(list(candidates), len(candidates))
+
+
+@fault(
+    "subset-address-and-port-apart",
+    breaks="EPP-SUB-06",
+    why="An endpoint is in the subset if its address is that of some item and its port that of some other.",
+    also_breaks={"EPP-SUB-01": "the pick is outside the subset"},
+    versions=WITH_SUBSET,
+)
+class SubsetAddressAndPortApart(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        addresses, ports = {item.ip for item in request.subset}, {item.port for item in request.subset}
+        return [one for one in self.pool.endpoints if one.ip in addresses and one.port in ports]
+
+
+# -- which items are read
+
+
+class ReadsSomeItems(Conversation):
+    """Reads a part of the hint's list."""
+
+    part: ClassVar[slice]
+
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        value = hint(metadata, self.epp.subset_namespace)
+        if value is not None and len(value.list_value.values) > 1:
+            read = [item.string_value for item in value.list_value.values][self.part]
+            del value.list_value.values[:]
+            for item in read:
+                value.list_value.values.add(string_value=item)
+        super().read_metadata(kind, metadata)
+
+
+@fault(
+    "last-of-subset-lost",
+    breaks="EPP-SUB-05",
+    why="The last item of a list of several is lost.",
+    versions=WITH_SUBSET,
+)
+class LastOfSubsetLost(ReadsSomeItems):
+    part = slice(-1)
+
+
+@fault(
+    "long-subset-cut",
+    breaks="EPP-SUB-05",
+    why="Of a subset the first 600 members are read.",
+    versions=WITH_SUBSET,
+)
+class LongSubsetCut(ReadsSomeItems):
+    part = slice(600)
+
+
+# -- when it is read
+
+
+@fault(
+    "subset-beside-other-namespaces-ignored",
+    breaks="EPP-SUB-01",
+    why="The hint is read only if no other namespace comes with it.",
+    versions=WITH_SUBSET,
+)
+class SubsetBesideOtherNamespacesIgnored(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        if not kind.startswith("request") or len(metadata.filter_metadata) == 1:
+            super().read_metadata(kind, metadata)
+
+
+@fault(
+    "subset-beside-other-keys-ignored",
+    breaks="EPP-SUB-01",
+    why="The hint is read only if its namespace has no other key.",
+    versions=WITH_SUBSET,
+)
+class SubsetBesideOtherKeysIgnored(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        own = metadata.filter_metadata.get(self.epp.subset_namespace)
+        if not kind.startswith("request") or own is None or len(own.fields) == 1:
+            super().read_metadata(kind, metadata)

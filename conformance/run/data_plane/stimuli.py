@@ -271,7 +271,7 @@ def _hint(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> tuple
         ports = (f"{address}:{(int(port) + number) % 60_000 + 1000}" for number in itertools.count(1))
         taken = {one for own in endpoints.values() for one in own}  # where pods share one address
         filler = list(itertools.islice((one for one in ports if one not in taken), exchange.hint_filler))
-        return ([*filler[::2], *exchange.subset, *filler[1::2]],)
+        return ([*filler, *exchange.subset],)
     return (exchange.hint,) if "hint" in exchange.model_fields_set else None
 
 
