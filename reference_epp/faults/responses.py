@@ -67,6 +67,23 @@ class FirstMessageTakenForARequest(Conversation):
         return super().on_response_headers(headers) if self.headers else [answers.headers_answer("request")[0]]
 
 
+@fault(
+    "trailers-after-headers-unanswered",
+    breaks="ENV-06",
+    why="Response trailers are answered only after a body.",
+    also_breaks=SILENT,
+)
+class TrailersAfterHeadersUnanswered(Conversation):
+    has_body = False
+
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        self.has_body = True
+        return super().on_response_body(body)
+
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        return super().on_response_trailers(trailers) if self.has_body else []
+
+
 # -- passing through
 
 
