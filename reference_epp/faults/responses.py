@@ -127,6 +127,50 @@ class GrpcStatusRemoved(Conversation):
 
 
 @fault(
+    "response-headers-removed",
+    breaks="ENV-24",
+    why="Response headers that are not on a list of known ones are removed: retry-after and cookies, too.",
+    effect="warn",
+)
+class ResponseHeadersRemoved(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        unknown = {entry.key for entry in headers.headers.headers if not entry.key.startswith((":", "content-"))}
+        common.header_mutation.remove_headers.extend(sorted(unknown))
+        return [answer]
+
+
+@fault(
+    "response-headers-from-a-map",
+    breaks="ENV-24",
+    why="All response headers are set again from a map, so that of repeated ones only the last is left.",
+    effect="warn",
+)
+class ResponseHeadersFromAMap(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        last = {entry.key: entry.raw_value or entry.value.encode() for entry in headers.headers.headers}
+        for name, value in last.items():
+            if not name.startswith(":"):
+                answers.set_header(common.header_mutation, name, value)
+        return [answer]
+
+
+@fault(
+    "response-trailers-removed",
+    breaks="ENV-24",
+    why="All response trailers but the status of a gRPC call are removed.",
+    effect="warn",
+)
+class ResponseTrailersRemoved(Conversation):
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        answer = answers.trailers_answer("response")
+        names = [entry.key for entry in trailers.trailers.headers if entry.key != "grpc-status"]
+        answer.response_trailers.header_mutation.remove_headers.extend(names)
+        return [answer]
+
+
+@fault(
     "response-broken-off",
     breaks="ENV-24",
     why="Once a part of a response is here that is not its last, an ImmediateResponse with 500 comes in its place.",

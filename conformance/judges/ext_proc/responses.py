@@ -1,7 +1,12 @@
-"""Responses pass through (ENV-24): nothing takes their place, and the headers by which they are read stay."""
+"""Responses pass through (ENV-24): nothing takes their place, and their headers and trailers stay.
+
+A loss of those by which a response is read fails, that of any other is a warning. A header is kept if each item of its
+list is still there: an EPP may add items, and join several lines to one.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
@@ -10,12 +15,26 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, HeaderList
-from conformance.reading.destination import counting, sent_headers, values_of
+from conformance.reading.destination import apply, counting, header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
 from ext_proc.headers import value_of
+from ext_proc.protocol import PREFIX
 
 _STATUS = (":status", "grpc-status")
+_READ_BY = ("content-type", "grpc-status", "content-encoding")
+
+_OF_THE_BODY = ("content-length", "content-md5", "content-digest", "repr-digest", "digest", "etag", "accept-ranges")
+_OF_THE_CONNECTION = (
+    *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
+    *("date", "server", "x-request-id"),
+)
+_LEFT_OUT = frozenset({*_STATUS, *_READ_BY, *_OF_THE_BODY, *_OF_THE_CONNECTION})
+"""Headers that are judged by themselves, that change with a body which the EPP may rewrite, or that belong to a
+connection or a data plane."""
+
+_OWN = (":", PREFIX, "endpoint-load-metrics")
+"""How names begin that are no client's: those of the protocol, and reports of load that model servers make to it."""
 
 
 @judge_of_exchange("ENV-24")
@@ -36,8 +55,11 @@ def response(view: ExchangeView) -> Iterator[Ruling]:
     if message is None or any(one.partial for one in answers):
         return
     broken = [ruling for one in answers for ruling in _changed(view, one, sent)]
-    if direction.trailers is not None and direction.trailers_answer is not None:
-        broken += _changed(view, direction.trailers_answer, direction.trailers.headers or [])
+    broken += _lost(view, answers[-1], "header", sent, header_list(direction))
+    trailers, answer = direction.trailers, direction.trailers_answer
+    if trailers is not None and trailers.headers and answer is not None and answer.header_mutation is not None:
+        broken += _changed(view, answer, trailers.headers)
+        broken += _lost(view, answer, "trailer", trailers.headers, apply(answer.header_mutation, trailers.headers))
     yield from broken or (passed("ENV-24"),)
 
 
@@ -60,10 +82,29 @@ def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> I
             yield view.warn("ENV-24", expected, actual, at=message)
     removed = {name.lower() for name in mutation.remove_headers}
     removed -= {option.header.key.lower() for option in mutation.set_headers}
-    for name in ("content-type", "grpc-status", "content-encoding"):
+    for name in _READ_BY:
         own = values_of(sent, name)
         if name in removed and (stays and _codings(own) if name == "content-encoding" else own):
             yield view.fail("ENV-24", f"the response keeps its {name}", "it is removed", at=message)
+
+
+def _lost(
+    view: ExchangeView, message: DecodedMessage, what: str, sent: HeaderList, left: HeaderList | None
+) -> Iterator[Ruling]:
+    """What else was `sent` and is not `left`."""
+    if left is None or left is sent:
+        return
+    for name in dict.fromkeys(name for name, _ in sent):
+        if name in _LEFT_OUT or name.startswith(_OWN):
+            continue
+        old, new = values_of(sent, name), values_of(left, name)
+        if Counter(_items(old)) - Counter(_items(new)):
+            actual = f"the {what} {name} was {_text(old)!r}, is {repr(_text(new)) if new else 'gone'}"
+            yield view.warn("ENV-24", f"the response keeps its {what} {name}", actual, at=message)
+
+
+def _items(values: Sequence[bytes]) -> list[bytes]:
+    return [item.strip() for value in values for item in value.split(b",")]
 
 
 def _body_stays(direction: StreamDirection) -> bool:

@@ -22,6 +22,7 @@ from conformance.reading.conversation import DUPLEX
 from conformance.verdict import Verdict
 from ext_proc.messages import (
     BodyMutation,
+    BoolValue,
     CommonResponse,
     HeaderMap,
     HeaderMutation,
@@ -664,24 +665,56 @@ def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, coding, answe
 
 
 @pytest.mark.parametrize(
-    ("changes", "wrong"),
+    ("changes", "verdict"),
     [
-        ({}, False),
-        ({"remove_headers": ["x-took"]}, False),
-        ({"remove_headers": ["grpc-status"]}, True),
-        ({"set_headers": [option("grpc-status", "0")]}, True),
-        ({"set_headers": [option("grpc-status", "13")]}, False),
+        ({}, Verdict.PASS),
+        ({"remove_headers": ["x-other"], "set_headers": [option("x-mine", "1")]}, Verdict.PASS),
+        ({"remove_headers": ["x-took"]}, Verdict.WARN),
+        ({"set_headers": [option("x-took", "6")]}, Verdict.WARN),
+        ({"remove_headers": ["grpc-status"]}, Verdict.FAIL),
+        ({"set_headers": [option("grpc-status", "0")]}, Verdict.FAIL),
+        ({"set_headers": [option("grpc-status", "13")]}, Verdict.PASS),
     ],
 )
-def test_the_status_in_the_trailers_stays(ask, changes, wrong):
+def test_the_trailers_of_a_response_stay(ask, changes, verdict):
     made = script()
     exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY))
     exchange.response_headers().answers(headers_answer(side="response"))
     exchange.chunk(b"1", side="response").answers(*echo(b"1", side="response", end=False))
-    trailers = HttpTrailers(trailers=HeaderMap(headers=[HeaderValue(key="grpc-status", raw_value=b"13")]))
+    sent = [HeaderValue(key="grpc-status", raw_value=b"13"), HeaderValue(key="x-took", raw_value=b"5")]
     answer = ProcessingResponse(response_trailers=TrailersResponse(header_mutation=HeaderMutation(**changes)))
-    exchange.say(response_trailers=trailers).answers(answer).drained()
-    assert ("ENV-24" in ask(made).failed) is wrong
+    exchange.say(response_trailers=HttpTrailers(trailers=HeaderMap(headers=sent))).answers(answer).drained()
+    assert ask(made)["ENV-24"] is verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, True),
+        ({"options": [option("x-epp", "1"), option("x-gateway-destination-endpoint-served", A)]}, True),
+        ({"options": [option("x-one", "1"), option("X-One", "1")]}, True),
+        ({"options": [option("vary", "accept, origin,cookie")]}, True),
+        ({"options": [option("set-cookie", "c=3", append=BoolValue(value=True))]}, True),
+        ({"remove": ["content-length", "connection", "etag", "server", "date", "x-request-id", ":status"]}, True),
+        ({"remove": ["x-envoy-upstream-service-time", "x-gateway-mine", "endpoint-load-metrics"]}, True),
+        ({"remove": ["X-One"]}, False),
+        ({"options": [option("x-one", "2")]}, False),
+        ({"options": [option("set-cookie", "b=2")]}, False),
+        ({"options": [option("vary", "origin")]}, False),
+        ({"remove": ["x-one", "vary"], "options": [option("vary", "origin, accept")]}, False),
+    ],
+)
+@pytest.mark.parametrize("mode", [DUPLEX, "NONE"])
+def test_other_headers_of_a_response_stay(ask, mode, changes, kept):
+    sent = (
+        *((b"x-one", b"1"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"vary", b"origin, accept")),
+        *((name, b"1") for name in (b"content-length", b"connection", b"etag", b"server", b"date", b"x-request-id")),
+        *((name, b"1") for name in (b"x-envoy-upstream-service-time", b"x-gateway-mine", b"endpoint-load-metrics")),
+    )
+    made = script()
+    exchange = made.exchange(mode=mode).request(None).answers(headers_answer(A)).response_headers(headers=sent)
+    exchange.answers(headers_answer(side="response", **changes)).drained()
+    assert ask(made)["ENV-24"] is (Verdict.PASS if kept else Verdict.WARN)
 
 
 @pytest.mark.parametrize("load", [{}, {"queue": 100, "kv": 0.99}])
