@@ -52,7 +52,8 @@ class RequestShape:
             filled: bytes | tuple[Chunk, ...] = body.replace(PLACEHOLDER, own)
         else:
             filled = tuple(dataclasses.replace(one, data=one.data.replace(PLACEHOLDER, own)) for one in body)
-        return dataclasses.replace(self.request, body=filled, request_id=own.decode())
+        without = self.request.request_id == ""
+        return dataclasses.replace(self.request, body=filled, request_id="" if without else own.decode())
 
     def reply_to(self, attempt: int) -> UpstreamReply:
         """What the model server answers to the attempt with this number, from 1."""

@@ -36,6 +36,7 @@ _REASONS = {
     "metadata": "sends no metadata of the client's making",
     "metadata_context": "always sends a metadata context",
     "header_field": "sends header values as raw_value",
+    "omit_headers": "adds a request id to each request",
     "hint_on": "sends the same metadata on every message",
     "served": "reports the endpoint that served",
 }

@@ -175,6 +175,9 @@ def _head(conversation: Conversation, sent: list[DecodedMessage], read: _Reading
         found["http"] = 2
     if headers:
         found["headers"] = headers
+    usual = () if first is None else ("x-request-id",) if first.ends else ("content-type", "x-request-id")
+    if absent := [name for name in usual if name not in own]:
+        found["omitHeaders"] = absent
     if any(one.request is not None and one.what == "request_headers" and _in_value(one) for one in sent):
         found["headerField"] = "value"
     trailers = next((one.headers for one in sent if one.part == "trailers" and one.headers), None)

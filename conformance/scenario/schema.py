@@ -128,6 +128,7 @@ class Exchange(ClientRequest):
 
     mode: BodyMode | None = Field(None, description="request body mode; default: the run's")
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
+    omit_headers: tuple[Literal["content-type", "x-request-id"], ...] = Field((), description="usual headers left out")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")

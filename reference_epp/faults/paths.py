@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
@@ -17,7 +17,7 @@ from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
 from reference_epp.service import INTERNAL
 
 if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse, HttpTrailers
+    from ext_proc.messages import CommonResponse, HttpHeaders, HttpTrailers
 
 METHOD_NOT_ALLOWED = 405
 
@@ -266,3 +266,38 @@ class PromptListsEndTheStream(LooksAtForms):
         if isinstance(self.field(b"".join(self.body), "prompt"), list):
             return [Close(INTERNAL, "prompt is no string")]
         return super().release_with_body(end_of_stream=end_of_stream)
+
+
+# -- headers that most requests have
+
+
+class NeedsHeader(Conversation):
+    """Ends the stream of a request that has no such header with a gRPC error."""
+
+    needs: ClassVar[str]
+    only_with_body: ClassVar[bool] = False
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        exempt = self.only_with_body and headers.end_of_stream
+        if not exempt and self.needs not in [entry.key.lower() for entry in headers.headers.headers]:
+            return [Close(INTERNAL, f"no {self.needs}")]
+        return super().on_request_headers(headers)
+
+
+@fault(
+    "request-id-needed",
+    breaks="ENV-16",
+    why="A request without x-request-id, by which it keeps what it knows of requests, ends the stream with an error.",
+)
+class RequestIdNeeded(NeedsHeader):
+    needs = "x-request-id"
+
+
+@fault(
+    "untyped-body-is-an-error",
+    breaks="ENV-16",
+    why="A request with a body and without a content-type ends the stream with a gRPC error.",
+)
+class UntypedBodyIsAnError(NeedsHeader):
+    needs = "content-type"
+    only_with_body = True

@@ -109,6 +109,15 @@ def test_what_the_data_plane_refused_itself_is_refused_again(cli, tmp_path: Path
     assert "sent without" not in ran.out
 
 
+@pytest.mark.parametrize("fault", ["request-id-needed", "untyped-body-is-an-error"])
+def test_headers_that_were_left_out_are_left_out_again(cli, tmp_path: Path, fault: str) -> None:
+    epp = ("--epp", f"cmd:{EPP} --fault {fault}")
+    assert cli("run", "-q", *epp, "-k", "destination.without-usual-headers", "-o", tmp_path).code == 1
+    ran = cli("replay", tmp_path, *epp)
+    assert ran.code == 1
+    assert "✗ still failing" in ran.out
+
+
 @pytest.mark.parametrize(
     ("fault", "rule"), [("metadata-differs", "EPP-DEST-05"), ("value-for-raw-value", "ENV-11")], ids=str
 )

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,7 +70,7 @@ def prepare(
     )
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
-    request = http_request(exchange, profile.requests, rng)
+    request = _without(exchange.omit_headers, http_request(exchange, profile.requests, rng))
     if exchange.lock_step or exchange.gap_seconds:
         chunks = [dataclasses.replace(one, after=exchange.gap_seconds) for one in request.chunks]
         chunks[:-1] = [dataclasses.replace(one, await_echo=exchange.lock_step) for one in chunks[:-1]]
@@ -118,6 +118,14 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
+
+
+def _without(names: Collection[str], request: HttpRequest) -> HttpRequest:
+    """`request` without these headers; of them the data plane adds `x-request-id`."""
+    if not names:
+        return request
+    left = tuple((name, value) for name, value in request.headers if name.lower().decode("latin-1") not in names)
+    return dataclasses.replace(request, headers=left, request_id="" if "x-request-id" in names else request.request_id)
 
 
 def _path(exchange: ClientRequest, requests: Requests) -> str:
