@@ -37,7 +37,7 @@ STRENGTH = {"pairs": 2, "each": 1}
 
 _REFERRING = (
     *("subset", "subsets", "hint", "metadata", "headers", "within", "absent"),
-    *("pick", "fallback", "servedBy"),
+    *("pick", "picks", "fallback", "servedBy"),
 )
 """Keys whose strings refer to endpoints. Elsewhere braces are just text."""
 

@@ -173,6 +173,9 @@ class EppScript(FileModel):
     """What the scripted EPP does for a request: it names a destination, unless another key says otherwise."""
 
     pick: tuple[str, ...] = Field((), description="the destination, as the items of its list; empty: it names none")
+    picks: tuple[tuple[str, ...], ...] = Field(
+        (), description="destinations that the repeats of a request take in turn"
+    )
     said_in: Literal["both", "header", "metadata"] = Field("both", description="where it says the destination")
     decides: Literal["headers", "end"] = Field("headers", description="at the request's headers or end (full duplex)")
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
@@ -184,7 +187,7 @@ class EppScript(FileModel):
 
     @model_validator(mode="after")
     def _one_way(self) -> EppScript:
-        given = [name for name in ("pick", "immediate", "fails") if getattr(self, name)]
+        given = [name for name in ("pick", "picks", "immediate", "fails") if getattr(self, name)]
         if len(given) > 1:
             raise ValueError(f"an EPP does one thing: give `{'` or `'.join(given)}`")
         return self

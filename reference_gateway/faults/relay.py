@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import itertools
 from collections.abc import Iterator
@@ -18,6 +19,21 @@ class _Unsteered(Gateway):
     def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
         listed = list(super().walk(decision, pool))
         yield from itertools.chain((one for one in pool.endpoints if one not in listed), listed)
+
+
+class _MixesUp(Gateway):
+    """The answer of the EPP is kept in a field of the gateway, and read a moment later."""
+
+    _last: Decision
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        assert before is None or before.failed
+        own = self._last = await talk.ask(request)
+        await asyncio.sleep(0.02)  # meanwhile others are answered
+        released = dataclasses.replace(request, headers=own.headers, body=own.body, trailers=own.trailers)
+        return await self.forward(released, self.walk(self._last, pool), [])
 
 
 class _AnywhereAfterTheFirst(Gateway):
@@ -116,6 +132,12 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-DEST-01",
         also_breaks={"DP-DEST-02": "a list is ignored as well as a single endpoint"},
         gateway=_Unsteered,
+    ),
+    Fault(
+        name="picks-mix-up",
+        why="of several requests at a time, all go where the EPP sent the one that it answered last",
+        breaks="DP-DEST-01",
+        gateway=_MixesUp,
     ),
     Fault(
         name="retries-go-anywhere",

@@ -43,11 +43,16 @@ def problems(tmp_path: Path, text: str) -> str:
             "{request: {epp: {pick: ['{a}'], immediate: {code: 503}}}}",
             "an EPP does one thing: give `pick` or `immediate`",
         ),
+        (
+            "{request: {epp: {pick: ['{a}'], picks: [['{b}']]}}}",
+            "an EPP does one thing: give `pick` or `picks`",
+        ),
+        ("{request: {epp: {picks: [['{d}']]}}}", "{d} is neither a pod of this scenario nor a variable"),
         ("{request: {abort: destination}}", "a client does not see when an endpoint is chosen"),
         ("{request: {connection: shared, http: 2}}", "`connection: shared` is for HTTP/1.1 requests"),
         ("{request: {}, pods: {a: serves}}", "a step has exactly one action, this one has request, pods"),
         ("{pods: {a: serves}, expect: {status: 200}}", "nothing comes back from a pods step"),
-        ("{request: {epp: {piks: ['{a}']}}}", "unknown key 'piks' (did you mean 'pick'?)"),
+        ("{request: {epp: {piks: ['{a}']}}}", "unknown key 'piks' (did you mean 'picks'?)"),
     ],
 )
 def test_a_mistake_is_shown_at_its_place(tmp_path: Path, steps: str, said: str) -> None:

@@ -14,7 +14,7 @@ from conformance.run.capture import Capture
 from conformance.run.data_plane.replies import model_server_reply
 from conformance.run.execution import Action, Execution
 from conformance.run.gateway.runner import GatewayRunner, Send
-from conformance.scenario.schema import Conduct, Expect, Request
+from conformance.scenario.schema import Conduct, EppScript, Expect, Request
 from real_envoy.kept import KeptConnection
 
 LATE = 0.4
@@ -64,8 +64,10 @@ class GatewayExecution(Execution):
         self._gateway.pods.reply(model_server_reply(request.reply))
         async with self._sender(request) as sender:
 
-            async def send(_: int, name: str, rng: Random) -> bool:
-                response = await self._gateway.exchange(request, name, sender, rng)
+            async def send(index: int, name: str, rng: Random) -> bool:
+                scripts = {"epp": _in_turn(request.epp, index), "second_epp": _in_turn(request.second_epp, index)}
+                own = request.model_copy(update=scripts)
+                response = await self._gateway.exchange(own, name, sender, rng)
                 return response is None or not response.expired
 
             await self.repeat(request, expect, send)
@@ -77,3 +79,10 @@ class GatewayExecution(Execution):
             return
         async with KeptConnection(self._gateway.target.address) as kept:
             yield lambda http, timeout: kept.send(http, timeout=timeout)
+
+
+def _in_turn(script: EppScript, index: int) -> EppScript:
+    """What an EPP does for repeat number `index` of a request, whose pick may be its own."""
+    if not script.picks:
+        return script
+    return script.model_copy(update={"pick": script.picks[index % len(script.picks)], "picks": ()})
