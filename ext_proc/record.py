@@ -60,7 +60,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeOpened(Event):
-    """A client's HTTP request reached the data plane. `note` holds whatever the stimulus wants a reader to know."""
+    """A client's HTTP request reached the data plane. `note` holds whatever the stimulus wants a reader to know.
+
+    Where the `body` is recorded, `size` is that of all of it; here as in what follows.
+    """
 
     kind: ClassVar[str] = "exchange-opened"
     method: str
@@ -71,6 +74,8 @@ class ExchangeOpened(Event):
     response_body_mode: str = "NONE"
     ending: str = "envoy"
     note: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +215,11 @@ class ClientResponse(Event):
     details: str = ""
     size: int | None = None
     sha256: str | None = None
+
+
+def whole_body(event: ExchangeOpened | UpstreamRequest | UpstreamResponse | ClientResponse) -> bytes | None:
+    """The body; None unless it is sure that all of it is in the record."""
+    return event.body if event.size == len(event.body) else None
 
 
 def body_length(event: UpstreamRequest | UpstreamResponse | ClientResponse) -> int:

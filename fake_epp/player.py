@@ -88,7 +88,7 @@ class Player:
 
     async def _answer_rightly(self, kind: str, side: str, body: bytes, end: bool) -> None:
         if side == "response" or self._decided:
-            await self._perform(RIGHT, kind, body, end=end)
+            await self._perform(self._right(kind, body), kind, body, end=end)
             return
         self._held.append((kind, body, end))
         # Only in full duplex does the rest of a request come before its headers are answered.
@@ -96,7 +96,14 @@ class Player:
             self._decided = True
             held, self._held = self._held, []
             for one in _merged(held):
-                await self._perform(RIGHT, one[0], one[1], end=one[2])
+                await self._perform(self._right(one[0], one[1]), one[0], one[1], end=one[2])
+
+    def _right(self, kind: str, body: bytes) -> tuple[Act, ...]:
+        """The right answer, with what the script makes of the request's body."""
+        edits = self._script.edits
+        if edits is None or kind != "request_body" or edits[0] not in body:
+            return RIGHT
+        return (Answer(body=body.replace(*edits)),)
 
     # -- acts ----------------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class Script:
 
     `acts` says what is done at a moment, in order; at all others the message is answered rightly. `decides`: the
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
+    `edits` is what every answer to a body of the request has in place of a text: (old, new).
     `modes` are the body modes (request, response) where the data plane does not tell them. `quiet`: nothing is answered
     but what is scripted.
     """
@@ -45,6 +46,7 @@ class Script:
     acts: Mapping[str, tuple[Act, ...]] = field(default_factory=dict)
     modes: tuple[str, str] = ("FULL_DUPLEX_STREAMED", "FULL_DUPLEX_STREAMED")
     quiet: bool = False
+    edits: tuple[bytes, bytes] | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.acts) - set(MOMENTS))

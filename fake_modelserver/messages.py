@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -109,6 +109,16 @@ class Response:
             return (head,)
         # A large body is not copied: a fleet holds many.
         return (head + self.body,) if len(self.body) < _JOINED else (head, self.body)
+
+    def whole(self, method: str) -> bytes | None:
+        """The body that goes out to a request of this method; None if that is not known yet, or not all of it goes."""
+        if self.later is not None or self.feed is not None or self.filters or self.toxics is not None or self.reset:
+            return None
+        if method == "HEAD" or self.bodiless:
+            return b""
+        if self.reset_after is not None or not isinstance(self.chunks, Sequence | None):
+            return None
+        return self.body if self.chunks is None else b"".join(self.chunks)
 
     def length(self) -> int:
         """Bytes of the body."""

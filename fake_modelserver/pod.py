@@ -372,6 +372,8 @@ class Pod:
                 body_sha256=hashlib.sha256(request.body).hexdigest(),
                 model=openai.model_of(request),
                 status=None if response.reset else response.status,
+                answer_headers=response.headers,
+                answer_body=response.whole(request.method),
             )
         )
 

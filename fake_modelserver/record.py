@@ -23,7 +23,8 @@ class Served:
 
     `body` is the beginning of the body, up to the fleet's limit; `body_size` and `body_sha256` are of all of it.
     `model` is the `model` of a JSON body, None if there is none. `status` is the status the answer will have;
-    None if the connection will be reset instead.
+    None if the connection will be reset instead. `answer_headers` and `answer_body` are those of the answer; no body
+    (None) where it is not known before it is sent.
     """
 
     pod: str
@@ -38,3 +39,5 @@ class Served:
     body_sha256: str
     model: str | None
     status: int | None
+    answer_headers: Headers = ()
+    answer_body: bytes | None = None

@@ -36,6 +36,7 @@ from ext_proc.record import (
     Wait,
     header,
     values,
+    whole_body,
 )
 
 
@@ -135,6 +136,11 @@ class UpstreamAttempt:
         """The status of its response, if it is complete."""
         return self.response.status if self.response is not None and self.response.outcome == "response" else None
 
+    @property
+    def body(self) -> bytes | None:
+        """The body of its response; None unless all of it is recorded."""
+        return whole_body(self.response) if self.response is not None else None
+
     def __str__(self) -> str:
         if self.response is None:
             return self.endpoint
@@ -209,10 +215,31 @@ class GatewayExchange:
         return self.response[1].status if self.response is not None else None
 
     @property
+    def bodyless(self) -> bool:
+        """Whether HTTP gives the response no body."""
+        return self.status in (204, 304) or (self.opened is not None and self.opened.method == "HEAD")
+
+    @property
     def final(self) -> UpstreamAttempt | None:
-        """The attempt whose response the client got; None for a reply of the gateway's own."""
+        """The attempt whose response the client got; None for a reply that is, or may be, the gateway's own."""
         last = self.attempts[-1] if self.attempts else None
-        return last if last is not None and last.status is not None and last.status == self.status else None
+        if last is None or last.status is None or last.status != self.status:
+            return None
+        return None if self._maybe_own(last) else last
+
+    def _maybe_own(self, last: UpstreamAttempt) -> bool:
+        """Whether an error that the client got may be the gateway's, of the `last` attempt's status by chance."""
+        if last.status is None or last.status < 400:
+            return False
+        got = whole_body(self.response[1]) if self.response is not None and not self.bodyless else None
+        if got is not None and last.body not in (None, got):
+            return True
+        if not self.gateway.retries or last.status not in self.gateway.retry_statuses:
+            return False
+        texts = [text for one in self.asked for text in (one.destination.header, one.destination.metadata) if text]
+        lists = [[canonical(item) for item in parse_list(text).endpoints] for text in texts]
+        later = [item for own in lists if last.endpoint in own for item in own[own.index(last.endpoint) + 1 :]]
+        return any(self.conduct(item) == "refuses" for item in later)
 
     @cached_property
     def aborted(self) -> bool:

@@ -15,6 +15,7 @@ def attempt(
     """
     pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
     lower = tuple((name.lower(), value) for name, value in served.headers if name.lower() != without)
+    answer = served.answer_body
     request = UpstreamRequest(
         exchange=exchange,
         attempt=number,
@@ -22,6 +23,7 @@ def attempt(
         headers=(*pseudo, *lower),
         body=served.body,
         trailers=served.trailers,
+        size=served.body_size,
     )
     answered = served.status is not None
     response = UpstreamResponse(
@@ -30,6 +32,9 @@ def attempt(
         endpoint=served.endpoint,
         outcome="response" if answered else "reset",
         status=served.status,
+        headers=tuple((name.lower(), value) for name, value in served.answer_headers) if answered else (),
+        body=(answer or b"") if answered else b"",
         trailers=trailers if answered else (),
+        size=None if answer is None or not answered else len(answer),
     )
     return request, response

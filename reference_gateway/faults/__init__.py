@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from reference_gateway.fault import Fault
-from reference_gateway.faults import envoy, epp_client, pools, relay, splits, variants
+from reference_gateway.faults import contents, envoy, epp_client, pools, relay, splits, variants
 
 __all__ = ["FAULTS", "VARIANTS"]
 
-FAULTS: tuple[Fault, ...] = (*epp_client.FAULTS, *relay.FAULTS, *pools.FAULTS, *splits.FAULTS, *envoy.FAULTS)
+FAULTS: tuple[Fault, ...] = (
+    *epp_client.FAULTS,
+    *contents.FAULTS,
+    *relay.FAULTS,
+    *pools.FAULTS,
+    *splits.FAULTS,
+    *envoy.FAULTS,
+)
 VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *splits.VARIANTS, *envoy.VARIANTS)

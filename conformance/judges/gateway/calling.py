@@ -5,10 +5,12 @@ The messages are judged wherever it was observed. Whether the EPP was asked at a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.gateway.contents import contents
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
@@ -19,13 +21,15 @@ from ext_proc.record import Author, header
 
 EXTP = "DP-EXTP-01"
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
+_PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
+"""What each request and response has among its headers."""
 
 
 @judge_of_gateway_exchange(EXTP)
 def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
-        found = next(_wire(one, exchange), None)
+        found = next(itertools.chain(_wire(one, exchange), contents(one, exchange)), None)
         if found is not None:
             yield found
             return
@@ -104,7 +108,7 @@ def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
             yield exchange.fail(EXTP, f"{FIRST} first", f"the first message is {message.what}", at=message)
             return
         yield from _sequence(exchange, message, ended, seen)
-        yield from _contents(exchange, message, first=number == 0)
+        yield from _message(one, exchange, message, first=number == 0)
         seen.add(message.what)
         if message.ends and message.side is not None:
             ended[message.side] = message
@@ -134,7 +138,7 @@ def _sequence(
         yield exchange.fail(EXTP, f"{side}_headers before {message.what}", "no headers before", at=message)
 
 
-def _contents(exchange: GatewayExchange, message: DecodedMessage, *, first: bool) -> Iterator[Ruling]:
+def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessage, *, first: bool) -> Iterator[Ruling]:
     request = message.request
     if request is None or message.what is None:
         return
@@ -145,17 +149,27 @@ def _contents(exchange: GatewayExchange, message: DecodedMessage, *, first: bool
         if upper is not None:
             hint = "HttpHeaders: names of headers are in lower case, so that EPPs need not fold them."
             yield exchange.fail(EXTP, "names of headers in lower case", f"{upper!r}", at=message, hint=hint)
+    if message.part == "headers" and not message.partial:
+        names = {name for name, _ in message.headers or ()}
+        lost = next((name for name in _PSEUDO.get(message.what, ()) if name not in names), None)
+        if lost is not None:
+            hint = "The pseudo-headers are among the headers; are only some forwarded to the EPP (forward_rules)?"
+            yield exchange.fail(EXTP, f"{lost} among the headers", "it is not there", at=message, hint=hint)
     if not first and request.HasField("protocol_config"):
         yield exchange.fail(EXTP, "protocol_config on the first message only", f"on {message.what}, too", at=message)
-    if message.what == FIRST and message.ends and (size := _body_of(exchange)):
-        actual = f"end_of_stream is true, and the request has a body ({size})"
-        yield exchange.fail(EXTP, "end_of_stream on the headers of a request without a body only", actual, at=message)
+    if message.part == "headers" and message.ends and (size := _body_of(one, exchange, message)):
+        actual = f"end_of_stream is true, and the {message.side} has a body ({size})"
+        expected = f"end_of_stream on the headers of a {message.side} without a body only"
+        yield exchange.fail(EXTP, expected, actual, at=message)
 
 
-def _body_of(exchange: GatewayExchange) -> str:
-    """What tells that the client's request has a body; empty if nothing does."""
+def _body_of(one: PickerStream, exchange: GatewayExchange, message: DecodedMessage) -> str:
+    """What tells that the request, or response, of this message has a body; empty if nothing does."""
     if exchange.opened is None:
         return ""
+    if message.side == RESPONSE:
+        final = exchange.final if one is exchange.asked[-1] and not exchange.bodyless else None
+        return f"the model server sent {len(final.body)} bytes" if final is not None and final.body else ""
     length = header(exchange.opened.headers, b"content-length") or b""
     arrived = next((len(attempt.request.body) for attempt in exchange.attempts if attempt.request.body), 0)
     if length.isdigit() and int(length):

@@ -127,7 +127,12 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
             namespace=namespace,
         )
     changed = first or said.fallback is not None
-    return Script(pick=pick, decides=said.decides, acts={"request_headers": (*first, answer)} if changed else {})
+    return Script(
+        pick=pick,
+        decides=said.decides,
+        acts={"request_headers": (*first, answer)} if changed else {},
+        edits=(said.edits[0].encode(), said.edits[1].encode()) if said.edits else None,
+    )
 
 
 def _failing(said: EppScript) -> Script:

@@ -179,6 +179,8 @@ class GatewayRunner(TargetRunner):
                     headers=http.headers,
                     request_body_mode="",  # the gateway's business: it tells the EPP
                     response_body_mode="",
+                    body=(body := b"".join(chunk.data for chunk in http.chunks)),
+                    size=len(body),
                 )
             )
             response: HttpResponse | None = None
@@ -221,12 +223,14 @@ class GatewayRunner(TargetRunner):
             details = "no complete response in time"
         elif response is not None and response.endless:
             details = f"the body is larger than {MOST // 1024 // 1024} MiB"
+        body = response.body if response else b""
         self.recorder.emit(
             ClientResponse(
                 exchange=name,
                 status=response.status if response else None,
                 headers=response.headers if response else (),
-                body=response.body if response else b"",
+                body=body,
+                size=len(body),
                 trailers=response.trailers if response else (),
                 complete=response is not None and response.complete,
                 details=details,

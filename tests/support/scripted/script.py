@@ -128,7 +128,8 @@ class Script:
 class ScriptedExchange:
     """One exchange of a script. Every method appends to the log and returns the exchange, for chaining.
 
-    `subset` is the hint as plain data, on the messages that `hint_on` says; `metadata` further filter metadata.
+    `body` is what the client sent, if that is recorded. `subset` is the hint as plain data, on the messages that
+    `hint_on` says; `metadata` further filter metadata.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class ScriptedExchange:
         opened: bool = True,
         stream: bool = True,
         epp: str = "",
+        body: bytes | None = None,
     ) -> None:
         self.script, self.name, self.stream = script, name, f"{name}-stream"
         self._method, self._path, self._headers = method, path, headers
@@ -169,6 +171,8 @@ class ScriptedExchange:
                 response_body_mode=self._response_mode,
                 ending=ending,
                 note=note or {},
+                body=body or b"",
+                size=None if body is None else len(body),
             )
             script.emit(event)
         if stream:
@@ -319,18 +323,35 @@ class ScriptedExchange:
         *,
         body: bytes = b"",
         outcome: Literal["response", "connect-failed", "reset"] = "response",
+        answer: bytes | None = None,
+        headers: Headers = (),
     ) -> ScriptedExchange:
-        """A model server is asked, and answers with `status`, or not (`outcome`)."""
+        """A model server is asked, and answers with `status`, or not (`outcome`). `answer`: bodies are recorded."""
         number = 1 + sum(isinstance(e.event, UpstreamRequest) and e.event.exchange == self.name for e in self._log)
         got = status if outcome == "response" else None
         return self.emit(
-            UpstreamRequest(exchange=self.name, attempt=number, endpoint=endpoint, body=body),
-            UpstreamResponse(exchange=self.name, attempt=number, endpoint=endpoint, outcome=outcome, status=got),
+            UpstreamRequest(
+                exchange=self.name,
+                attempt=number,
+                endpoint=endpoint,
+                headers=headers,
+                body=body,
+                size=None if answer is None else len(body),
+            ),
+            UpstreamResponse(
+                exchange=self.name,
+                attempt=number,
+                endpoint=endpoint,
+                outcome=outcome,
+                status=got,
+                body=answer or b"",
+                size=None if answer is None else len(answer),
+            ),
         )
 
     def client(self, status: int | None = 200, body: bytes = b"", headers: Headers = ()) -> ScriptedExchange:
         """What the client gets in the end."""
-        return self.emit(ClientResponse(exchange=self.name, status=status, headers=headers, body=body))
+        return self.emit(ClientResponse(exchange=self.name, status=status, headers=headers, body=body, size=len(body)))
 
     def emit(self, *events: Event) -> ScriptedExchange:
         """Any events."""

@@ -113,6 +113,19 @@ class TestServed:
         one.response_headers(status=503).body(b"", side="response").client(503).reset()
         assert gateway(script).blamed == set()
 
+    def test_an_error_after_a_dead_endpoint_may_be_the_gateways_own(self, gateway, script):
+        script.conduct(b="refuses")
+        one = script.exchange().request().answers(headers_answer(f"{A},{B}"), *echo(BODY)).upstream(A, 503, body=BODY)
+        one.response_headers(status=503).body(b"none", side="response").client(503, b"none").reset()
+        assert gateway(script, retries=3, retry_statuses=(503,)).blamed == set()
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+
+    def test_an_error_with_another_body_is_the_gateways_own(self, gateway, script):
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 503, body=BODY, answer=b"busy")
+        one.response_headers(status=503).body(b"none", side="response").client(503, b"none").reset()
+        assert gateway(script).blamed == set()
+
     def test_an_epp_that_left_is_told_nothing(self, gateway, script):
         script.exchange().request().answers(headers_answer(A), *echo(BODY)).closed().upstream(A).client(200)
         assert gateway(script).blamed == set()

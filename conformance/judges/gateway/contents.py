@@ -1,0 +1,108 @@
+"""What the messages of a stream hold (DP-EXTP-01): the EPP learns what was said, and what it released is what goes on.
+
+Bodies are compared where every byte on both sides is in the record, and one stream was asked. A gateway may name
+another model in them; bodies that are encoded are left out, as it may decode them. Headers are not compared: which of
+the EPP's and of the client's go on is a matter of configuration (`mutation_rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conformance.judges.ext_proc.bodies import answered_body, sent_body
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.ruling import Ruling
+from conformance.reading.bodies import Sameness, compare
+from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
+from conformance.reading.decoded_message import REQUEST
+from conformance.reading.destination import sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
+from ext_proc.record import ClientResponse, Headers, UpstreamRequest, header, whole_body
+
+EXTP = "DP-EXTP-01"
+
+_REWRITTEN = ("model",)
+"""What gateways write anew in bodies: they map names of models."""
+
+
+def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What is not what it should be, of one stream."""
+    if exchange.opened is None or len(exchange.asked) > 1 or exchange.aborted or exchange.expired:
+        return
+    if one.stream.offence is not None:
+        return
+    request, response = one.stream.request, one.stream.response
+    came = exchange.opened.headers
+    yield from _told(exchange, request, whole_body(exchange.opened), came)
+    answered = max((answer.seq for answer in one.stream.answers if answer.side == REQUEST), default=0)
+    for attempt in exchange.attempts if one.passed else ():
+        if attempt.at > answered:
+            yield from _method(exchange, request, attempt)
+            yield from _released(exchange, request, attempt.request, came, attempt)
+    final, got = exchange.final, exchange.response
+    if final is None or final.response is None or got is None or exchange.bodyless or not got[1].complete:
+        return
+    went = final.response.headers
+    yield from _told(exchange, response, final.body, went)
+    if not one.left_early:
+        yield from _released(exchange, response, got[1], went, None)
+
+
+def _told(
+    exchange: GatewayExchange, direction: StreamDirection, body: bytes | None, headers: Headers
+) -> Iterator[Ruling]:
+    """The body that the EPP was told, against the one that came."""
+    end = direction.end
+    if body is None or end is None or direction.header_only or direction.replaced or _encoded(headers):
+        return
+    if any(values_of(sent_headers(direction), "content-encoding")):
+        return
+    if direction.mode not in (BUFFERED, STREAMED, DUPLEX) or any(message.partial for message in direction.bodies):
+        return
+    if end.part == "trailers" and direction.mode != DUPLEX:
+        return  # of a body in mode BUFFERED_PARTIAL, trailers may end what was only begun
+    if difference := _difference(body, sent_body(direction), headers):
+        who = "client" if direction.side == REQUEST else "model server"
+        expected = f"the {direction.side} body as it came from the {who}, whole and once"
+        yield exchange.fail(EXTP, expected, difference, at=end)
+
+
+def _released(
+    exchange: GatewayExchange,
+    direction: StreamDirection,
+    out: UpstreamRequest | ClientResponse,
+    headers: Headers,
+    attempt: UpstreamAttempt | None,
+) -> Iterator[Ruling]:
+    """The body that came out of the gateway, against what the EPP's answers made of it."""
+    released, got = answered_body(direction), whole_body(out)
+    if released is None or got is None or _encoded(headers) or _encoded(out.headers):
+        return
+    if attempt is not None and direction.trailers is not None and got == 2 * released:
+        return  # Envoy 1.40 does so where the route retries: see docs/reference/envoy-parity.md
+    if difference := _difference(released, got, headers):
+        where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
+        expected = f"the {direction.side} body {where} as the EPP's answers left it"
+        yield exchange.fail(EXTP, expected, difference, at=attempt)
+
+
+def _method(exchange: GatewayExchange, direction: StreamDirection, attempt: UpstreamAttempt) -> Iterator[Ruling]:
+    """No EPP can change the method; a gateway may fetch with GET what a client asks for with HEAD."""
+    told = next(iter(values_of(sent_headers(direction), ":method")), None)
+    got = header(attempt.request.headers, b":method")
+    if told is not None and got not in (None, told) and (told, got) != (b"HEAD", b"GET"):
+        expected = f"{told.decode('latin-1')} at {attempt.endpoint}, as the EPP was told"
+        yield exchange.fail(EXTP, expected, (got or b"").decode("latin-1"), at=attempt)
+
+
+def _encoded(headers: Headers) -> bool:
+    return header(headers, b"content-encoding") not in (None, b"", b"identity")
+
+
+def _difference(expected: bytes, got: bytes, headers: Headers) -> str:
+    """How a body differs, in words; empty if it does not, or only where it may."""
+    if expected == got:
+        return ""
+    events = (header(headers, b"content-type") or b"").startswith(b"text/event-stream")
+    found = compare(expected, got, claims=_REWRITTEN, events=events)
+    return found.difference if found.sameness in (Sameness.CHANGED, Sameness.LOST) else ""

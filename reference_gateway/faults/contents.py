@@ -1,0 +1,133 @@
+"""Faults in what messages hold, and in what becomes of what the EPP released. Each is the right gateway otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from ext_proc.messages import ProcessingRequest
+from real_envoy.http_client import HttpResponse
+from reference_gateway.epp_client import Decision, Talk
+from reference_gateway.fault import Fault
+from reference_gateway.http import GatewayRequest, GatewayResponse
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+
+LIMIT = 64
+"""Bytes of a body that is cut."""
+
+
+class _CutTalk(Talk):
+    """The EPP gets as much as fits a buffer, and the model server all of it."""
+
+    async def ask(self, request: GatewayRequest) -> Decision:
+        decision = await super().ask(dataclasses.replace(request, body=request.body[:LIMIT]))
+        decision.body = request.body
+        return decision
+
+
+class _RepeatingTalk(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        again = not first and message.request_body.body and not message.request_body.end_of_stream
+        return (message, message) if again else (message,)
+
+
+class _EndingTalk(Talk):
+    """The response's body does not pass the EPP, and its headers say that there is none."""
+
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(dataclasses.replace(response, body=b"", trailers=()), endpoint, tried)
+        return dataclasses.replace(told, body=response.body, trailers=response.trailers)
+
+
+class _WithholdingTalk(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        assert first or not message.HasField("request_headers")
+        for part in (message.request_headers, message.response_headers):
+            kept = [one for one in part.headers.headers if not one.key.startswith(":")]
+            if len(kept) < len(part.headers.headers):
+                del part.headers.headers[:]
+                part.headers.headers.extend(kept)
+        return (message,)
+
+
+class _CutForTheEpp(Gateway):
+    talk_type = _CutTalk
+
+
+class _ChunksTwice(Gateway):
+    talk_type = _RepeatingTalk
+
+
+class _ResponseEndsEarly(Gateway):
+    talk_type = _EndingTalk
+
+
+class _NoPseudoHeaders(Gateway):
+    talk_type = _WithholdingTalk
+
+
+class _CutAfterTheEpp(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        return await super().attempt(endpoint, dataclasses.replace(request, body=request.body[:LIMIT]))
+
+
+class _ChangesLost(Gateway):
+    """Of the EPP's answers only the destination is taken over."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        assert before is None or before.failed
+        return await self.forward(request, self.walk(await talk.ask(request), pool), [])
+
+
+class _ResponseLost(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        response = await super().handle(request)
+        return dataclasses.replace(response, body=b"") if response.status == 200 else response
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="body-cut-for-the-epp",
+        why="the EPP gets the beginning of the request body, and an end of stream",
+        breaks="DP-EXTP-01",
+        gateway=_CutForTheEpp,
+    ),
+    Fault(
+        name="chunks-sent-twice",
+        why="pieces of the request body are sent to the EPP twice",
+        breaks="DP-EXTP-01",
+        gateway=_ChunksTwice,
+    ),
+    Fault(
+        name="response-ends-with-its-headers",
+        why="the EPP is told that the response has no body, which it does not get",
+        breaks="DP-EXTP-01",
+        gateway=_ResponseEndsEarly,
+    ),
+    Fault(
+        name="pseudo-headers-withheld",
+        why="the EPP gets headers without :method, :path and :status",
+        breaks="DP-EXTP-01",
+        gateway=_NoPseudoHeaders,
+    ),
+    Fault(
+        name="released-body-cut",
+        why="the model server gets the beginning of the body that the EPP released",
+        breaks="DP-EXTP-01",
+        gateway=_CutAfterTheEpp,
+    ),
+    Fault(
+        name="changes-lost",
+        why="the model server gets the client's own body, whatever the EPP made of it",
+        breaks="DP-EXTP-01",
+        gateway=_ChangesLost,
+    ),
+    Fault(
+        name="response-body-lost",
+        why="the client gets the headers of the response, and no body",
+        breaks="DP-EXTP-01",
+        gateway=_ResponseLost,
+    ),
+)

@@ -1,0 +1,145 @@
+"""Role data-plane: what the messages hold, and what becomes of what the EPP released (DP-EXTP-01)."""
+
+from __future__ import annotations
+
+import pytest
+from scripted import BODY, echo, headers_answer, streamed, trailers_answer
+
+from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
+from ext_proc.record import Wait
+
+A = "10.0.0.1:8000"
+ANSWER = b'{"id": "1", "model": "m"}'
+OTHER = BODY.replace(b"hello", b"HELLO")
+GZIP = ((b"content-encoding", b"gzip"),)
+
+
+@pytest.fixture
+def whole(script):
+    """A request in full duplex with all bodies in the record, told by what differs."""
+
+    def whole(
+        *,
+        told=BODY,
+        released=BODY,
+        arrived=BODY,
+        answered=ANSWER,
+        told_back=ANSWER,
+        back=ANSWER,
+        got=ANSWER,
+        status=200,
+        method="POST",
+        headers=(),
+        upstream=(),
+        came=(),
+    ):
+        one = script.exchange(body=BODY, method=method, headers=headers).request(told)
+        one.answers(headers_answer(A), *echo(released))
+        one.upstream(A, status, body=arrived, answer=answered, headers=upstream)
+        one.response_headers(status=status, served=A, end=told_back is None)
+        one.answers(headers_answer(side="response"))
+        if told_back is not None:
+            one.body(told_back, side="response").answers(*echo(back, side="response"))
+        return one.client(status, got, came).reset()
+
+    return whole
+
+
+def test_what_is_the_same_everywhere(gateway, script, whole):
+    whole()
+    assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"told": BODY[:20], "released": BODY[:20], "arrived": BODY[:20]},
+        {"told": BODY + BODY, "released": BODY},
+        {"told": b""},
+        {"released": OTHER},
+        {"arrived": BODY[:20]},
+        {"arrived": b""},
+        {"arrived": BODY + BODY},
+        {"told_back": ANSWER[:9], "back": ANSWER[:9], "got": ANSWER[:9]},
+        {"told_back": ANSWER * 2, "back": ANSWER},
+        {"told_back": None},
+        {"got": b""},
+        {"back": b"{}"},
+        {"upstream": ((b":method", b"GET"),)},
+    ],
+)
+def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
+    whole(**changed)
+    assert gateway(script).failed == {"DP-EXTP-01"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"released": OTHER, "arrived": OTHER},
+        {"arrived": BODY.replace(b'"m"', b'"another"')},
+        {"arrived": BODY.replace(b": ", b":")},
+        {"back": b"{}", "got": b"{}"},
+        {"method": "HEAD", "told_back": None, "got": b""},
+        {"status": 304, "told_back": None, "got": b""},
+        {"status": 503, "got": b"no healthy upstream"},
+        {"headers": GZIP, "arrived": b"unpacked", "told": b"unpacked"},
+        {"upstream": GZIP, "arrived": b"packed"},
+        {"came": GZIP, "got": b"packed"},
+        {"method": "HEAD", "upstream": ((b":method", b"GET"),), "told_back": None, "got": b""},
+    ],
+)
+def test_what_may_differ(gateway, script, whole, changed):
+    whole(**changed)
+    assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize("missing", [":method", ":path", ":status"])
+def test_pseudo_headers_are_there(ask, script, missing):
+    def named(*names):
+        pairs = [HeaderValue(key=name, raw_value=b"1") for name in names if name != missing]
+        return HttpHeaders(headers=HeaderMap(headers=pairs), end_of_stream=True)
+
+    one = script.exchange(opened=False).say(request_headers=named(":method", ":path")).answers(headers_answer(A))
+    one.say(response_headers=named(":status", "x")).reset()
+    assert ask(script, role="data-plane").failed == {"DP-EXTP-01"}
+
+
+class TestNotJudged:
+    def test_a_client_that_went_away(self, gateway, script):
+        one = script.exchange(body=BODY).request(BODY[:9]).answers(headers_answer(A), *echo(BODY[:9]))
+        one.aborted()
+        assert gateway(script).blamed == set()
+
+    def test_a_request_that_expired(self, gateway, script):
+        one = script.exchange(body=BODY).request(BODY[:9]).answers(headers_answer(A), *echo(BODY[:9]))
+        one.upstream(A, body=BODY[:9], answer=ANSWER)
+        one.emit(Wait(exchange=one.name, what="answer of the gateway", outcome="expired", seconds=5)).reset()
+        assert gateway(script).blamed == set()
+
+    def test_a_direction_that_has_not_ended(self, gateway, script):
+        script.exchange(body=BODY).request_headers().chunk(BODY[:9]).client(413).reset()
+        assert gateway(script).blamed == set()
+
+    def test_answers_that_are_not_complete(self, gateway, script):
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), streamed(BODY[:9]))
+        one.upstream(A, body=BODY, answer=ANSWER).response_headers(served=A).body(ANSWER, side="response")
+        one.client(200, ANSWER).reset()
+        assert gateway(script).blamed == set()
+
+    def test_bodies_that_the_epp_is_not_sent(self, gateway, script):
+        one = script.exchange(mode="NONE", body=BODY).request().answers(headers_answer(A))
+        one.upstream(A, body=b"something else", answer=ANSWER).response_headers(served=A).client(200, b"{}").reset()
+        assert gateway(script).blamed == set()
+
+    def test_a_second_question(self, gateway, script):
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(OTHER)).reset()
+        one.asks("again").request(OTHER).answers(headers_answer(A), *echo(OTHER)).upstream(A, body=OTHER, answer=ANSWER)
+        one.response_headers(served=A).body(ANSWER, side="response").client(200, ANSWER).reset()
+        assert gateway(script).blamed == set()
+
+    def test_a_body_with_trailers_that_real_envoy_sends_twice(self, gateway, script):
+        one = script.exchange(body=BODY).request(trailers=True).answers(headers_answer(A), streamed(BODY))
+        one.answers(trailers_answer()).upstream(A, body=BODY + BODY, answer=ANSWER).response_headers(served=A)
+        one.body(ANSWER, side="response").client(200, ANSWER).reset()
+        assert gateway(script).blamed == set()
