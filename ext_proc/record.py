@@ -198,6 +198,9 @@ class UpstreamResponse(Event):
 UNROUTED = "unrouted"
 """The details of a response that a data plane gave itself, having no way to what the EPP chose."""
 
+UNCONNECTED = "the connection failed"
+"""How the details of a response begin that there was not, as the client got no connection."""
+
 RESPONSE_TOO_LARGE = "response_payload_too_large"
 """Those of the 500 that takes the place of a response too large to be collected for a BUFFERED answer."""
 

@@ -306,7 +306,7 @@ class _Http2:
         try:
             self._transport = await connect(self._address, connection=_connection)
         except ConnectFailed as problem:
-            raise ConnectionError(str(problem)) from problem
+            raise ConnectionError(f"{problem.where}: {problem.what}") from problem  # its hint is for EPPs
 
     def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
         request = self._request

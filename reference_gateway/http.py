@@ -54,19 +54,20 @@ class GatewayResponse:
 Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
-async def listen(host: str, port: int, handler: Handler) -> asyncio.Server:
-    """Serve on `host:port`. Raises `OSError` if it can't be bound."""
+async def listen(host: str, port: int, handler: Handler, *, http2: bool = True) -> asyncio.Server:
+    """Serve on `host:port`, HTTP/1.1 alone without `http2`. Raises `OSError` if it can't be bound."""
     numbers = itertools.count(1)
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: _Either(handler, next(numbers)), host, port)
+    return await loop.create_server(lambda: _Either(handler, next(numbers), http2=http2), host, port)
 
 
 class _Either(asyncio.Protocol):
     """Becomes what the client speaks, by its first bytes."""
 
-    def __init__(self, handler: Handler, number: int) -> None:
+    def __init__(self, handler: Handler, number: int, *, http2: bool) -> None:
         self._handler = handler
         self._number = number
+        self._speaks_http2 = http2
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,7 +75,7 @@ class _Either(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        protocol = self._http2() if data.startswith(_PREFACE) else self._http1()
+        protocol = self._http2() if self._speaks_http2 and data.startswith(_PREFACE) else self._http1()
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(data)

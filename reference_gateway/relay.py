@@ -42,6 +42,8 @@ class Settings:
     split_header: str = ""
     """A request header by which requests go to the pools in turn. Then none takes over for another."""
     version: str = "1.0.0"
+    http2: bool = True
+    """Whether clients may speak HTTP/2 without TLS."""
 
 
 @dataclass(slots=True)

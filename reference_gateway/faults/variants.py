@@ -21,6 +21,7 @@ VARIANTS: tuple[Fault, ...] = (
         settings={"retries": 0},
         claims={"retries": 0},
     ),
+    Fault(name="http1-only", why="clients speak HTTP/1.1, as none need speak another", settings={"http2": False}),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),
 )

@@ -6,13 +6,14 @@ a rule has already found fault with the same request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
 from conformance.judges.gateway_exchange import GatewayExchange
-from conformance.judges.ruling import Ruling, passed
+from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import canonical
+from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
 
 
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
@@ -25,11 +26,28 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
         return
     if exchange.facts.exit is not None and exchange.status is None:
         return  # its death says it all
+    if _speaks_no_http2(exchange):
+        yield not_applicable(requirement, "the gateway takes no HTTP/2 of clients without TLS")
+        return
     ruling = _served(exchange, requirement, expected) or _status(exchange, requirement, expected)
     if ruling is None:
         yield passed(requirement)
     elif not blamed:
         yield ruling
+
+
+def _speaks_no_http2(exchange: GatewayExchange) -> bool:
+    """Whether the request is one over HTTP/2, of which none was connected: no document asks for it of clients."""
+    every = exchange.facts.episode.exchanges.values()
+    return exchange.opened is not None and exchange.opened.http == 2 and not any(map(_connected, every))
+
+
+def _connected(entries: Sequence[Entry]) -> bool:
+    """Whether a request over HTTP/2 came as far as the gateway."""
+    opened = next((entry.event for entry in entries if isinstance(entry.event, ExchangeOpened)), None)
+    if opened is None or opened.http != 2:
+        return False
+    return not any(isinstance(e.event, ClientResponse) and e.event.details.startswith(UNCONNECTED) for e in entries)
 
 
 def _served(exchange: GatewayExchange, requirement: str, expected: Expectation) -> Ruling | None:

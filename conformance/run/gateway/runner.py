@@ -23,6 +23,7 @@ from conformance.scenario.pool import Pool
 from conformance.scenario.schema import EppScript, Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.record import (
+    UNCONNECTED,
     ClientAborted,
     ClientResponse,
     Entry,
@@ -189,7 +190,7 @@ class GatewayRunner(TargetRunner):
                 response = await send(http, limit)
             except OSError as problem:
                 self._refused = True
-                details = f"the connection failed: {problem.strerror or problem}"
+                details = f"{UNCONNECTED}: {problem.strerror or problem}"
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)
         if not await self._streams.ended(name):

@@ -153,6 +153,7 @@ class ScriptedExchange:
         stream: bool = True,
         epp: str = "",
         body: bytes | None = None,
+        http: Literal[1, 2] = 1,
     ) -> None:
         self.script, self.name, self.stream = script, name, f"{name}-stream"
         self._method, self._path, self._headers = method, path, headers
@@ -166,6 +167,7 @@ class ScriptedExchange:
                 exchange=name,
                 method=method,
                 path=path,
+                http=http,
                 headers=headers,
                 request_body_mode=self._mode,
                 response_body_mode=self._response_mode,
@@ -349,9 +351,12 @@ class ScriptedExchange:
             ),
         )
 
-    def client(self, status: int | None = 200, body: bytes = b"", headers: Headers = ()) -> ScriptedExchange:
+    def client(
+        self, status: int | None = 200, body: bytes = b"", headers: Headers = (), details: str = ""
+    ) -> ScriptedExchange:
         """What the client gets in the end."""
-        return self.emit(ClientResponse(exchange=self.name, status=status, headers=headers, body=body, size=len(body)))
+        answer = {"status": status, "headers": headers, "body": body, "size": len(body), "details": details}
+        return self.emit(ClientResponse(exchange=self.name, **answer))
 
     def emit(self, *events: Event) -> ScriptedExchange:
         """Any events."""

@@ -301,6 +301,18 @@ class TestExpectations:
         relayed(A, (B,))
         assert self.judged(gateway, script, served_by=(A,)).blamed == {"DP-DEST-01"}
 
+    def test_http2_that_the_gateway_takes_from_no_client_is_not_asked_for(self, gateway, script):
+        script.exchange(stream=False, http=2).client(None, details="the connection failed: it speaks HTTP/1")
+        verdicts = self.judged(gateway, script, served_by=(A,))
+        assert verdicts.blamed == set()
+        assert verdicts["DP-DEST-02"] is Verdict.NOT_APPLICABLE
+        script.exchange(stream=False, http=2).upstream(A).client(200)
+        assert "DP-DEST-02" in self.judged(gateway, script, served_by=(A,)).failed
+
+    def test_a_connection_of_http1_is(self, gateway, script):
+        script.exchange(stream=False).client(None, details="the connection failed: nothing listens")
+        assert self.judged(gateway, script, served_by=(A,)).failed == {"DP-DEST-02"}
+
 
 class TestRoles:
     def test_epps_are_not_judged_here_nor_gateways_there(self, ask, gateway, script):
