@@ -61,12 +61,15 @@ def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateRespo
 
 
 def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
-    """A header of the answer that the client did not get; those that belong to the data plane don't count."""
-    for option in answer.headers.set_headers:
-        name, value = option.header.key.lower(), value_of(option.header).strip()
+    """A header of the answer that the client did not get; those that belong to the data plane don't count.
+
+    Of several of one name the last counts: it takes the place of those before, unless it is to be appended.
+    """
+    last = {option.header.key.lower(): value_of(option.header).strip() for option in answer.headers.set_headers}
+    for name, value in last.items():
         if name.startswith(":") or name in _FRAMING or protected(name) or not value:
             continue
         found = [one.strip() for one in values(got.headers, name.encode())]
-        if value not in found and value not in b",".join(found).split(b","):
+        if value not in found and value not in [part.strip() for one in found for part in one.split(b",")]:
             return f"{name}: {value.decode('latin-1')}"
     return ""

@@ -36,6 +36,7 @@ class TestImmediate:
             {"came": b"busy!"},
             {"headers": (("retry-after", "1"),)},
             {"headers": (("retry-after", "1"),), "with_": ((b"retry-after", b"2"),)},
+            {"headers": (("x-why", "a"), ("x-why", "b")), "with_": ((b"x-why", b"a"),)},
         ],
     )
     def test_not_relayed(self, gateway, script, changed):
@@ -50,6 +51,8 @@ class TestImmediate:
             {"code": 204, "got": 204, "came": b""},
             {"headers": (("content-length", "7"), (":status", "200"), ("x-envoy-x", "1"), ("host", "h"))},
             {"headers": (("x-padded", " 1 "),), "with_": ((b"x-padded", b"1"),)},
+            {"headers": (("x-why", "a"), ("X-Why", "b")), "with_": ((b"x-why", b"b"),)},
+            {"headers": (("x-why", "b"),), "with_": ((b"x-why", b"a, b"),)},
             {"code": 0, "got": 200},
             {"code": 999, "got": 500},
             {"headers": ((b"content-type", "a"),), "got": 200, "came": b"", "opened": "grpc"},
