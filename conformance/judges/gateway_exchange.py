@@ -259,6 +259,12 @@ class GatewayExchange:
         texts = [value.decode("latin-1") for value in values(headers, DESTINATION.encode())]
         return tuple(one for text in texts for one in parse_list(text).endpoints)
 
+    @property
+    def subset(self) -> frozenset[str] | None:
+        """The endpoints of which the gateway was told to make a subset hint; None if it was not."""
+        asked = self.opened.note.get("subset") if self.opened is not None else None
+        return frozenset(map(canonical, asked)) if asked is not None else None
+
     # -- what stands around it -----------------------------------------------------------------------------------------
 
     @property

@@ -101,6 +101,18 @@ class _HintWithoutPorts(Talk):
         return {SUBSET_NAMESPACE: {SUBSET: [one.rpartition(":")[0] for one in subset]}}
 
 
+class _OtherHintOnBodies(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if not first and message.HasField("request_body"):
+            del message.metadata_context.filter_metadata[SUBSET_NAMESPACE].fields[SUBSET].list_value.values[:]
+        return (message,)
+
+
+class _WholePoolHinted(Gateway):
+    def open(self, pool: BackendPool, subset: list[str] | None, *, before: PoolOutcome | None) -> Talk:
+        return super().open(pool, subset and list(pool.endpoints), before=before)
+
+
 class _NoHint(Talk):
     def hint(self, subset: list[str]) -> dict[str, Any]:
         assert subset is not None
@@ -200,6 +212,18 @@ FAULTS: tuple[Fault, ...] = (
         why="the subset has addresses in place of endpoints",
         breaks="DP-SUB-01",
         gateway=_saying(_HintWithoutPorts),
+    ),
+    Fault(
+        name="hint-changes",
+        why="the messages of the body have an empty subset, whatever the headers have",
+        breaks="DP-SUB-01",
+        gateway=_saying(_OtherHintOnBodies),
+    ),
+    Fault(
+        name="hint-is-the-pool",
+        why="the subset has all of the pool, whatever it is to be made of",
+        breaks="DP-SUB-01",
+        gateway=_WholePoolHinted,
     ),
     Fault(
         name="hint-not-sent",

@@ -10,6 +10,7 @@ from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
 from conformance.reading.endpoints import canonical, parse
 from conformance.reading.request_metadata import SubsetHint, subset_hint
+from ext_proc.headers import plain
 from ext_proc.protocol import SUBSET
 from ext_proc.record import Author
 
@@ -43,7 +44,17 @@ def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
             )
         return not_applicable(SUB, "no subset hint was sent")
     problem = _problem(exchange, hint)
-    return exchange.fail(SUB, where, problem, at=first) if problem else passed(SUB)
+    if problem:
+        return exchange.fail(SUB, where, problem, at=first)
+    other = next((message for message in messages if _differs(message, namespace, hint)), None)
+    if other is not None:
+        why = "The hint belongs to the request: it is the same on each message, or only on the headers."
+        return exchange.fail(SUB, f"the {hint} of the headers", f"another on {other.what}", at=other, hint=why)
+    beyond = _beyond(exchange, hint) if one is exchange.asked[0] else ""
+    if beyond:
+        asked = ", ".join(sorted(exchange.subset or ()))
+        return exchange.fail(SUB, f"a subset of {asked}, which the client's header named", beyond, at=first)
+    return passed(SUB)
 
 
 def _problem(exchange: GatewayExchange, hint: SubsetHint) -> str:
@@ -55,6 +66,21 @@ def _problem(exchange: GatewayExchange, hint: SubsetHint) -> str:
             return f"{item!r}: {found.problem or 'there are blanks around it'}"
     unknown = [item for item in hint.items if exchange.known and canonical(item) not in exchange.known]
     return f"{unknown[0]} is no endpoint of the pool" if unknown else ""
+
+
+def _differs(message: DecodedMessage, namespace: str, hint: SubsetHint) -> bool:
+    """Whether a message has a hint, and it is not this one: the order does not count."""
+    if namespace not in _namespaces(message) or message.request is None:
+        return False
+    said = plain(message.request.metadata_context.filter_metadata[namespace].fields[SUBSET])
+    return not isinstance(said, list) or sorted(map(str, said)) != sorted(hint.items)
+
+
+def _beyond(exchange: GatewayExchange, hint: SubsetHint) -> str:
+    """What the hint names although the client left it out, by the header of which the gateway makes the hint."""
+    asked = exchange.subset
+    others = [item for item in hint.items if canonical(item) not in asked] if asked else []
+    return f"{hint}: {others[0]} is none of them" if others else ""
 
 
 def _requests(one: PickerStream) -> list[DecodedMessage]:

@@ -180,6 +180,7 @@ class GatewayRunner(TargetRunner):
                     headers=http.headers,
                     request_body_mode="",  # the gateway's business: it tells the EPP
                     response_body_mode="",
+                    note=self._note(request),
                     body=(body := b"".join(chunk.data for chunk in http.chunks)),
                     size=len(body),
                 )
@@ -201,6 +202,12 @@ class GatewayRunner(TargetRunner):
     async def send(self, http: HttpRequest, timeout: float) -> HttpResponse:
         """Send a request on its own connection. Raises `OSError`."""
         return await send_request(self.target.address, http, timeout=timeout)
+
+    def _note(self, request: Request) -> dict[str, Any]:
+        """What judges can't read off the messages."""
+        if request.subset is None:
+            return {}
+        return {"subset": list(references.resolve(request.subset, self.pods.pods_of))}
 
     def _http(self, request: Request, name: str, rng: Random) -> HttpRequest:
         endpoints = self.pods.pods_of

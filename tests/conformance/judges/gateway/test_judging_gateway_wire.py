@@ -218,6 +218,28 @@ class TestSubset:
         assert gateway(script).blamed == {"DP-SUB-01"}
         assert gateway(script, "0.2.0").blamed == set()
 
+    def test_another_hint_on_a_later_message(self, gateway, script):
+        one = script.exchange(subset=[A, B]).request_headers()
+        one._subset = [B, A]
+        one.body(BODY[:9], end=False)
+        assert gateway(script).blamed == set()
+        one._subset = "10.0.0.1:8000"
+        one.body(BODY[9:]).answers(headers_answer(A), *echo(BODY)).reset()
+        assert gateway(script).blamed >= {"DP-SUB-01"}
+
+    def test_a_hint_on_the_headers_only(self, gateway, script):
+        self.sent(script, [A, B], hint_on="headers")
+        assert gateway(script, sends_subset=True)["DP-SUB-01"] is Verdict.PASS
+
+    @pytest.mark.parametrize("named", [[A], [A, B], []])
+    def test_no_more_than_the_client_named(self, gateway, script, named):
+        self.sent(script, [A], note={"subset": named})
+        assert gateway(script)["DP-SUB-01"] is Verdict.PASS
+
+    def test_more_than_the_client_named(self, gateway, script):
+        self.sent(script, [B, A], note={"subset": [A]})
+        assert gateway(script).blamed == {"DP-SUB-01"}
+
     def test_another_namespace(self, gateway, script):
         self.sent(script, ..., metadata={"envoy.lb": {SUBSET: [A]}})
         assert gateway(script).blamed == {"DP-SUB-01"}
