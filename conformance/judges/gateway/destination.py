@@ -185,6 +185,9 @@ class _Walk:
         exchange = self._exchange
         dead = bool(self._items) and self._items[0].sort is not Sort.SURE
         wanted = f"{expected}, which is next in {self._text!r}"
+        before = self._attempts[number - 1] if number else None
+        if before is not None and before.status not in (None, *exchange.gateway.retry_statuses):
+            wanted = f"no further attempt: {before.endpoint} answered {before.status}, which is no status to retry"
         yield exchange.fail(self._about(failed=bool(number) or dead), wanted, at=attempt)
 
     def _about(self, *, failed: bool) -> str:

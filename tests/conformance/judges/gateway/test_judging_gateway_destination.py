@@ -50,6 +50,12 @@ class TestOneEndpoint:
         relayed(A, (B,))
         assert gateway(script, retries=2).blamed == set()  # the list is used up
 
+    def test_elsewhere_though_the_first_answered(self, gateway, relayed, script):
+        relayed(f"{A},{B}", ((A, 404), (C, 200)))
+        verdicts = gateway(script, retries=3, retry_statuses=(503,))
+        assert verdicts.blamed == {"DP-DEST-02"}
+        assert verdicts.finding("DP-DEST-02").expected[0].startswith(f"no further attempt: {A} answered 404")
+
     def test_the_same_again_and_then_anywhere(self, gateway, relayed, script):
         relayed(A, (A, A, C))
         assert gateway(script, retries=3, retry_statuses=(503,)).blamed == set()
