@@ -137,6 +137,13 @@ class _ServedAsList(Talk):
         return {NAMESPACE: {SERVED: [endpoint]}}
 
 
+class _OtherServedOnBodies(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        if not first and message.HasField("response_body"):
+            message.metadata_context.filter_metadata[NAMESPACE].fields[SERVED].string_value = "192.0.2.1:8000"
+        return (message,)
+
+
 class _ServedElsewhere(Talk):
     def report(self, endpoint: str, tried: list[str]) -> dict[str, Any]:
         assert endpoint in tried
@@ -248,6 +255,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the endpoint that served is reported in a list",
         breaks="DP-SRVD-01",
         gateway=_saying(_ServedAsList),
+    ),
+    Fault(
+        name="served-changes",
+        why="the messages of the body report another endpoint than the headers of the response",
+        breaks="DP-SRVD-01",
+        gateway=_saying(_OtherServedOnBodies),
     ),
     Fault(
         name="served-elsewhere",

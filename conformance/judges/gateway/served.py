@@ -27,6 +27,9 @@ def served(exchange: GatewayExchange) -> Iterator[Ruling]:
             if value is not None and not _is_endpoint(value):
                 yield exchange.fail(SRVD, f"{namespace}: {{{SERVED}: <ip:port>}}", f"{value!r}", at=message)
                 return
+        if (found := _contradiction(exchange, one, namespace)) is not None:
+            yield found
+            return
     if exchange.opened is None:
         yield not_applicable(SRVD, "the model servers were not observed")
     elif exchange.final is not None and exchange.asked:
@@ -73,6 +76,16 @@ def _hint(exchange: GatewayExchange, got: str) -> str:
 def _responses(one: PickerStream) -> list[DecodedMessage]:
     message = one.conversation.messages
     return [m for m in message if m.author is Author.DATA_PLANE and m.side == RESPONSE and m.request is not None]
+
+
+def _contradiction(exchange: GatewayExchange, one: PickerStream, namespace: str) -> Ruling | None:
+    """Two messages of the response on one stream that name different endpoints."""
+    told = [(message, value) for message in _responses(one) if (value := _value(message, namespace)) is not None]
+    other = next((message for message, value in told if canonical(value) != canonical(told[0][1])), None)
+    if other is None:
+        return None
+    expected = f"{told[0][1]}, as on {told[0][0].what}: one endpoint served the response"
+    return exchange.fail(SRVD, expected, f"{_value(other, namespace)} on {other.what}", at=other)
 
 
 def _told(one: PickerStream, namespace: str) -> str | None:

@@ -138,6 +138,12 @@ class TestServed:
         one.drained()
         assert gateway(script).blamed == {"DP-SRVD-01"}
 
+    def test_another_on_the_body(self, gateway, script):
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY)).upstream(A).response_headers(served=A)
+        one._served = B
+        one.body(b"{}", side="response").client(200).reset()
+        assert gateway(script).blamed == {"DP-SRVD-01"}
+
     def test_only_on_the_body_is_too_late(self, gateway, script):
         one = script.exchange(metadata={}).request().answers(headers_answer(A), *echo(BODY)).upstream(A)
         one.response_headers()
