@@ -110,6 +110,7 @@ FAULTS: tuple[Fault, ...] = (
         name="pseudo-headers-withheld",
         why="the EPP gets headers without :method, :path and :status",
         breaks="DP-EXTP-01",
+        effect="warn",
         gateway=_NoPseudoHeaders,
     ),
     Fault(

@@ -29,7 +29,12 @@ _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
-        found = next(itertools.chain(_wire(one, exchange), contents(one, exchange)), None)
+        found = None
+        for ruling in itertools.chain(_wire(one, exchange), contents(one, exchange)):
+            if found is None or ruling.verdict is Verdict.FAIL:
+                found = ruling
+            if found.verdict is Verdict.FAIL:
+                break  # what follows may be no more than its consequence
         if found is not None:
             yield found
             return
@@ -153,8 +158,8 @@ def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
         names = {name for name, _ in message.headers or ()}
         lost = next((name for name in _PSEUDO.get(message.what, ()) if name not in names), None)
         if lost is not None:
-            hint = "The pseudo-headers are among the headers; are only some forwarded to the EPP (forward_rules)?"
-            yield exchange.fail(EXTP, f"{lost} among the headers", "it is not there", at=message, hint=hint)
+            expected, hint = f"{lost} among the headers", "Are only some forwarded to the EPP (Envoy's forward_rules)?"
+            yield exchange.fail(EXTP, expected, "it is not there", at=message, verdict=Verdict.WARN, hint=hint)
     if not first and request.HasField("protocol_config"):
         yield exchange.fail(EXTP, "protocol_config on the first message only", f"on {message.what}, too", at=message)
     if message.part == "headers" and message.ends and (size := _body_of(one, exchange, message)):

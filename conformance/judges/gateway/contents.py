@@ -22,7 +22,7 @@ from ext_proc.record import ClientResponse, Headers, UpstreamRequest, header, wh
 EXTP = "DP-EXTP-01"
 
 _REWRITTEN = ("model",)
-"""What gateways write anew in bodies: they map names of models."""
+"""What gateways rewrite in bodies: they map names of models."""
 
 
 def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
