@@ -28,6 +28,8 @@ SERVING = Serving(
     first_token=Latency(mean=0.03),
     between_tokens=Latency(mean=0.005),
 )
+SLOW = replace(SERVING, max_running=3, between_tokens=Latency(mean=0.03))
+"""Answers of two seconds, three at a time: what waits and what runs is the same for many scrapes on a busy machine."""
 RIGHT = PodSpec(name="server", models=("small-model",), generation="0.10.2", adapters=ADAPTERS, serving=SERVING)
 """The server that deviations are made of: it queues beyond six requests, and serves two adapters."""
 
@@ -204,9 +206,10 @@ FAULTS = (
               faults=_fault(FaultType.VALUE, families=("queue",), value="-1")),
     Deviation(name="queue-always-0", why="The queue is always 0.", breaks="MS-MET-02", pins={"queue": 0}),
     Deviation(name="queue-counts-all", why="The queue counts the requests that run, too.", breaks="MS-MET-02",
-              spec={"shown_as": lambda true: replace(true, queue=true.queue + true.running)}),
+              spec={"shown_as": lambda true: replace(true, queue=true.queue + true.running), "serving": SLOW}),
     Deviation(name="queue-and-running-swapped", why="The queue shows what runs, and the reverse.", breaks="MS-MET-02",
-              version="1.0.0", spec={"shown_as": lambda true: replace(true, queue=true.running, running=true.queue)}),
+              version="1.0.0", spec={"shown_as": lambda true: replace(true, queue=true.running, running=true.queue),
+                                     "serving": replace(SLOW, max_running=6)}),
     Deviation(name="running-missing", why="The running requests are not on the page.", breaks="MS-MET-04",
               faults=_fault(FaultType.MISSING, families=("running",))),
     Deviation(name="running-untyped", why="The running requests have no TYPE.", breaks="MS-MET-04",
@@ -215,7 +218,7 @@ FAULTS = (
               pins={"running": 0}),
     Deviation(name="running-counts-all", why="The running requests are those that wait, too.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=true.queue + true.running),
-                    "serving": replace(SERVING, max_running=3)}),
+                    "serving": SLOW}),
     Deviation(name="running-hundredfold", why="Each running request counts a hundred times.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=100 * true.running)}),
     Deviation(name="kv-missing", why="The KV cache is not on the page.", breaks="MS-MET-03",
