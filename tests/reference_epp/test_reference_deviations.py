@@ -75,8 +75,9 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
 
 HINTS: list[Any] = [
     [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
-    [1], ["10.0.0.1"],
+    [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
+    [*(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000)), B],
 ]  # fmt: skip
 
 
@@ -136,6 +137,7 @@ def conversations(mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest
             yield [first, response(served=served), data_plane.response_body()]
     yield [data_plane.response_headers(status=b"413"), data_plane.response_body()]
     yield from one_path_only(headers, get, mode, data_plane)
+    yield from seldom_sent(get, mode, data_plane)
     yield [get(), data_plane.response_headers(content_type=b"text/plain"), data_plane.response_body(b"x" * 100_000)]
     yield [get(), data_plane.response_headers(), data_plane.response_body(b'{"usage": "7"}')]
 
@@ -171,6 +173,26 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         yield [get((":method", method))]
         for _ in range(len(POOL)):
             yield [get((":method", method), subset=[C])]
+
+
+def seldom_sent(get: Any, mode: int, data_plane: Any) -> Iterator[list[ProcessingRequest]]:
+    """What other metadata, headers, line ends and trailers there may be."""
+    for namespace in ("envoy.lb", "envoy.lb.subset_hint"):
+        for _ in range(len(POOL)):
+            beside = get(subset=[C])
+            beside.metadata_context.filter_metadata[namespace].fields["x-other"].string_value = "1"
+            yield [beside]
+    untyped = data_plane.request_headers(mode=mode)
+    del untyped.request_headers.headers.headers[:]
+    yield [untyped, *([data_plane.request_body()] if mode else [])]
+    response = data_plane.response_headers
+    events = [data_plane.response_body(b"data: %d\r\n\r\n" % number, end=number == 2) for number in range(3)]
+    yield [get(), response(content_type=b"text/event-stream"), *events]
+    yield [get(), response(("set-cookie", b"a"), ("set-cookie", b"b"), ("x-model", b"m")), data_plane.response_body()]
+    trailers = data_plane.response_trailers()
+    trailers.response_trailers.trailers.headers.add(key="x-took", raw_value=b"1")
+    yield [get(), response(), trailers]
+    yield [get(), response(), data_plane.response_body(end=False), trailers]
 
 
 STIMULI: dict[int, list[list[ProcessingRequest]]] = {}
