@@ -39,17 +39,6 @@ class _EndingTalk(Talk):
         return dataclasses.replace(told, body=response.body, trailers=response.trailers)
 
 
-class _WithholdingTalk(Talk):
-    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
-        assert first or not message.HasField("request_headers")
-        for part in (message.request_headers, message.response_headers):
-            kept = [one for one in part.headers.headers if not one.key.startswith(":")]
-            if len(kept) < len(part.headers.headers):
-                del part.headers.headers[:]
-                part.headers.headers.extend(kept)
-        return (message,)
-
-
 class _CutForTheEpp(Gateway):
     talk_type = _CutTalk
 
@@ -60,10 +49,6 @@ class _ChunksTwice(Gateway):
 
 class _ResponseEndsEarly(Gateway):
     talk_type = _EndingTalk
-
-
-class _NoPseudoHeaders(Gateway):
-    talk_type = _WithholdingTalk
 
 
 class _CutAfterTheEpp(Gateway):
@@ -105,13 +90,6 @@ FAULTS: tuple[Fault, ...] = (
         why="the EPP is told that the response has no body, which it does not get",
         breaks="DP-EXTP-01",
         gateway=_ResponseEndsEarly,
-    ),
-    Fault(
-        name="pseudo-headers-withheld",
-        why="the EPP gets headers without :method, :path and :status",
-        breaks="DP-EXTP-01",
-        effect="warn",
-        gateway=_NoPseudoHeaders,
     ),
     Fault(
         name="released-body-cut",
