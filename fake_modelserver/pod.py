@@ -395,7 +395,6 @@ _COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
 
 _ROUTES: dict[str, tuple[str, Callable[[Pod, Request, openai.Catalogue], Response]]] = {
     "/v1/models": ("GET", lambda _, __, catalogue: openai.models(catalogue)),
-    "/health": ("GET", lambda pod, _, __: Response(status=200 if pod.healthy else 503)),
-    "/ping": ("GET", lambda pod, _, __: Response(status=200 if pod.healthy else 503)),
+    **dict.fromkeys(("/health", "/ping"), ("GET", lambda pod, _, __: Response(status=200 if pod.healthy else 503))),
     "/version": ("GET", lambda pod, _, __: json_response(200, {"version": pod.spec.kind.name})),
 }

@@ -116,7 +116,7 @@ def judge(episode: Episode, context: Context, catalogue: Rules, *, roles: Sequen
     """
     episode_view = EpisodeView(episode, context, catalogue)
     given = rulings(episode_view, roles)
-    weighed = list(_weigh(episode_view, _unprovoked(given) if len(roles) > 1 else given))
+    weighed = list(_weigh(episode_view, _unprovoked(episode_view, given) if len(roles) > 1 else given))
     weighed += _harness(episode, context, weighed)
     weighed += _silent(episode_view, weighed)
     return tuple(_collect(weighed))
@@ -146,17 +146,14 @@ def rulings(episode_view: EpisodeView, roles: Sequence[Role] = ()) -> Iterator[R
     yield from health.expected_health(episode_view, blamed=frozenset(blamed))
 
 
-def _unprovoked(given: Iterable[Ruling]) -> Iterator[Ruling]:
-    """The rulings without those about what an EPP did after the data plane broke the contract in the same exchange.
+def _unprovoked(episode_view: EpisodeView, given: Iterable[Ruling]) -> Iterator[Ruling]:
+    """The rulings without those about what an EPP did after the data plane broke the order in the same exchange.
 
     What is right then is not defined; but nothing excuses a crash, or an answer to another request.
     """
-    found = tuple(given)
-    broken: dict[str | None, int] = {}
-    for one in found:
-        if one.requirement == "DP-EXTP-01" and one.verdict is FAIL and one.seq is not None:
-            broken[one.exchange] = min(one.seq, broken.get(one.exchange, one.seq))
-    for one in found:
+    undefined = {one.exchange: calling.undefined_since(one) for one in episode_view.gateway_exchanges}
+    broken: dict[str | None, int] = {name: seq for name, seq in undefined.items() if seq is not None}
+    for one in given:
         conduct = one.negative and one.nature in (Nature.CONDUCT, Nature.HANG) and not one.requirement.startswith("DP-")
         if not (conduct and one.exchange in broken and (one.seq is None or one.seq >= broken[one.exchange])):
             yield one

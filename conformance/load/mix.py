@@ -18,7 +18,8 @@ from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
-from conformance.scenario.schema import Exchange, Expect
+from conformance.scenario.expect import Expect
+from conformance.scenario.schema import Exchange
 from conformance.strict_yaml import FileModel
 from fake_proxy.client import Chunk
 

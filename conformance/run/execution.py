@@ -16,7 +16,8 @@ from conformance.run.capture import Capture
 from conformance.run.processor import starved
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
-from conformance.scenario.schema import ClientRequest, Expect
+from conformance.scenario.expect import Expect
+from conformance.scenario.schema import ClientRequest
 from conformance.scenario.seeded import source_of
 from ext_proc.record import DRAINING, Entry, Wait
 

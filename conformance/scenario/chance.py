@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.scenario import references
+from conformance.scenario.expect import Expect
 from conformance.scenario.loader import Instance
 from conformance.scenario.pool import Pod
-from conformance.scenario.schema import Exchange, Expect, PoolStep, Scenario
+from conformance.scenario.schema import Exchange, PoolStep, Scenario
 
 SUBSET_RULES = frozenset(f"EPP-SUB-{number:02}" for number in (1, 5, 7, 8, 9, 11))
 """Without one of these an endpoint picker considers the whole eligible pool."""

@@ -23,7 +23,7 @@ class Tally:
     violating: int = 0
     """Exchanges in which a rule was broken."""
     untold: int = 0
-    """Exchanges that tell nothing of the EPP, as it had said nothing when they ended."""
+    """Exchanges that tell nothing of the EPP, as those do that end before it said anything."""
     unjudged: int = 0
     """Recorded, and dropped because judging was behind."""
     problems: int = 0
@@ -102,7 +102,7 @@ class _Collector:
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),
             "recording_failures": ("Exchanges of which the recording failed", counts.failures),
             "remembered_exchanges": ("Judged exchanges whose findings were remembered", tally.remembered),
-            "untold_exchanges": ("Judged exchanges that ended before the EPP said anything", tally.untold),
+            "untold_exchanges": ("Judged exchanges that tell nothing of the EPP", tally.untold),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),
             "judging_problems": ("Exchanges on which a judge raised, or trouble with transcripts", tally.problems),
         }

@@ -169,7 +169,7 @@ class LiveTap:
         counts, tally = self.tap.counts, self.tally
         lines = [f"{counts.streams} streams relayed, {tally.judged} judged, {tally.violating} with a broken rule"]
         if tally.untold:
-            lines.append(f"{tally.untold} ended before the EPP had said anything, and tell nothing of it")
+            lines.append(f"{tally.untold} tell nothing of the EPP, as those do that end before it said anything")
         elif not tally.judged:
             lines.append("so nothing is known of the EPP")
         if counts.sampled_out:

@@ -232,7 +232,7 @@ def test_a_load_goes_on_when_the_reader_of_its_lines_is_gone(program, tmp_path: 
 def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_path: Path) -> None:
     assert cli("load", *SHORT, "-o", tmp_path, "--epp", WRONG).code == 1
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    ran = cli("load", *SHORT, "-o", tmp_path, "--epp", "cmd:false", "--endpoints", "127.0.0.1:18011")
+    ran = cli("load", *SHORT, "-o", tmp_path, "--epp", "cmd:false {endpointsFile}")
     assert ran.code == 4, ran.out + ran.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert cli("judge", tmp_path).code == 1

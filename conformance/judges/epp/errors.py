@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.epp import expectation
+from conformance.judges.epp.expectation import TOO_MANY
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
@@ -18,7 +19,7 @@ from conformance.judges.ruling import Ruling, passed, recorded
 from conformance.reading.decoded_message import STREAMED_REPLY
 from conformance.verdict import Verdict
 
-UNAVAILABLE, TOO_MANY, TOO_LARGE = 503, 429, 413
+UNAVAILABLE, TOO_LARGE = 503, 413
 LARGE_BODY = 1024 * 1024
 """Above so many bytes 413 is an answer, as long as streaming is an option (before `next`)."""
 
@@ -135,7 +136,7 @@ def errors(view: ExchangeView) -> Iterator[Ruling]:
             yield passed("EPP-ERR-01")
         if view.code == UNAVAILABLE and due.pool_empty:
             yield passed("EPP-ERR-02")
-    if view.code == TOO_MANY and due.endpoint_due and not due.load.idle:
+    if expectation.dropped(view):
         yield passed("EPP-ERR-03")
     yield from _contents(view)
 

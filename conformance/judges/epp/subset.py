@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.judges.epp.errors import TOO_MANY, UNAVAILABLE, acceptable_error
+from conformance.judges.epp.errors import UNAVAILABLE, acceptable_error
+from conformance.judges.epp.expectation import TOO_MANY
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.root_cause import odd_hint, odd_items

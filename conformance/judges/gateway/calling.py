@@ -5,12 +5,11 @@ The messages are judged wherever it was observed. Whether the EPP was asked at a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
-from conformance.judges.gateway.contents import contents
+from conformance.judges.gateway.contents import EXTP, contents
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
@@ -19,7 +18,6 @@ from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessag
 from conformance.verdict import Verdict
 from ext_proc.record import Author, header
 
-EXTP = "DP-EXTP-01"
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
@@ -29,19 +27,21 @@ _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
-        found = None
-        for ruling in itertools.chain(_wire(one, exchange), contents(one, exchange)):
-            if found is None or ruling.verdict is Verdict.FAIL:
-                found = ruling
-            if found.verdict is Verdict.FAIL:
-                break  # what follows may be no more than its consequence
-        if found is not None:
-            yield found
+        found = [*_order(one, exchange), *_forms(one, exchange)]
+        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL] or list(contents(one, exchange))
+        if failed or found:  # what follows the first may be no more than its consequence
+            yield min(failed or found, key=lambda ruling: ruling.seq or 0)
             return
     if exchange.asked:
         yield passed(EXTP)
     elif exchange.opened is not None:
         yield _unasked(exchange)
+
+
+def undefined_since(exchange: GatewayExchange) -> int | None:
+    """Where the data plane broke the order of messages: what an EPP is to do from there on is not defined."""
+    found = (ruling.seq for one in exchange.asked for ruling in _order(one, exchange))
+    return min((seq for seq in found if seq is not None), default=None)
 
 
 @judge_of_episode(EXTP, role="data-plane")
@@ -92,12 +92,12 @@ def _stray(facts: EpisodeFacts) -> str | None:
 # -- the messages ------------------------------------------------------------------------------------------------------
 
 
-def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
-    """What is wrong with the data plane's messages on one stream."""
+def _order(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What is wrong with the data plane's messages on one stream, as they follow each other."""
     for entry, broken in one.conversation.malformed:
         if broken.author is Author.DATA_PLANE:
             yield exchange.fail(EXTP, "gRPC messages", f"bytes that are none: {broken.reason}", at=entry.seq)
-    messages = [message for message in one.conversation.messages if message.author is Author.DATA_PLANE]
+    messages = one.conversation.asked
     ended: dict[str, DecodedMessage] = {}
     seen: set[str] = set()
     for number, message in enumerate(messages):
@@ -113,7 +113,6 @@ def _wire(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
             yield exchange.fail(EXTP, f"{FIRST} first", f"the first message is {message.what}", at=message)
             return
         yield from _sequence(exchange, message, ended, seen)
-        yield from _message(one, exchange, message, first=number == 0)
         seen.add(message.what)
         if message.ends and message.side is not None:
             ended[message.side] = message
@@ -141,6 +140,12 @@ def _sequence(
         yield exchange.fail(EXTP, expected, "another", at=message)
     elif message.part != "headers" and f"{side}_headers" not in seen:
         yield exchange.fail(EXTP, f"{side}_headers before {message.what}", "no headers before", at=message)
+
+
+def _forms(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What is wrong with each of them for itself."""
+    for number, message in enumerate(one.conversation.asked):
+        yield from _message(one, exchange, message, first=number == 0)
 
 
 def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessage, *, first: bool) -> Iterator[Ruling]:
@@ -222,7 +227,9 @@ def _trailers(served: UpstreamAttempt | None, side: str) -> bool:
     return bool(sent)
 
 
-def _after_the_end(one: PickerStream, exchange: GatewayExchange, messages: list[DecodedMessage]) -> Iterator[Ruling]:
+def _after_the_end(
+    one: PickerStream, exchange: GatewayExchange, messages: Sequence[DecodedMessage]
+) -> Iterator[Ruling]:
     """An ImmediateResponse ends the conversation: it does not come back as a response to be processed."""
     if not any(message.what == "immediate_response" for message in one.conversation.messages):
         return

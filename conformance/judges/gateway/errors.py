@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.reading.destination import protected
-from ext_proc.headers import value_of
+from conformance.reading.destination import apply
 from ext_proc.messages import ImmediateResponse
 from ext_proc.record import ClientResponse, header, values
 
@@ -61,13 +60,10 @@ def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateRespo
 
 
 def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
-    """A header of the answer that the client did not get; those that belong to the data plane don't count.
-
-    Of several of one name the last counts: it takes the place of those before, unless it is to be appended.
-    """
-    last = {option.header.key.lower(): value_of(option.header).strip() for option in answer.headers.set_headers}
-    for name, value in last.items():
-        if name.startswith(":") or name in _FRAMING or protected(name) or not value:
+    """A header of the answer that the client did not get; those that belong to the data plane don't count."""
+    for name, raw in apply(answer.headers, []):
+        value = raw.strip()
+        if name.startswith(":") or name in _FRAMING or not value:
             continue
         found = [one.strip() for one in values(got.headers, name.encode())]
         if value not in found and value not in [part.strip() for one in found for part in one.split(b",")]:

@@ -26,8 +26,9 @@ from conformance.report.verify import server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
+from conformance.scenario.expect import Expect
 from conformance.scenario.pool import Pod
-from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Expect, Step
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Step
 from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, UpstreamRequest, Wait
 

@@ -109,7 +109,8 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
     if last is not None and last.expired:
         return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
     if last is not None and last.status == NOT_FOUND:
-        return f"it serves no model {profile.requests.model!r}: name one in requests.model of the profile"
+        model = profile.requests.model
+        return f"404 may say that it serves no model {model!r}: requests.model of the profile names it"
     if profile.discovery.fixed is not None:
         return "does it know the endpoints given with --endpoints, in this form?"
     if profile.discovery.file is not None:

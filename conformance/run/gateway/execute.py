@@ -14,7 +14,8 @@ from conformance.run.capture import Capture
 from conformance.run.data_plane.replies import model_server_reply
 from conformance.run.execution import Action, Execution
 from conformance.run.gateway.runner import GatewayRunner, Send
-from conformance.scenario.schema import Conduct, EppScript, Expect, Request
+from conformance.scenario.expect import Expect
+from conformance.scenario.schema import Conduct, EppScript, Request
 from real_envoy.kept import KeptConnection
 
 LATE = 0.4

@@ -17,8 +17,8 @@ from conformance.run.model_server.load import ServerLoad
 from conformance.run.model_server.requests import ServerRequest, load_request, request_of
 from conformance.run.model_server.runner import ModelServerRunner
 from conformance.run.model_server.scraper import INTERVAL, Scraper
+from conformance.scenario.expect import Expect
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
-from conformance.scenario.schema import Expect
 from conformance.scenario.seeded import shared_source_of
 from conformance.scenario.server_stimulus import HELD, RUNG, TOP, WATCHED, rungs, words_of
 

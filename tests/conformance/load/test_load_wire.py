@@ -24,7 +24,8 @@ from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally
 from conformance.load.wire import Message as Known
 from conformance.load.wire import WireError, decode, encode
-from conformance.scenario.schema import Exchange, Expect
+from conformance.scenario.expect import Expect
+from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Discovery, File, Fixed, Profile, Requests, Start, Timeouts, Tls
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Author, Entry, Message

@@ -193,12 +193,24 @@ def test_what_the_data_plane_does_wrong_is_not_the_epps_fault(messages, status: 
     assert {one.requirement for one in result.findings} == {"DP-EXTP-01"}
 
 
-def test_the_epp_is_accused_of_what_it_did_before_and_of_its_end() -> None:
+def test_the_epp_is_accused_of_what_it_did_before() -> None:
     room = Room()
     wrong = ProcessingResponse(request_body={}).SerializeToString()
     room.emit(opened(), said(headers(end=False)), said(wrong, Author.EPP), said(headers(end=False)), ended())
     result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE, roles=BOTH)
     assert {one.requirement for one in result.findings} > {"DP-EXTP-01"}
+
+
+def test_a_message_of_a_wrong_form_does_not_excuse_the_epp() -> None:
+    """Its order is right, so it is known what is asked: names in upper case, protocol_config on each message."""
+    config = ProtocolConfiguration(request_body_mode=4, response_body_mode=4)
+    part = HttpHeaders(headers=header_map(((b":path", b"/v1/x"), (b":method", b"POST"), (b"X-Upper", b"1"))))
+    first = ProcessingRequest(request_headers=part, protocol_config=config).SerializeToString()
+    last = ProcessingRequest(request_body=HttpBody(end_of_stream=True), protocol_config=config).SerializeToString()
+    room = Room()
+    room.emit(opened(), said(first), said(last), said(b"\x0a\x00", Author.EPP), ended())
+    result = judged(episode(room.done[0]), context("1.0.0"), CATALOGUE, roles=BOTH)
+    assert {one.requirement for one in result.findings if one.verdict is Verdict.FAIL} > {"DP-EXTP-01"}
 
 
 def test_time_is_counted_from_the_latest_event() -> None:
