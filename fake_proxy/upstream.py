@@ -23,6 +23,9 @@ _VERSION = b"HTTP/1."
 _BODYLESS = frozenset({b"GET", b"HEAD", b"DELETE", b"CONNECT", b"TRACE"})
 """Methods whose requests need not say that they have no body."""
 
+_TURNS = 10
+"""Turns of the loop in which a connection that stands already is noticed: after a standstill, timers are first."""
+
 
 class _HungUpError(Exception):
     """The connection ended where a response should begin."""
@@ -195,8 +198,7 @@ class _HttpAttempt:
         try:
             if not self._reachable:
                 raise ConnectionRefusedError
-            async with asyncio.timeout(self._connect_timeout):
-                reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            reader, self._writer = await _connect(host.strip("[]"), int(port), self._connect_timeout)
         except (OSError, ValueError):  # TimeoutError is an OSError
             await self._events.failed(attempt, "connect-failed")
             return
@@ -271,6 +273,20 @@ class _HttpAttempt:
         self._chunked = headers.get(b"transfer-encoding", b"").lower() == b"chunked"
         head = get(self._opening.headers, b":method") == b"HEAD"
         return head or status in (204, 304) or headers.get(b"content-length") == b"0"
+
+
+async def _connect(host: str, port: int, timeout: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Raises `OSError` if there is no connection after `timeout` seconds, in which our loop may have stood still."""
+    connecting = asyncio.ensure_future(asyncio.open_connection(host, port))
+    try:
+        await asyncio.wait([connecting], timeout=timeout)
+        for _ in range(_TURNS):
+            if connecting.done():
+                return connecting.result()
+            await asyncio.sleep(0)
+        raise TimeoutError
+    finally:
+        connecting.cancel()
 
 
 def _lines(headers: HeaderList) -> bytes:

@@ -408,6 +408,17 @@ def test_an_epp_that_rewrites_events_meets_the_waits() -> None:
     asyncio.run(run())
 
 
+def test_a_connection_that_stands_is_not_given_up_for_a_timer_that_ran_first() -> None:
+    """As after a standstill of our process: here the time is over at once, and the peer is there."""
+
+    async def run() -> None:
+        async with plain() as model, grpc_epp(model.address) as epp:
+            ran = await exchange(epp, POST, FDS, HttpUpstream(connect_timeout=0))
+        assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
+
+    asyncio.run(run())
+
+
 @each_mode
 def test_the_list_is_walked_on_refusal_and_503(config: ProxyConfig) -> None:
     async def run() -> None:
