@@ -31,6 +31,9 @@ from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.profile import Profile
 
+INCOMPLETE = 4
+"""The exit code of a run without a full verdict."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedRun:
@@ -48,6 +51,11 @@ class ReportedRun:
     def evidence(self) -> Path:
         """Where the evidence is."""
         return self.paths[0].with_name(EVIDENCE)
+
+    @property
+    def only_left_out(self) -> bool:
+        """Whether it is incomplete for what was left out alone: it ran to its end, and broke nothing."""
+        return self.code == INCOMPLETE and self.stopped is None and not self.interrupted
 
 
 def run_and_report(

@@ -137,6 +137,12 @@ def test_a_selection_fails_the_job_unless_that_is_accepted(quick, project):
     assert (accepting.code, accepting.outputs) == (0, {"result": "incomplete"})
 
 
+def test_an_endpoint_picker_out_of_reach_fails_the_job_whatever_is_accepted(quick, project):
+    arguments = "--endpoints 127.0.0.1:18472 --smoke"
+    dead = Runner(project, epp="127.0.0.1:9", arguments=arguments, accept_incomplete="true").run()
+    assert (dead.code, dead.outputs) == (4, {"result": "incomplete"})
+
+
 def test_without_inputs_the_action_says_what_to_do(project):
     runner = Runner(project).run()
     assert runner.code == 2
@@ -233,7 +239,11 @@ def test_the_component_accepts_an_incomplete_run_if_told(installed, project):
     (project / "my epp" / "profile.yaml").write_text(PROFILE % "")
     given = {"profile": "my epp/profile.yaml", "arguments": SUBSET, "suite": "pip"}
     assert run_job(job(**given), project).returncode == 4
-    assert run_job(job(**given, **{"accept-incomplete": "true"}), project).returncode == 0
+    accepting = {**given, "accept-incomplete": "true"}
+    assert run_job(job(**accepting), project).returncode == 0
+    dead = "start: {}\naddress: 127.0.0.1:9\ndiscovery: {fixed: {endpoints: ['127.0.0.1:18473']}}\n"
+    (project / "my epp" / "profile.yaml").write_text(dead)
+    assert run_job(job(**accepting), project).returncode == 4
 
 
 # -- recipes to copy ---------------------------------------------------------------------------------------------------

@@ -95,6 +95,13 @@ def test_exit_zero(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path, "--exit-zero").code == 0
 
 
+def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp_path: Path) -> None:
+    assert cli("run", *FEW, "-o", tmp_path / "few", "--accept-incomplete").code == 0
+    dead = ("--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:18471", "--smoke")
+    assert cli("run", *dead, "-o", tmp_path / "dead", "--accept-incomplete").code == 4
+    complete(tmp_path / "dead")
+
+
 def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None:
     fault = (
         f"cmd:{sys.executable} -m reference_epp --fault metadata-differs --listen 127.0.0.1:{{port}} "
