@@ -157,7 +157,7 @@ def load(
 
     if not quiet:
         remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
-    with reserved(output):
+    with reserved(output, own=()):
         collect_seldom()
         with (
             warm(processes if processes > 1 else 0),

@@ -18,7 +18,7 @@ from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
-from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
+from conformance.report.render.folder import COUNTEREXAMPLE, EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom
@@ -144,7 +144,7 @@ def _counterexamples(outcome: RunOutcome, output: Path) -> list[Path]:
     """Each failing generated conversation as a scenario file, for `--scenarios`."""
     paths = []
     for version, text in outcome.counterexamples.items():
-        paths.append(output / f"counterexample-{version}.yaml")
+        paths.append(output / COUNTEREXAMPLE.format(version))
         paths[-1].write_text(text, encoding="utf-8")
     return paths
 

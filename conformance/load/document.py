@@ -19,7 +19,7 @@ from conformance.load.judgement import TELLING
 from conformance.load.page import html
 from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
-from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE
+from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, naming
 from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
@@ -176,10 +176,10 @@ def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ..
     beside = {name: output / f"{name}.new" for name in pieces}
     try:
         for name, fill in pieces.items():
-            with _named(output / name):
+            with naming(output / name):
                 fill(beside[name])
         for name, path in beside.items():
-            with _named(output / name):
+            with naming(output / name):
                 path.replace(output / name)
     finally:
         for path in beside.values():
@@ -192,15 +192,6 @@ def _write_evidence(run: LoadRun, path: Path) -> None:
     with EvidenceWriter(path) as evidence:
         for name, one in run.examples.shown.items():
             evidence.add(name, one.episode, one.context)
-
-
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """A full disk, as Python has it, does not say which file."""
-    try:
-        yield
-    except OSError as problem:
-        raise OSError(problem.errno, problem.strerror, str(path)) from problem
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli import SAME_WISH, Interrupt
+from conformance.report.render import folder
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 REFERENCE = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
@@ -100,6 +101,27 @@ def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp
     dead = ("--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:18471", "--smoke")
     assert cli("run", *dead, "-o", tmp_path / "dead", "--accept-incomplete").code == 4
     complete(tmp_path / "dead")
+
+
+def test_a_run_that_breaks_leaves_no_earlier_report_behind(cli, tmp_path: Path) -> None:
+    assert cli("run", *FEW, "-o", tmp_path).code == 4
+    (tmp_path / "counterexample-1.0.0.yaml").touch()
+    (tmp_path / "notes.txt").touch()
+    ran = cli("run", "--epp", "cmd:no-such-program {port} {endpointsFile}", "-o", tmp_path)
+    assert (ran.code, "is not on PATH" in ran.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_full_disk_is_named_and_keeps_no_part_of_a_report(cli, tmp_path: Path, monkeypatch) -> None:
+    def full(text: object, path: Path) -> None:
+        with path.open("w") as file, Path("/dev/full").open("w") as nowhere:
+            file.write("half of a rep")
+            nowhere.write("ort")
+
+    monkeypatch.setattr(folder, "write_report", full)
+    ran = cli("run", "-q", *FEW, "-o", tmp_path)
+    assert (ran.code, ran.err.splitlines()[0]) == (3, f"error: {tmp_path}/report.json: No space left on device")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_violation_is_shown_with_its_conversation(cli, tmp_path: Path) -> None:

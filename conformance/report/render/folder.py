@@ -7,7 +7,7 @@ import fcntl
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
 LOAD, LOAD_PAGE, LOAD_EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
-_NAMES = (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN, LOAD, LOAD_PAGE, LOAD_EVIDENCE)
+COUNTEREXAMPLE = "counterexample-{}.yaml"
+OF_A_RUN = (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN, COUNTEREXAMPLE.format("*"))
+_NAMES = (*OF_A_RUN[:-1], LOAD, LOAD_PAGE, LOAD_EVIDENCE)
 
 
 def evidence_of(path: Path) -> Path:
@@ -52,9 +54,13 @@ def make_folder(output: Path) -> None:
 
 
 @contextlib.contextmanager
-def reserved(output: Path) -> Iterator[None]:
+def reserved(output: Path, own: Sequence[str] = OF_A_RUN) -> Iterator[None]:
     """The folder `output`, made, for this run alone: two runs would mix their evidence. It is removed again if nothing
-    was written. Raises `UsageError`."""
+    was written. Raises `UsageError`.
+
+    The files that the run writes, `own` by their names or globs, are removed first, and again if it breaks: nobody must
+    take the report of an earlier run, or a part of one, for its own.
+    """
     made = [folder for folder in (output, *output.parents) if not folder.exists()]
     make_folder(output)
     folder = os.open(output, os.O_RDONLY)
@@ -65,12 +71,32 @@ def reserved(output: Path) -> Iterator[None]:
             except BlockingIOError:
                 what = f"another run is writing its report to {output}"
                 raise UsageError(what, hint="give another folder with --output") from None
-        yield
+        _remove(output, own)
+        try:
+            yield
+        except BaseException:
+            _remove(output, own)
+            raise
     finally:
         os.close(folder)
         with contextlib.suppress(OSError):  # it holds a report
             for one in made:
                 one.rmdir()
+
+
+def _remove(output: Path, names: Sequence[str]) -> None:
+    for path in [path for name in names for path in output.glob(name)]:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[Path]:
+    """A full disk, as Python has it, does not say which file: so that its error names `path`."""
+    try:
+        yield path
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, str(path)) from None
 
 
 def write_all(report: Report, output: Path) -> tuple[Path, ...]:
@@ -80,10 +106,12 @@ def write_all(report: Report, output: Path) -> tuple[Path, ...]:
     from conformance.report.render.markdown import summary
 
     evidence = output / EVIDENCE
-    write_report(report, output / REPORT)
-    (output / JUNIT).write_text(junit(report), encoding="utf-8")
-    (output / MARKDOWN).write_text(summary(report), encoding="utf-8")
-    (output / HTML).write_text(html(report, evidence if evidence.is_file() else None), encoding="utf-8")
+    with naming(output / REPORT) as path:
+        write_report(report, path)
+    page = html(report, evidence if evidence.is_file() else None)
+    for name, text in ((JUNIT, junit(report)), (MARKDOWN, summary(report)), (HTML, page)):
+        with naming(output / name) as path:
+            path.write_text(text, encoding="utf-8")
     written = (HTML, REPORT, *((EVIDENCE,) if evidence.is_file() else ()), JUNIT, MARKDOWN)
     return tuple(output / name for name in written)
 
@@ -115,11 +143,14 @@ class EvidenceKeeper:
     ) -> None:
         self._queue.put(None)
         self._thread.join()
-        self.writer.close()
-        if error is not None:
-            self._path.unlink(missing_ok=True)
-        elif self._problem is not None:
-            raise self._problem
+        with naming(self._path):
+            try:
+                self.writer.close()
+            finally:
+                if error is not None:
+                    self._path.unlink(missing_ok=True)
+            if error is None and self._problem is not None:
+                raise self._problem
 
     def _write(self) -> None:
         while (item := self._queue.get()) is not None:
