@@ -62,6 +62,7 @@ def certify(
         from conformance.cli.reproduce import reproducing_command
 
         report, path = read(from_report)
+        _check(report, path, mode, observed=observed)
         _write(report, path, submission, pull_request, mode, observed=observed)
         typer.echo(f"to check it against the target itself: {reproducing_command(report)}")
         return
@@ -98,6 +99,21 @@ def _has_owner(implementation: object, *, observed: bool) -> None:
             f"the profile does not say whose the target is: implementation.{', implementation.'.join(missing)}",
             hint="upstream's reports name organization, project, url, version and contact",
         )
+
+
+def _check(report: Report, path: Path, mode: str, *, observed: bool) -> None:
+    """Refuse a report that does not follow from its evidence: what is written of it is sealed again, and in
+    upstream's form there is no evidence that could tell. Raises `SubmissionRefusedError`."""
+    from conformance.cli.report import evidence_of
+    from conformance.report.render.submission import SubmissionRefusedError, problems
+    from conformance.report.verify.verification import verify
+
+    found = problems(report, mode, observed=observed)
+    if not found:
+        steps = verify(path, evidence_of(report, path)).steps
+        found = tuple(f"{one.name}: {one.text}" for one in steps if one.answer != "pass")
+    if found:
+        raise SubmissionRefusedError(found)
 
 
 def _write(

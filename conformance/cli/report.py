@@ -249,10 +249,11 @@ def evidence_of(found: Report, path: Path) -> Path | None:
 def _evidence_beside(path: Path) -> Path | None:
     """As `evidence_of`, for a report that may be broken: then it is the usual name."""
     from conformance.errors import UsageError
-    from conformance.report.document.model import read_report
+    from conformance.report.document.canonical import read_document
+    from conformance.report.document.model import parse_report
 
     try:
-        return evidence_of(read_report(path), path)
+        return evidence_of(parse_report(read_document(path), str(path)), path)
     except UsageError:
         usual = path.with_name("evidence.ndjson.gz")
         return usual if usual.is_file() else None

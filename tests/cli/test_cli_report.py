@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 import yaml
 
+from conformance.report.document.canonical import digest
+
 
 def test_the_folder_has_everything(a_report: Path) -> None:
     names = {path.name for path in a_report.iterdir()}
@@ -126,6 +128,37 @@ def test_a_filtered_report_is_not_certified(cli, a_report: Path, tmp_path: Path)
     assert ran.code == 2
     assert "without selection" in ran.err
     assert not (tmp_path / "reports").exists()
+
+
+PUBLISHED = "reports/1.0.0/gateway/envoy"
+
+
+@pytest.mark.parametrize("change", ["nothing", "result", "result, and sealed", "no evidence"])
+def test_only_what_follows_from_its_evidence_is_certified(cli, tmp_path: Path, change: str) -> None:
+    path = min(Path(__file__).parents[2].joinpath(PUBLISHED).glob("*-report.yaml"))
+    evidence = path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.gz"))
+    document = yaml.load(path.read_text(), yaml.CSafeLoader)
+    if change.startswith("result"):
+        other = {"conformant": "non-conformant", "non-conformant": "conformant"}[document["result"]]
+        document["result"] = document["versions"][0]["result"] = other
+    if change.endswith("sealed"):
+        document["digest"] = digest(document)
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    if change != "no evidence":
+        shutil.copy(evidence, tmp_path)
+    ran = cli("certify", "--from", tmp_path, "--submission", tmp_path / "reports", "--observed")
+    assert (ran.code, (tmp_path / "reports").exists()) == ((0, True) if change == "nothing" else (2, False)), ran.err
+
+
+def test_a_report_that_was_changed_gets_no_face(cli, a_report: Path, tmp_path: Path) -> None:
+    shutil.copytree(a_report, folder := tmp_path / "r")
+    path = folder / "report.json"
+    path.write_text(path.read_text().replace('"non-conformant"', '"conformant"'))
+    pages = ("--html", tmp_path / "m.html", "--markdown", tmp_path / "m.md")
+    for words in (("show", folder), ("convert", folder, "--to", "badge"), ("matrix", folder, *pages)):
+        ran = cli("report", *words)
+        assert (ran.code, ran.out) == (2, "")
+        assert "was changed after it was made" in ran.err
 
 
 def test_waivers_are_suggested_for_a_folder_as_for_its_report(cli, a_report: Path) -> None:

@@ -112,8 +112,15 @@ def seal(document: Mapping[str, Any]) -> Report:
 
 
 def read_report(path: Path) -> Report:
-    """The report in a JSON or YAML file; its digest is not checked. Raises `ReportError`."""
-    return parse_report(read_document(path), str(path))
+    """The report in a JSON or YAML file. Raises `ReportError`, also for one that was changed and not sealed again."""
+    document = read_document(path)
+    report = parse_report(document, str(path))
+    if digest(document) != report.digest:
+        raise ReportError(
+            f"{path} was changed after it was made: its digest is not that of its content",
+            hint="`epp-conformance report verify` says what does not follow; get it again from whom it is from",
+        )
+    return report
 
 
 def parse_report(document: Mapping[str, Any], name: str) -> Report:
