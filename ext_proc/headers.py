@@ -38,8 +38,11 @@ def plain(value: Value) -> Any:
 
 
 def plain_struct(struct: Struct) -> dict[str, Any]:
-    """`struct` as a dict; numbers become floats, as the message has only those."""
-    return {name: plain(item) for name, item in struct.fields.items()}
+    """`struct` as a dict; numbers become floats, as the message has only those.
+
+    In the order of names: a map has none, and gives another to each process, so that no two would say the same of it.
+    """
+    return {name: plain(item) for name, item in sorted(struct.fields.items())}
 
 
 def to_value(item: Any) -> Value:

@@ -252,7 +252,7 @@ def _metadata(asked: list[DecodedMessage]) -> dict[str, dict[str, Any]]:
     first = next((one.request for one in asked if one.request is not None and one.side == REQUEST), None)
     if first is None:
         return {}
-    return {name: plain_struct(values) for name, values in first.metadata_context.filter_metadata.items()}
+    return {name: plain_struct(values) for name, values in sorted(first.metadata_context.filter_metadata.items())}
 
 
 def _hint(hint: Any, namespace: str, pods: Mapping[str, str]) -> dict[str, Any]:

@@ -152,6 +152,12 @@ def test_structs_survive_the_round_trip(tree: dict[str, object]) -> None:
     assert headers.plain_struct(messages.Struct.FromString(wire)) == tree
 
 
+def test_a_struct_reads_the_same_in_every_process() -> None:
+    names = [f"namespace-{number}" for number in range(40)]
+    read = headers.plain_struct(headers.to_struct({name: {"b": 1, "a": 2} for name in reversed(names)}))
+    assert (list(read), {tuple(one) for one in read.values()}) == (sorted(names), {("a", "b")})
+
+
 @given(st.lists(st.tuples(st.text().map(str.encode), st.binary())))
 def test_header_pairs_survive_the_round_trip(pairs: list[tuple[bytes, bytes]]) -> None:
     wire = headers.header_map(pairs).SerializeToString()

@@ -94,4 +94,4 @@ def _requests(one: PickerStream) -> list[DecodedMessage]:
 def _namespaces(message: DecodedMessage) -> Iterator[str]:
     """The namespaces in which a message has the hint's key."""
     metadata = message.request.metadata_context.filter_metadata if message.request is not None else {}
-    return (name for name, struct in metadata.items() if SUBSET in struct.fields)
+    return (name for name, struct in sorted(metadata.items()) if SUBSET in struct.fields)

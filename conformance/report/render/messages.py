@@ -49,7 +49,8 @@ def _request(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         facts.append(" ".join(text_of(by_name[name]) for name in pseudo if name in by_name))
         details += header_lines(pairs)
         details += [
-            f"attributes {name}: {json_of(wire.plain_struct(http.attributes[name]))}" for name in http.attributes
+            f"attributes {name}: {json_of(wire.plain_struct(http.attributes[name]))}"
+            for name in sorted(http.attributes)
         ]
     elif said.part == "body":
         facts.append(f"{len(said.body)} bytes")
