@@ -17,6 +17,7 @@ from conformance.report.document.canonical import ReportError, digest, read_docu
 from conformance.report.document.model import Report, parse_report
 from conformance.report.verify.again import Judge, JudgedAgain
 from conformance.report.verify.expected import Expected, UnplannableError
+from conformance.report.verify.files import files_step
 from conformance.report.verify.known import catalogue_step, remedy
 from conformance.report.verify.roll_ups import requirement_problems, roll_up_problems
 from conformance.report.verify.steps import PROVES, Verification, VerificationStep, answered, unknown
@@ -85,7 +86,7 @@ def verify(
         ),
         evidence,
         _judgement(report, again, evidence_path),
-        _files(report, report_path),
+        files_step(report, report_path, evidence_path),
     ]
     return Verification(steps=tuple(steps), notes=tuple(_notes(report, expected)))
 
@@ -112,28 +113,6 @@ def _judgement(report: Report, again: JudgedAgain, path: Path | None) -> Verific
         )
         return unknown("judgement", text, step.details)
     return step
-
-
-def _files(report: Report, path: Path) -> VerificationStep:
-    """What a run writes beside its report must be rendered from it."""
-    from conformance.report.render.junit import junit
-    from conformance.report.render.markdown import summary
-
-    problems, seen = [], []
-    for name, render in (("summary.md", summary), ("junit.xml", junit)):
-        beside = path.with_name(name)
-        if path.name != "report.json" or not beside.is_file():
-            continue
-        seen.append(name)
-        try:
-            same = beside.stat().st_size < 64 * 1024 * 1024 and beside.read_text(encoding="utf-8") == render(report)
-        except (OSError, ValueError) as problem:
-            problems.append(f"{name}: {problem}")
-            continue
-        if not same:
-            problems.append(f"{name}: is not what the report gives; `report convert` makes it")
-    good = f"{', '.join(seen)} as the report gives" if seen else "none beside the report"
-    return answered("files", problems, good, "a file beside the report says something else")
 
 
 def _notes(report: Report, expected: Expected) -> Iterator[str]:

@@ -15,6 +15,7 @@ from conformance.report.document.build import overall, version_row
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import Report, write_report
 from conformance.report.document.rows import RequirementRow
+from conformance.report.render.html import html
 from conformance.report.render.junit import junit
 from conformance.report.render.markdown import summary
 from conformance.requirements.catalogue import Catalogue
@@ -94,6 +95,9 @@ class Forger:
             write_report(report, folder / "report.json")
             (folder / "summary.md").write_text(summary(report))
             (folder / "junit.xml").write_text(junit(report))
+            (folder / "report.html").write_text(
+                html(report, None if self.raw_evidence else folder / "evidence.ndjson.gz")
+            )
         for name, text in self.texts.items():
             (folder / name).write_text(text)
         return folder / "report.json"

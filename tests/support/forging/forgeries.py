@@ -607,6 +607,17 @@ def another_junit_file(f):
     f.texts["junit.xml"] = "<testsuites/>"
 
 
+@forgery(BAD_EPP, step="files")
+def another_page(f):
+    f.texts["report.html"] = "<!doctype html><title>✓ conformant</title>"
+
+
+@forgery(EPP, step="files", unknown=True)
+def a_summary_of_another_release_of_the_suite(f):
+    f.report["suite"]["version"] = "0.0.7"
+    f.texts["summary.md"] = "# Said in other words\n"
+
+
 # -- the file itself ---------------------------------------------------------------------------------------------------
 
 
