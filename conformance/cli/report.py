@@ -242,8 +242,11 @@ def evidence_of(found: Report, path: Path) -> Path | None:
     """The evidence beside a report, if it is there."""
     if found.evidence is None:
         return None
-    beside = path.with_name(Path(found.evidence.file).name)
-    return beside if beside.is_file() else None
+    try:
+        beside = path.with_name(Path(found.evidence.file).name)
+        return beside if beside.is_file() else None
+    except (OSError, ValueError):  # no file can have that name
+        return None
 
 
 def _evidence_beside(path: Path) -> Path | None:

@@ -33,6 +33,7 @@ from ext_proc import record
 
 MAX_LINE_BYTES = 160 * 1024 * 1024
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
+MAX_LINES = 1_000_000
 """Bounds of what a reader unpacks: evidence may come from strangers."""
 
 KEPT = 512
@@ -200,7 +201,7 @@ class EvidenceReader:
                 while line := file.readline(MAX_LINE_BYTES + 1):
                     number, self.bytes = number + 1, self.bytes + len(line)
                     self._whole.update(line)
-                    if len(line) > MAX_LINE_BYTES or self.bytes > MAX_TOTAL_BYTES:
+                    if len(line) > MAX_LINE_BYTES or self.bytes > MAX_TOTAL_BYTES or number > MAX_LINES:
                         raise EvidenceError(f"{self._path}: larger than evidence can be, at line {number}")
                     raw = line.removesuffix(b"\n")
                     if raw.startswith(b'{"block"'):

@@ -62,6 +62,17 @@ def test_verify_claims_no_proof_unless_every_step_passed(cli, a_report: Path, tm
     assert "This proves that" not in ran.out
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "/", "a\0b", "x" * 300, "elsewhere.gz"])
+def test_evidence_that_is_not_there_is_asked_for(cli, a_report: Path, tmp_path: Path, name: str) -> None:
+    document = json.loads((a_report / "report.json").read_text())
+    document["evidence"]["file"] = name
+    (tmp_path / "report.json").write_text(json.dumps({**document, "digest": digest(document)}))
+    ran = cli("report", "verify", tmp_path)
+    assert (ran.code, ran.err) == (4, "")
+    assert "Put it there, or name it: `report verify REPORT EVIDENCE`" in " ".join(ran.out.split())
+    assert cli("report", "show", tmp_path).code == 0
+
+
 def test_verify_finds_a_changed_verdict(cli, a_report: Path, tmp_path: Path) -> None:
     shutil.copytree(a_report, tmp_path / "r")
     path = tmp_path / "r" / "report.json"

@@ -16,6 +16,9 @@ from conformance.reading.bodies import not_json
 MAX_REPORT_BYTES = 64 * 1024 * 1024
 """A larger file is refused unread."""
 
+MAX_DEPTH = 100
+"""Collections inside of each other, in YAML: its parser takes longer with each than with the one before."""
+
 
 class ReportError(UsageError):
     """A file is not a report that can be read; the message names the file and what is wrong with it."""
@@ -105,8 +108,13 @@ def _yaml(text: str) -> Any:
             return found
 
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.CSafeLoader)):
-            raise ValueError("a report has no YAML aliases")
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("a report has no YAML aliases")
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise ValueError(f"nested deeper than {MAX_DEPTH}")
         document = yaml.load(text, Loader=Loader)
         json.dumps(document, allow_nan=False)
         return document

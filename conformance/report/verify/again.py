@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conformance.evidence.episode import Context, Episode
 from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
+from conformance.printable import printable
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify.conversation import problems
@@ -14,6 +15,9 @@ from conformance.report.verify.expected import Expected, Key
 from conformance.report.verify.steps import VerificationStep, answered, short, unknown
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding
+
+STRANGE = 1000
+"""Lines that no result names, after which no more are read: a small file can hold millions."""
 
 Judge = Callable[[Episode, Context, Catalogue], tuple[Finding, ...]]
 
@@ -39,7 +43,7 @@ class JudgedAgain:
     def evidence(self, path: Path | None) -> VerificationStep:
         """Read it all, and derive. The answer is about the lines alone: each there, named by one result, unchanged."""
         if path is None:
-            return unknown("evidence", "no evidence was given")
+            return unknown("evidence", self._missing())
         reader, missing, strange = EvidenceReader(path), dict(self._by_line), 0
         try:
             for line in reader:
@@ -47,6 +51,8 @@ class JudgedAgain:
                 if rows is None:
                     strange += 1
                     self._broken.append(f"line {line.number}: no result names it, or it is there twice")
+                    if strange > STRANGE:
+                        break  # whatever it is, it is not this report's
                 else:
                     self._line(line, rows)
         except EvidenceError as error:
@@ -64,6 +70,16 @@ class JudgedAgain:
             )
         good = f"{reader.episodes} episodes, each of one result, every digest as stated"
         return answered("evidence", self._broken, good, "the evidence is not what the report was made of")
+
+    def _missing(self) -> str:
+        stated = self._report.evidence
+        if stated is None:
+            return "the report names no file of evidence"
+        name = short(printable(stated.file))
+        return (
+            f"no evidence was given: the report names {name}, which is not beside it. Put it there, or name it: "
+            "`report verify REPORT EVIDENCE`"
+        )
 
     def _line(self, line: EvidenceLine, rows: list[ScenarioRow]) -> None:
         try:

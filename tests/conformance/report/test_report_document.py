@@ -189,6 +189,8 @@ def test_a_row_keeps_all_that_roll_ups_read(verdicts, requirements, exchange):
         ("r.yaml", "? [a]\n: 1\n", "not a report"),
         ("r.yaml", "a: !!python/object:os.system {}\n", "not a report"),
         ("r.yaml", "a: [", "not a report"),
+        ("r.yaml", "a: " + "[" * 200_000 + "]" * 200_000, "nested deeper than"),
+        ("r.yaml", "{a: " * 100_000 + "1" + "}" * 100_000, "nested deeper than"),
     ],
 )
 def test_what_is_not_a_report_is_refused_with_a_reason(tmp_path, name, text, message):

@@ -452,6 +452,11 @@ def evidence_that_is_empty(f):
     f.raw_evidence = gzip.compress(b"")
 
 
+@forgery(EPP, step="evidence")
+def evidence_of_empty_lines_without_end(f):
+    f.raw_evidence = gzip.compress(b"\n" * 40_000_000, 1)
+
+
 # -- what the plan is computed from ------------------------------------------------------------------------------------
 
 
