@@ -7,10 +7,11 @@ from pathlib import Path
 
 from conformance.evidence.episode import Context, Episode
 from conformance.evidence.store import EvidenceError, EvidenceLine, EvidenceReader
+from conformance.outcome import BLOCKING
 from conformance.printable import printable
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
-from conformance.report.verify.conversation import problems
+from conformance.report.verify.conversation import cut_short, problems
 from conformance.report.verify.expected import Expected, Key
 from conformance.report.verify.steps import VerificationStep, answered, short, unknown
 from conformance.requirements.catalogue import Catalogue
@@ -104,7 +105,11 @@ class JudgedAgain:
                 findings = self._judge(episode, context, self._catalogue)
             except Exception as problem:  # noqa: BLE001 - a harness error, or evidence made up to cause one
                 findings = problem
-            self._compare(row, self._expected.row(row, episode, findings), judged=True)
+            wanted = self._expected.row(row, episode, findings)
+            if planned is not None and wanted is not None and cut_short(planned, episode) and not _is_open(wanted):
+                text = "its evidence has fewer exchanges than its scenario, and nothing that ended it"
+                self._differences.append(f"{row.version} {row.id}: {text}")
+            self._compare(row, wanted, judged=True)
         except Exception as problem:  # noqa: BLE001 - evidence made up to cause a harness error
             self._differences.append(f"{row.version} {row.id}: can't be judged: {problem!r}")
 
@@ -136,6 +141,11 @@ class JudgedAgain:
         if step.answer == "pass" and (path is None or self.judged == 0) and self._by_line:
             return unknown("judgement", "no evidence was given" if path is None else "no episode could be judged again")
         return step
+
+
+def _is_open(row: ScenarioRow) -> bool:
+    """Whether something failed, or stayed open."""
+    return row.verdict in BLOCKING or any(one.verdict in BLOCKING for one in row.findings)
 
 
 _OF_THE_EPISODE = frozenset({"requirement", "expected", "actual", "hint", "exchange", "seq"})

@@ -22,12 +22,11 @@ from conformance.evidence.episode import (
 )
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.model import Report
-from conformance.report.verify import server_episode
+from conformance.report.verify import pool_states, server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
 from conformance.scenario.expect import Expect
-from conformance.scenario.pool import Pod
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Step
 from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, UpstreamRequest, Wait
@@ -58,7 +57,8 @@ def problems(planned: Planned, episode: Episode, context: Context, report: Repor
     """What speaks against `episode` being the one of `planned` that took so many seconds."""
     yield from _context(planned, context, report)
     if not planned.generated:
-        yield from _pool(planned, episode)
+        first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
+        yield from pool_states.problems(planned, episode, first, ended_early=_ended_early(episode))
     yield from _exchanges(planned, episode, context, report)
     yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)
@@ -88,32 +88,6 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
         yield "was judged with other claims than the report has"
 
 
-# -- pool --------------------------------------------------------------------------------------------------------------
-
-
-def _pool(planned: Planned, episode: Episode) -> Iterator[str]:
-    """The pool that the first exchange found, or that the steps before it changed, against the scenario's pods."""
-    if planned.pool is None:
-        return
-    gateway = planned.work.mode == "gateway"
-    pods = planned.work.instance.scenario.pool.pods if gateway else planned.pool.pods
-    wanted = {pod.name: _standing(pod) for pod in pods}
-    first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
-    found: list[dict[str, tuple[bool, bool, bool]]] = []
-    for entry, state in episode.of(PoolState):
-        if state.phase == "effective" and (first is None or entry.seq < first):
-            standing = {fact.name: (fact.ready, fact.terminating, fact.selected) for fact in state.pods}
-            if gateway:  # its pools keep their endpoints: those that a scenario has no pod for are spare
-                standing = {name: one for name, one in standing.items() if name in wanted or name[:6] != "spare-"}
-            found.append(standing)
-    if found and wanted not in found:
-        yield f"its evidence begins with the pods {short(found[-1])}, its scenario with {short(wanted)}"
-
-
-def _standing(pod: Pod) -> tuple[bool, bool, bool]:
-    return pod.is_ready, bool(pod.terminating), pod.is_selected
-
-
 # -- exchanges ---------------------------------------------------------------------------------------------------------
 
 
@@ -122,14 +96,10 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
     if numbered is None:
         yield "its evidence has exchanges whose ids do not count from 1"
         return
-    due = list(_due(planned.work.instance.scenario.steps))
-    given_up = any(True for kind in (HarnessTrouble, Unmet, ProcessExited) for _ in episode.of(kind))
-    unanswered = any(wait.outcome == "expired" for _, wait in episode.of(Wait))
-    if len(numbered) != len(due) and not (len(numbered) < len(due) and (given_up or unanswered)):
+    due = list(_due(planned.work.instance.scenario.steps, [_in_vain(entries) for _, entries in numbered]))
+    if len(numbered) != len(due) and not (len(numbered) < len(due) and _ended_early(episode)):
         yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
         return
-    if unanswered and len(numbered) < len(due):
-        return  # a step ended before its last repeat: which exchange is of which step is not said
     strangers = set(context.expectations) - {name for name, _ in numbered}
     if strangers:
         yield f"its evidence expects something of exchanges that it has not: {short(sorted(strangers))}"
@@ -158,13 +128,43 @@ def _numbered(episode: Episode) -> list[tuple[str, tuple[Entry, ...]]] | None:
     return [found[number] for number in sorted(found)] if sorted(found) == list(range(1, len(found) + 1)) else None
 
 
-def _due(steps: Sequence[Step]) -> Iterator[_Due]:
+def cut_short(planned: Planned, episode: Episode) -> bool:
+    """Whether an episode has fewer exchanges than its scenario: then something in it must have ended it."""
+    whole = sum(1 for _ in _due(planned.work.instance.scenario.steps, ()))
+    return len(_numbered(episode) or ()) < whole
+
+
+def _ended_early(episode: Episode) -> bool:
+    """Whether something is in the log that ends a scenario, and that never passes: it can't be made up to any use."""
+    crashed = any(not exited.asked for _, exited in episode.of(ProcessExited))
+    return crashed or any(True for kind in (HarnessTrouble, Unmet) for _ in episode.of(kind))
+
+
+def _in_vain(entries: Sequence[Entry]) -> bool:
+    """Whether an exchange waited in vain for its answer, which is a failure."""
+    events = (entry.event for entry in entries)
+    return any(isinstance(one, Wait) and one.outcome == "expired" and one.what[:7] == "answer " for one in events)
+
+
+def _due(steps: Sequence[Step], in_vain: Sequence[bool]) -> Iterator[_Due]:
+    """The exchanges that must be there, where those that there are waited in vain, or not.
+
+    Each of the requests that a step sends at a time goes on to the next repeat only if it was answered.
+    """
+    sent = 0
     for number, step in enumerate(steps):
         request = step.exchange or step.request or step.ask
         if request is not None:
-            yield from (_Due(number, step, repeat) for repeat in range(request.repeat))
+            hanging = 0
+            for repeat in range(request.repeat):
+                yield _Due(number, step, repeat)
+                hanging += sent < len(in_vain) and in_vain[sent]
+                sent += 1
+                if hanging == getattr(request, "concurrent", 1):
+                    break
         elif step.health is not None or step.start_with is not None:
             yield _Due(number, step, 0)
+            sent += 1
 
 
 class _Endpoints(dict[str, tuple[str, ...]]):

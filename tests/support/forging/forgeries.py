@@ -333,6 +333,69 @@ def failing_exchanges_are_cut_out_of_episodes(f):
         f.whiten(row)
 
 
+def cut_out(f: Forger, row: Json, ending: Json) -> None:
+    """Leave the failing exchanges out, count the others again, and say why there are no more."""
+    episode = f.episode(row)
+    bad = {one["exchange"] for one in row["findings"] if one["verdict"] == "fail"}
+    entries = [one for one in episode["entries"] if one.get("exchange") not in bad]
+    own = [one["exchange"] for one in entries if one.get("exchange", "").startswith(f"{episode['episode']}.")]
+    names = {old: f"{episode['episode']}.{number}" for number, old in enumerate(dict.fromkeys(own), 1)}
+    for one in entries:
+        if one.get("exchange") in names:
+            one["exchange"] = names[one["exchange"]]
+    expectations = episode["context"].get("expectations", {})
+    episode["context"]["expectations"] = {names[old]: one for old, one in expectations.items() if old in names}
+    last = entries[-1]
+    episode["entries"] = [*entries, {"seq": last["seq"] + 1, "t": last["t"], **ending}]
+    f.whiten(row)
+
+
+@forgery(BAD_EPP, step="judgement")
+def failing_exchanges_are_cut_out_and_a_wait_ran_out(f):
+    for row in all_failing(f):
+        cut_out(f, row, {"kind": "wait", "what": "quiet", "outcome": "expired"})
+
+
+@forgery(BAD_EPP, step="judgement")
+def failing_exchanges_are_cut_out_and_the_target_was_restarted(f):
+    for row in all_failing(f):
+        cut_out(f, row, {"kind": "process-exited", "pid": 7, "code": 0, "asked": True})
+
+
+@forgery(EPP, step="judgement")
+def an_exchange_that_was_answered_is_said_to_have_hung_and_the_rest_is_left_out(f):
+    def several(row: Json) -> bool:
+        opened = row["evidence"] and [one for one in f.episode(row)["entries"] if one["kind"] == "exchange-opened"]
+        return bool(opened) and len(opened) > 1 and row["verdict"] == "pass"
+
+    row = f.row(several)
+    episode = f.episode(row)
+    first = f"{episode['episode']}.1"
+    episode["entries"] = [one for one in episode["entries"] if one.get("exchange") in (None, first)]
+    expectations = episode["context"].get("expectations", {})
+    episode["context"]["expectations"] = {name: one for name, one in expectations.items() if name == first}
+    last = episode["entries"][-1]
+    wait = {"kind": "wait", "exchange": first, "what": "answer to request_headers", "outcome": "expired"}
+    episode["entries"].append({"seq": last["seq"] + 1, "t": last["t"], **wait})
+
+
+def changing(f: Forger) -> Json:
+    """A result whose scenario changes the pool."""
+    return f.row(lambda row: row["evidence"] and sum(one["kind"] == "pool" for one in f.episode(row)["entries"]) > 3)
+
+
+@forgery(EPP, step="judgement")
+def a_change_of_the_pool_that_was_never_over(f):
+    entries = f.episode(changing(f))["entries"]
+    entries.remove([one for one in entries if one["kind"] == "pool" and one["phase"] == "effective"][-1])
+
+
+@forgery(EPP, step="judgement")
+def an_episode_without_its_pool(f):
+    episode = f.episode(f.verdict("pass"))
+    episode["entries"] = [one for one in episode["entries"] if one["kind"] != "pool"]
+
+
 @forgery(BAD_EPP, step="judgement")
 def the_messages_of_the_epp_are_cut_out(f):
     for row in all_failing(f):

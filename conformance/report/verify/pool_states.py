@@ -1,0 +1,96 @@
+"""Whether an episode's pool is that of its scenario: the one it starts from, and each change that its steps make.
+
+Where pods are follows from no scenario; that they are there, ready, terminating and selected does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from conformance.evidence.episode import Episode, PoolState
+from conformance.report.verify.expected import Planned
+from conformance.report.verify.steps import short
+from conformance.scenario.pool import Pod
+from conformance.scenario.schema import PoolStep, Step
+
+Standing: TypeAlias = dict[str, tuple[bool, bool, bool]]
+"""By pod: whether it is ready, terminating, selected."""
+
+State: TypeAlias = tuple[str, Standing]
+"""A state of the pool and its phase."""
+
+
+def problems(planned: Planned, episode: Episode, first: int | None, *, ended_early: bool) -> Iterator[str]:
+    """What speaks against the pool of `episode`, whose first exchange is at entry `first`."""
+    if planned.pool is None or planned.work.mode == "direct":
+        return  # a model server is in no pool
+    gateway = planned.work.mode == "gateway"
+    pods = planned.work.instance.scenario.pool.pods if gateway else planned.pool.pods
+    wanted = standing(pods)
+    found = [(entry.seq, state.phase, _found(state, wanted, gateway=gateway)) for entry, state in episode.of(PoolState)]
+    before = [one for seq, phase, one in found if phase == "effective" and (first is None or seq < first)]
+    if wanted not in before:
+        if before or not ended_early:
+            has = f"the pods {short(before[-1])}" if before else "no pool"
+            yield f"its evidence begins with {has}, its scenario with the pods {short(wanted)}"
+        return
+    begin = next(number for number, one in enumerate(found) if one[1:] == ("effective", wanted))
+    states = [(phase, one) for _, phase, one in found[begin:]]
+    changes = list(_changes(pods, planned.work.instance.scenario.steps))
+    yield from _compared(states, [("effective", wanted), *changes], ended_early=ended_early)
+
+
+def standing(pods: Sequence[Pod]) -> Standing:
+    """Of a scenario's pods."""
+    return {pod.name: (pod.is_ready, bool(pod.terminating), pod.is_selected) for pod in pods}
+
+
+def _found(state: PoolState, wanted: Standing, *, gateway: bool) -> Standing:
+    found = {fact.name: (fact.ready, fact.terminating, fact.selected) for fact in state.pods}
+    if gateway:  # its pools keep their endpoints: those that a scenario has no pod for are spare
+        return {name: one for name, one in found.items() if name in wanted or name[:6] != "spare-"}
+    return found
+
+
+def _changes(pods: Sequence[Pod], steps: Sequence[Step]) -> Iterator[State]:
+    """What must be in the log of each step that changes the pool: that it was begun, and that it was over."""
+    members: Mapping[str, Pod] = {pod.name: pod for pod in pods}
+    exists, last = True, standing(pods)
+    for step in (one.pool for one in steps if one.pool is not None):
+        members = _after(members, step)
+        exists = exists if step.pool is None else step.pool == "create"
+        now = standing(tuple(members.values())) if exists else {}
+        if now != last:
+            yield "asked", now
+        if now != last and step.settle:
+            yield "effective", now
+        last = now
+
+
+def _after(members: Mapping[str, Pod], step: PoolStep) -> Mapping[str, Pod]:
+    kept = {name: pod for name, pod in members.items() if name not in step.remove}
+    for name, change in step.set.items():
+        named = {key: value for key, value in change.model_dump(exclude_unset=True).items() if value is not None}
+        kept[name] = kept[name].model_copy(update=named)
+    return kept | {pod.name: pod for pod in step.add}
+
+
+def _compared(found: Sequence[State], wanted: Sequence[State], *, ended_early: bool) -> Iterator[str]:
+    """The same standings, one after the other, and each phase that must be there."""
+    path, due = _path(found), _path(wanted)
+    if path != due and not (ended_early and path == due[: len(path)]):
+        yield f"its evidence has {len(path) - 1} changes of the pool, its scenario {len(due) - 1}, or it has others"
+        return
+    left = iter(found)
+    missing = [one for one in wanted if one not in left]  # in this order: `in` takes the states before it
+    if missing and not ended_early:
+        yield f"its evidence does not say that the pool was {short(missing[0][1])}: {missing[0][0]}"
+
+
+def _path(states: Sequence[State]) -> list[Standing]:
+    path: list[Standing] = []
+    for _, one in states:
+        if not path or path[-1] != one:
+            path.append(one)
+    return path
