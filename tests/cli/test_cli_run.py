@@ -103,6 +103,13 @@ def test_what_was_left_out_is_accepted_and_a_target_out_of_reach_is_not(cli, tmp
     complete(tmp_path / "dead")
 
 
+def test_the_report_of_an_epp_that_closes_streams_early_is_verified(cli, tmp_path: Path) -> None:
+    ran = cli("run", "-q", "--epp", hostile("closes", 2), "-k", "subset.large-body*", "-o", tmp_path)
+    assert ran.code in (1, 4), ran.err
+    ran = cli("report", "verify", tmp_path)
+    assert ran.code == 0, ran.out
+
+
 def test_a_run_that_breaks_leaves_no_earlier_report_behind(cli, tmp_path: Path) -> None:
     assert cli("run", *FEW, "-o", tmp_path).code == 4
     (tmp_path / "counterexample-1.0.0.yaml").touch()

@@ -29,7 +29,7 @@ from conformance.scenario import references
 from conformance.scenario.expect import Expect
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Step
 from conformance.scenario.seeded import source_of
-from ext_proc.record import Author, Entry, ExchangeOpened, Message, UpstreamRequest, Wait
+from ext_proc.record import Author, Entry, ExchangeOpened, Message, StreamEnded, UpstreamRequest, Wait
 
 ANY = "\0"
 """Begins an endpoint that only the run knew: that of a pod that is in no state of the pool, or of none."""
@@ -263,12 +263,14 @@ def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> b
 def _says(entries: Sequence[Entry], prompt: bytes) -> bool:
     """Whether the request body has the prompt, as the EPP was told; where it was not, as model servers got it.
 
-    What they get of a body that the EPP was told is the EPP's doing. True where there is none.
+    What they get of a body that the EPP was told is the EPP's doing, and so it is once the EPP has ended its stream:
+    pieces that were on their way are lost with it. True where there is none.
     """
-    told, sent = b"", []
+    told, sent, ended = b"", [], False
     for entry in entries:
         event = entry.event
-        if isinstance(event, UpstreamRequest):
+        ended = ended or (isinstance(event, StreamEnded) and event.author is Author.EPP)
+        if isinstance(event, UpstreamRequest) and not ended:
             sent.append(event.body)
         elif isinstance(event, Message) and event.author is Author.DATA_PLANE and event.raw[:1] == _REQUEST_BODY:
             told += event.raw[: _WINDOW - len(told)]
