@@ -216,7 +216,7 @@ def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
         request=prepared.request,
         config=prepared.config,
         stimulus=prepared.stimulus,
-        reply=scripted_reply(prepared.reply),
+        reply=scripted_reply(prepared.reply, PLACEHOLDER),
         fail_first=prepared.fail_first,
         service_time=request.service_time,
         note=prepared.note,

@@ -41,10 +41,11 @@ class RehearsedExchange(Protocol):
 
 
 class ModelServer:
-    """Plays `shape`'s replies to `machine` for `client`."""
+    """Plays `shape`'s replies to the exchange with the id `own` to `machine` for `client`."""
 
-    def __init__(self, shape: RequestShape, machine: Machine, client: RehearsedExchange) -> None:
+    def __init__(self, shape: RequestShape, own: bytes, machine: Machine, client: RehearsedExchange) -> None:
         self._shape = shape
+        self._own = own
         self._machine = machine
         self._client = client
         self._current: _Attempt | None = None
@@ -62,7 +63,7 @@ class ModelServer:
         """An attempt begins."""
         self._current = _Attempt(
             opening=action,
-            reply=self._shape.reply_to(action.attempt),
+            reply=self._shape.reply_to(action.attempt, self._own),
             body=bytearray(action.body),
             trailers=action.trailers or [],
             complete=action.end,

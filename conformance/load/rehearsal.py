@@ -69,7 +69,8 @@ class Rehearsal:
         self._closing: list[Literal["half-close", "reset"]] = []
         self._opened = self._half_closed = self._ended = self._over = False
         self._received = Received()
-        self._server = ModelServer(shape, self._machine, weakref.proxy(self))  # no circle: see `dissolve` of machines
+        # no circle: see `dissolve` of machines
+        self._server = ModelServer(shape, own, self._machine, weakref.proxy(self))
         self._decided = False
         self._abort_due: AbortPoint | None = None
         self._aborted = self._expired = False

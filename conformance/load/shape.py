@@ -1,7 +1,8 @@
 """A kind of request, made ready: exchanges of one shape differ in their request id and in nothing else.
 
-The id goes wherever a request may differ from others: `x-request-id` and, as the prompt, into the body. It always has
-the same length, so that lengths do not depend on it.
+The id goes wherever a request may differ from others: `x-request-id` and, as the prompt, into the body; and into the
+body of the model server's answer, so that one that was given to another request is seen. It always has the same length,
+so that lengths do not depend on it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from fake_proxy.scripted import UpstreamReply
 from fake_proxy.stimulus import Stimulus
 
 PLACEHOLDER = str(uuid.UUID(int=0)).encode()
-"""Where the id of each exchange goes in the body of a shape's request."""
+"""Where the id of each exchange goes in the bodies of a shape's request and reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RequestShape:
     """What is asked, over which data plane, and what the model server does.
 
-    `request` has `PLACEHOLDER` where the id of an exchange belongs in its body. `fail_first` attempts are answered with
-    503, later ones with `reply`, which begins `service_time` seconds after the request is complete. `note` is what
-    judges can't read off the messages.
+    `request` and `reply` have `PLACEHOLDER` where the id of an exchange belongs in their bodies. `fail_first` attempts
+    are answered with 503, later ones with `reply`, which begins `service_time` seconds after the request is complete.
+    `note` is what judges can't read off the messages.
     """
 
     name: str
@@ -55,9 +56,11 @@ class RequestShape:
         without = self.request.request_id == ""
         return dataclasses.replace(self.request, body=filled, request_id="" if without else own.decode())
 
-    def reply_to(self, attempt: int) -> UpstreamReply:
-        """What the model server answers to the attempt with this number, from 1."""
-        return UpstreamReply(status=503) if attempt <= self.fail_first else self.reply
+    def reply_to(self, attempt: int, own: bytes) -> UpstreamReply:
+        """What the model server answers to the attempt with this number, from 1, of the exchange with the id `own`."""
+        if attempt <= self.fail_first:
+            return UpstreamReply(status=503)
+        return dataclasses.replace(self.reply, body=tuple(one.replace(PLACEHOLDER, own) for one in self.reply.body))
 
 
 class RequestIds:

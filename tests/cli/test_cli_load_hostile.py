@@ -20,6 +20,7 @@ EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
         "garbage",
         "floods",
         "mixes_up",
+        "mixes_up_responses",
         "breaks",
         "no_trailers",
         "answers_after_its_end",

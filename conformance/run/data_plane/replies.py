@@ -64,12 +64,18 @@ def upstream_for(reply: Reply, fail_first: int, may_dial: MayDial) -> Upstream:
     return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted, may_dial)
 
 
-def scripted_reply(reply: Reply) -> UpstreamReply:
-    """What a model server answers to `reply` where there is no network, whatever its source."""
+def scripted_reply(reply: Reply, mark: bytes = b"") -> UpstreamReply:
+    """What a model server answers to `reply` where there is no network, whatever its source.
+
+    `mark` is in a body that is made here, so that it can be told from those of other requests; not in one that a
+    scenario gives, nor where it would not be seen, compressed or split in two.
+    """
     failures: dict[str, Literal["connect-failed", "never"]] = {"local-reply": "connect-failed", "never": "never"}
     if reply.source in failures:
         return UpstreamReply(fail=failures[reply.source])
-    return _scripted(reply, _chunks(reply))
+    marked = _chunks(reply, mark)
+    seen = not reply.gzip and sum(one.count(mark) for one in marked) == b"".join(marked).count(mark)
+    return _scripted(reply, marked if not mark or seen else _chunks(reply))
 
 
 def model_server_reply(reply: Reply) -> ServerReply | None:
@@ -130,11 +136,11 @@ def _pairs(pairs: HeaderPairs) -> Headers:
     return tuple((name.lower(), value) for name, value in on_the_wire(pairs))
 
 
-def _chunks(reply: Reply) -> tuple[bytes, ...]:
+def _chunks(reply: Reply, mark: bytes = b"") -> tuple[bytes, ...]:
     """The body in the pieces in which it is flushed."""
     if reply.kind == "none":
         return ()
-    pieces = _events(reply.events) if reply.kind == "sse" and reply.text is None else (_content(reply),)
+    pieces = _events(reply.events, mark) if reply.kind == "sse" and reply.text is None else (_content(reply, mark),)
     body = b"".join(pieces)
     if reply.gzip:
         body = gzip.compress(body, mtime=0)
@@ -144,14 +150,15 @@ def _chunks(reply: Reply) -> tuple[bytes, ...]:
     return pieces
 
 
-def _content(reply: Reply) -> bytes:
+def _content(reply: Reply, mark: bytes) -> bytes:
     if reply.text is not None:
         return reply.text.encode()
     if reply.base64 is not None:
         return base64.b64decode(reply.base64)
     if reply.size is not None:
-        return (b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
-    content = reply.json_ if "json_" in reply.model_fields_set else _completion(reply.filler)
+        begin = mark if len(mark) <= reply.size else b""
+        return (begin + b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
+    content = reply.json_ if "json_" in reply.model_fields_set else _completion(reply.filler, mark)
     return _json(content)
 
 
@@ -160,9 +167,13 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _completion(filler: int) -> dict[str, object]:
+def _id(mark: bytes) -> str:
+    return f"cmpl-{mark.decode() or 1}"
+
+
+def _completion(filler: int, mark: bytes) -> dict[str, object]:
     return {
-        "id": "cmpl-1",
+        "id": _id(mark),
         "object": "text_completion",
         "created": 1_700_000_000,
         "model": "llama-3",
@@ -171,13 +182,13 @@ def _completion(filler: int) -> dict[str, object]:
     }
 
 
-def _events(count: int) -> tuple[bytes, ...]:
+def _events(count: int, mark: bytes) -> tuple[bytes, ...]:
     """`count` events of a streamed completion, the usage in the last, and the end mark."""
     events: list[bytes] = []
     for number in range(count):
         last = number == count - 1
         event = {
-            "id": "cmpl-1",
+            "id": _id(mark),
             "object": "text_completion",
             "created": 1_700_000_000,
             "model": "llama-3",

@@ -88,8 +88,8 @@ async def by_the_fake_proxy(channel, kinds, context) -> dict[str, set]:
         own = next(iter(RequestIds()))
         await run_exchange(
             channel, kind.request_of(own), kind.config, kind.stimulus,
-            ScriptedUpstream(lambda opening, kind=kind: kind.reply_to(opening.attempt)), recorder, "e", note=kind.note,
-            pace=Pace(deadline=PATIENCE, ending_timeout=PATIENCE),
+            ScriptedUpstream(lambda opening, kind=kind, own=own: kind.reply_to(opening.attempt, own)), recorder, "e",
+            note=kind.note, pace=Pace(deadline=PATIENCE, ending_timeout=PATIENCE),
         )  # fmt: skip
         findings = judge(Episode(id="e", entries=tuple(log)), context, CATALOGUE)
         found[kind.name] = telling((one.requirement, one.verdict) for one in findings)

@@ -112,6 +112,7 @@ class Epp:
         self.mode = mode
         self.good = good
         self.latest = b""
+        self.bodies: dict[int, bytes] = {}
 
     async def handle(self, stream: ServedStream) -> None:
         self.good -= 1
@@ -260,6 +261,16 @@ class Epp:
                     option.header.key, option.header.raw_value = "x-asked-by", self.latest or header.raw_value
                     self.latest = header.raw_value
             stream.send(answer.SerializeToString())
+
+    async def mixes_up_responses(self, stream: ServedStream) -> None:
+        """Gives each response the body of the one before of the same length."""
+        while (raw := await stream.recv()) is not None:
+            request = ProcessingRequest.FromString(raw)
+            body = request.response_body.body
+            if body:
+                request.response_body.body = self.bodies.get(len(body), body)
+                self.bodies[len(body)] = body
+            stream.send(self.answer(request).SerializeToString())
 
     async def wire(self, stream: ServedStream, what: str) -> None:
         """Writes what no server should on the connection, and is right otherwise."""
