@@ -29,6 +29,11 @@ body is aborted; more says nothing more, and would cost time and memory without 
 REOPENED = 8
 """How often a refused stream is opened again."""
 
+_LOOKS_FROM = 0.1
+"""The part of a wait from which on it is looked whether what is to be answered has left: it seldom comes to that."""
+
+_TOO_MUCH = "more is sent than this machine, or the target's flow control, lets through"
+
 _FIRST_PAUSE = 0.005
 _PREFIX = 5
 
@@ -72,6 +77,7 @@ class LiveExchange:
         "_learner",
         "_node",
         "_room",
+        "_sending",
         "_state",
         "_stream",
         "_traffic",
@@ -129,6 +135,8 @@ class LiveExchange:
         """Bytes that the EPP may send before more is sent to it, less what the deframer was told of."""
         self._transport: Transport | None = None
         self._stream = 0
+        self._sending = 0
+        """What its transport last said of bytes that have not left."""
 
     # -- its stream ----------------------------------------------------------------------------------------------------
 
@@ -232,11 +240,17 @@ class LiveExchange:
 
     def due(self, now: float, deadline: float) -> None:
         """Let time pass: waits that are over by `now` end. `deadline`: seconds in which something must happen, and all
-        of it in `PATIENCE` times as many."""
+        of it in `PATIENCE` times as many. What was not sent yet can't be answered: time counts from when it was."""
         turn = self._state
         if turn.upstream:
             return  # the model server's time runs: nothing is due from the EPP
+        if now - self.progress >= (turn.quiet or deadline) * _LOOKS_FROM and self._transport is not None:
+            sending = self._transport.sending(self._stream)
+            if sending != self._sending:
+                self.progress, self._sending = now, sending
         endless = now - self.started - self.served >= PATIENCE * deadline
+        if endless and self._sending:
+            self.trouble = f"after {now - self.started:.0f} s the request was not sent to its end: {_TOO_MUCH}"
         since = self.started if endless else self.progress
         if turn.quiet:
             if endless or now - since >= turn.quiet:

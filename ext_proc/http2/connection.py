@@ -29,10 +29,7 @@ ENVOY_SETTINGS: f.Settings = (
 
 ENVOY_CONNECTION_WINDOW = f.DEFAULT_WINDOW + 25_100_289
 
-SERVER_SETTINGS: f.Settings = (
-    (Setting.MAX_CONCURRENT_STREAMS, 1024),
-    (Setting.INITIAL_WINDOW_SIZE, 16 * 1024 * 1024),
-)
+SERVER_SETTINGS: f.Settings = ((Setting.MAX_CONCURRENT_STREAMS, 1024), (Setting.INITIAL_WINDOW_SIZE, 16 * 1024 * 1024))
 
 _QUIET_FRAMES = 10_000
 """Frames that carry nothing (PING, SETTINGS, RST_STREAM, headers that neither open nor end a stream, …) a peer may send
@@ -63,7 +60,7 @@ class Http2Connection:
         self.max_streams = f.MAX_STREAM_ID
         """How many streams the peer lets us have open."""
         self._accept = accept
-        self._awaits_preface = b"" if accept is None else f.PREFACE
+        self._awaits_preface = f.PREFACE if accept else b""
         self._streams: dict[int, Http2Stream] = {}
         self._late: OrderedDict[int, Http2Stream] = OrderedDict()  # a dict is slow to forget its oldest
         self._farewell = ""  # what the peer's GOAWAY said, if it was not a plain one
@@ -79,7 +76,7 @@ class Http2Connection:
         stream_window = dict(settings).get(Setting.INITIAL_WINDOW_SIZE, f.DEFAULT_WINDOW)
         self._windows = ReceiveWindows(connection=window, stream=stream_window, write=self._sender.write)
         self._grants_streams = dict(settings).get(Setting.MAX_CONCURRENT_STREAMS, f.MAX_STREAM_ID)
-        self._sender.write((f.PREFACE if accept is None else b"") + f.settings(settings))
+        self._sender.write((b"" if accept else f.PREFACE) + f.settings(settings))
         if window > f.DEFAULT_WINDOW:
             self._sender.write(f.window_update(0, window - f.DEFAULT_WINDOW))
         self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
@@ -144,8 +141,7 @@ class Http2Connection:
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, last_stream: int | None = None, debug: bytes = b"") -> None:
         """Say GOAWAY; `last_stream` defaults to the highest stream of the peer. Streams up to it go on."""
-        self._closing = True
-        self._accept_up_to = self._last_seen if last_stream is None else last_stream
+        self._closing, self._accept_up_to = True, self._last_seen if last_stream is None else last_stream
         self._sender.write(f.goaway(self._accept_up_to, code, debug))
 
     def write_raw(self, data: bytes) -> None:
@@ -164,6 +160,11 @@ class Http2Connection:
         """Bytes of a stream that wait for window or for their turn."""
         stream = self._streams.get(stream_id)
         return 0 if stream is None else sum(len(part) for part in stream.pending)
+
+    def sending(self, stream_id: int) -> int:
+        """What `Sender.sending` says of a stream."""
+        stream = self._streams.get(stream_id)
+        return 0 if stream is None else self._sender.sending(stream)
 
     def has_output(self) -> bool:
         """True if `output` would give something."""
@@ -374,9 +375,8 @@ class Http2Connection:
             return stream
         never = stream_id >= self._next_id if self._accept is None else stream_id > self._last_seen
         if never or stream_id % 2 == 0:
-            raise ProtocolError(
-                ErrorCode.PROTOCOL_ERROR, f"the peer sent {what} on stream {stream_id}, which is not open"
-            )
+            problem = f"the peer sent {what} on stream {stream_id}, which is not open"
+            raise ProtocolError(ErrorCode.PROTOCOL_ERROR, problem)
         return self._late.get(stream_id)
 
     def _keep_late(self, stream: Http2Stream) -> None:

@@ -22,6 +22,8 @@ class Sender:
         """The window with which the peer's streams start."""
         self.sent_data = False
         """True once DATA was sent; its reader sets it back."""
+        self.sent = 0
+        """Bytes of DATA that were sent in all."""
         self._ended = ended
         self._encoder = FieldEncoder()
         self._out: list[bytes] = []
@@ -56,6 +58,13 @@ class Sender:
         if end:
             stream.local_end, stream.finish = True, b""
         self._take_turns(stream)
+
+    def sending(self, stream: Http2Stream) -> int:
+        """0 if nothing of a stream waits; else a number that changes as long as what waits comes nearer to leaving:
+        with what leaves of any stream, or only of this one if it is the stream's own window that is closed."""
+        if not stream.pending:
+            return 0
+        return self.sent + 1 if stream.window > 0 else -sum(map(len, stream.pending))
 
     def drop(self, stream: Http2Stream) -> None:
         """Forget what is queued for a stream."""
@@ -128,6 +137,7 @@ class Sender:
         stream.window -= size
         self._window -= size
         self.sent_data = True
+        self.sent += size
         self._out.append(f.frame(f.DATA, f.END_STREAM if end else 0, stream.id, data))
 
     def _end(self, stream: Http2Stream) -> None:

@@ -77,6 +77,10 @@ class Transport(asyncio.Protocol):
         self.connection.send(stream, data, end=end)
         self._schedule()
 
+    def sending(self, stream: int) -> int:
+        """0 if all that was sent on `stream` has left its queue; else a number that changes while it comes to that."""
+        return self.connection.sending(stream)
+
     def send_headers(self, stream: int, headers: Headers, *, end: bool = False) -> None:
         """Send a header list: a server's head or, with `end`, trailers."""
         self.connection.send_headers(stream, headers, end=end)

@@ -13,6 +13,18 @@ import pytest
 EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
 
 
+def profile(folder: Path, mode: str, *, answer: float = 2) -> Path:
+    """That of the endpoint picker, which misbehaves from the fourth stream on."""
+    found = {
+        "timeouts": {"answer": answer, "convergence": 1},
+        "discovery": {"file": {"reread": 0.05}, "scrapes": False},
+        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, "3"]},
+    }
+    file = folder / "profile.yaml"
+    file.write_text(json.dumps(found))
+    return file
+
+
 @pytest.mark.parametrize(
     "mode",
     [
@@ -30,14 +42,7 @@ EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
     ],
 )
 def test_what_is_found_is_found_again_in_the_evidence(cli, tmp_path: Path, mode: str) -> None:
-    found = {
-        "timeouts": {"answer": 2, "convergence": 1},
-        "discovery": {"file": {"reread": 0.05}, "scrapes": False},
-        "start": {"command": [sys.executable, str(EPP), "{port}", "{endpointsFile}", mode, "3"]},
-    }
-    profile = tmp_path / "profile.yaml"
-    profile.write_text(json.dumps(found))
-    ran = cli("load", "--profile", profile, "--rate", "20", "--seconds", "0.5", "-o", tmp_path / "r")
+    ran = cli("load", "--profile", profile(tmp_path, mode), "--rate", "20", "--seconds", "0.5", "-o", tmp_path / "r")
     assert ran.code == 1, ran.out + ran.err
     report = json.loads((tmp_path / "r" / "load.json").read_text())
     broken = {row["id"] for row in report["requirements"] if row["verdict"] == "fail"}
@@ -53,3 +58,14 @@ def test_what_is_found_is_found_again_in_the_evidence(cli, tmp_path: Path, mode:
     names = Counter(one["episode"] for one in map(json.loads, lines) if "episode" in one)
     assert set(names.values()) == {1}
     assert set(names) == {one["episode"] for one in report["findings"]}
+
+
+def test_what_could_not_be_sent_yet_is_not_answered_late(cli, tmp_path: Path) -> None:
+    """The target's flow control keeps each request longer than it has for an answer."""
+    large = tmp_path / "load.yaml"
+    large.write_text("mix: [{name: large, exchange: {body: {size: 900000}}}]")
+    flags = ("--profile", profile(tmp_path, "reads_slowly", answer=1), "--rate", "4", "--seconds", "1")
+    ran = cli("load", large, *flags, "-o", tmp_path / "r")
+    assert ran.code == 0, ran.out + ran.err
+    times = json.loads((tmp_path / "r" / "load.json").read_text())["figures"]["milliseconds"]
+    assert times["addedTimeToFirstByte"]["p50"] > 1000

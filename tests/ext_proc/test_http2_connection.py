@@ -157,6 +157,25 @@ def test_large_bodies_keep_the_peers_windows_and_share_the_way() -> None:
     assert order[: last_small + 1].count(first) <= order.count(second) + 5, "the small stream waited for the large one"
 
 
+def test_it_tells_whether_what_waits_comes_nearer_to_leaving() -> None:
+    pair = Pair(server_settings=((Setting.INITIAL_WINDOW_SIZE, 100),))
+    pair.settle()
+    client = pair.client
+    waiting, other = client.open(REQUEST, Log()), client.open(REQUEST, Log())
+    client.send(waiting, b"x" * 60)
+    assert client.sending(waiting) == 0
+    client.send(waiting, b"x" * 60)
+    before = client.sending(waiting)
+    client.output()
+    closed = client.sending(waiting)
+    assert 0 != closed != before  # forty have left
+    client.send(other, b"y" * 60)
+    assert client.sending(waiting) == closed  # it is this stream that the peer takes no more of
+    client.receive(frames.window_update(waiting, 100))
+    client.output()
+    assert client.sending(waiting) == 0 == client.sending(99)
+
+
 def test_trailers_wait_behind_queued_data() -> None:
     pair = Pair(settings=((Setting.INITIAL_WINDOW_SIZE, 10),), window=65_535)
     sink = Log()

@@ -22,6 +22,8 @@ class Wire:
     def __init__(self) -> None:
         self.written: list = []
         self.streams = 0
+        self.unsent = 0
+        """See `Transport.sending`."""
 
     def open(self, headers, sink) -> int:
         self.streams += 1
@@ -30,6 +32,9 @@ class Wire:
 
     def send(self, stream: int, data: bytes, *, end: bool = False) -> None:
         self.written.append("half-close" if end else data)
+
+    def sending(self, stream: int) -> int:
+        return self.unsent
 
     def reset(self, stream: int, code: int) -> None:
         self.written.append("reset")

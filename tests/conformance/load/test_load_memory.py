@@ -435,6 +435,37 @@ def test_the_time_of_a_model_server_is_not_given_to_the_target(road, mode) -> No
     assert failed(answered.judgement)
 
 
+def test_a_request_is_answered_late_only_from_when_it_has_left(road) -> None:
+    exchange, wire = road.start(shape(DUPLEX))
+    wire.unsent = 1
+    exchange.due(9.0, 10.0)
+    wire.unsent = 2  # others leave meanwhile, which are before it
+    exchange.due(18.0, 10.0)
+    wire.unsent = 0
+    exchange.due(27.0, 10.0)
+    exchange.due(36.9, 10.0)
+    assert not exchange.finished
+    exchange.due(37.0, 10.0)
+    assert failed(exchange.judgement)
+
+    refused, wire = road.start(shape(DUPLEX))
+    wire.unsent = 1  # the target does not take it, and nothing moves
+    refused.due(9.0, 10.0)
+    refused.due(19.0, 10.0)
+    assert failed(refused.judgement)
+
+
+def test_a_request_that_can_not_be_sent_in_four_deadlines_is_trouble(road) -> None:
+    exchange, wire = road.start(shape(DUPLEX))
+    for second in range(5, 41, 5):
+        wire.unsent += 1
+        assert not exchange.finished
+        exchange.due(float(second), 10.0)
+    assert exchange.finished
+    assert not failed(exchange.judgement)
+    assert {one.verdict for one in exchange.judgement.telling} == {Verdict.ERROR}
+
+
 def test_answers_without_end_are_wrong_as_soon_as_they_are_too_many(road) -> None:
     exchange, _ = road.start(shape(DUPLEX, request=request(body=(Chunk(data=BODY), Chunk(data=b"x" * 1000)), http=2)))
     exchange.on_data(grpc.frame(pick(A)), False)

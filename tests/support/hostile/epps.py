@@ -272,6 +272,15 @@ class Epp:
                 self.bodies[len(body)] = body
             stream.send(self.answer(request).SerializeToString())
 
+    async def reads_slowly(self, stream: ServedStream) -> None:
+        """Is right, and takes 64 KiB of a request every tenth of a second."""
+        stream.transport.hold(stream.stream_id, True)
+        answering = asyncio.ensure_future(self.behave(stream))
+        while not (await asyncio.wait([answering], timeout=0.1))[0]:
+            stream.transport.hold(stream.stream_id, False)
+            stream.transport.hold(stream.stream_id, True)
+        await answering
+
     async def wire(self, stream: ServedStream, what: str) -> None:
         """Writes what no server should on the connection, and is right otherwise."""
         await stream.recv()
@@ -326,6 +335,8 @@ async def main(port: int, endpoints: Path, mode: str, good: int) -> None:
     settings = SERVER_SETTINGS
     if mode == "one_at_a_time":
         mode, settings = "behave", ((Setting.MAX_CONCURRENT_STREAMS, 1),)
+    elif mode == "reads_slowly":
+        settings = ((Setting.INITIAL_WINDOW_SIZE, 65_535),)
     server = await serve("127.0.0.1", port, Epp(endpoints, mode, good).handle, settings=settings)
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.get_running_loop().create_future()
