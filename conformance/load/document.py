@@ -24,8 +24,9 @@ from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
 
-LATE = 10.0
-"""Milliseconds: a generator whose requests begin so late at the 99th percentile is not read as a slow target."""
+LATE, NEVER_IDLE = 10.0, 0.01
+"""Milliseconds, and a share: a generator whose requests begin so late at the 99th percentile, or that had no time to
+spare for so many of them, is not read as a slow target."""
 
 SOAK = 60
 """Seconds from which on a load is long enough for its growth to be shown."""
@@ -70,9 +71,16 @@ def result(run: LoadRun) -> str:
 
 
 def kept_up(run: LoadRun) -> bool:
-    """Whether requests began when they were due: otherwise times are the generator's as much as the target's."""
+    """Whether requests began when they were due, and answers were looked at when they came: otherwise times are the
+    generator's as much as the target's."""
     lateness = run.figures.summary()[LATENESS]
-    return not run.totals.not_begun and lateness.get("p99", 0.0) <= LATE
+    return not run.totals.not_begun and lateness.get("p99", 0.0) <= LATE and never_idle(run) <= NEVER_IDLE
+
+
+def never_idle(run: LoadRun) -> float:
+    """The share of exchanges for which the generator, or the busiest of them, had no time to spare."""
+    found = [one.get("neverIdle", 0.0) for one in run.generators]
+    return max(found) if found else run.idleness.summary()["neverIdle"]
 
 
 def document(run: LoadRun, *, command: str) -> dict[str, Any]:
@@ -135,6 +143,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             **({"workers": run.workers} if run.workers else {}),
             "due": totals.due,
             "notBegun": totals.not_begun,
+            "neverIdle": never_idle(run),
             "keptUp": kept_up(run),
         },
         "memory": _memory(run),
@@ -290,6 +299,8 @@ def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
         return
     not_begun = run.totals.not_begun
     left = f"{not_begun} were not begun, as {run.settings.at_once} were under way; " if not_begun else ""
+    if (busy := never_idle(run)) > NEVER_IDLE:
+        left += f"it had no time to spare for {busy:.0%} of the exchanges; "
     yield (
         f"the generator did NOT keep up: {left}requests began {_times(lateness)} ms late; "
         "read no time above as the target's alone"

@@ -78,7 +78,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEnd:
-    """The end of a process's share: findings with the exchanges that show them, and its memory over time."""
+    """The end of a process's share: findings with the exchanges that show them, its memory over time, and whether it
+    had time to spare (`Idleness`)."""
 
     complete: bool
     examples: Sequence[Example]
@@ -148,7 +149,7 @@ class SharedRun(LoadRun):
             complete=self.complete,
             examples=self.examples.all,
             shown=self.examples.shown,
-            vitals=self.own_vitals.summary(),
+            vitals={**self.own_vitals.summary(), **self.idleness.summary()},
         )
         self._say(self._report(end))
 

@@ -23,6 +23,7 @@ from conformance.load.disturber import Disturber
 from conformance.load.examples import Examples
 from conformance.load.exchange import LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
+from conformance.load.idleness import Idleness
 from conformance.load.judgement import Bench, Judgement
 from conformance.load.memory import Memory
 from conformance.load.mix import Mix
@@ -93,8 +94,10 @@ class LoadRun:
         self.troubles = Troubles()
         self.target_vitals = Vitals()
         self.own_vitals = Vitals()
+        self.idleness = Idleness()
+        """That of the thread that makes the requests, from when they began."""
         self.generators: list[Mapping[str, float]] = []
-        """Of the processes that make the requests, where they are others: what `Vitals` come to."""
+        """Of the processes that make the requests, where they are others: what `Vitals` and `Idleness` come to."""
         self.course = Course()
         self._pid = 0
         self.processor = ProcessorTime(0)
@@ -205,6 +208,7 @@ class LoadRun:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
         self.began, self.start_time = True, time.monotonic()
+        self.idleness = Idleness()
         others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
@@ -337,6 +341,7 @@ class LoadRun:
         before = self._seen
         second = time.monotonic() - self.start_time
         self.own_vitals.look(os.getpid(), second)
+        self.idleness.look(self.tally.exchanges - before.judged)
         sample = self.target_vitals.look(self._pid, second) if self._pid else None
         totals = self.totals
         passed = max(second - before.seconds, 1e-3)

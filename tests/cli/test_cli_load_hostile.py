@@ -69,3 +69,14 @@ def test_what_could_not_be_sent_yet_is_not_answered_late(cli, tmp_path: Path) ->
     assert ran.code == 0, ran.out + ran.err
     times = json.loads((tmp_path / "r" / "load.json").read_text())["figures"]["milliseconds"]
     assert times["addedTimeToFirstByte"]["p50"] > 1000
+
+
+def test_a_generator_that_is_always_at_work_does_not_keep_up(cli, tmp_path: Path) -> None:
+    """In a closed loop nothing begins late, but what has to be judged in full keeps all answers waiting."""
+    flags = ("--profile", profile(tmp_path, "mixes_up"), "--concurrent", "100", "--seconds", "2.5")
+    ran = cli("load", *flags, "-o", tmp_path / "r")
+    assert ran.code == 1, ran.out + ran.err
+    generator = json.loads((tmp_path / "r" / "load.json").read_text())["generator"]
+    assert generator["neverIdle"] > 0.2
+    assert not generator["keptUp"]
+    assert "did NOT keep up: it had no time to spare for" in ran.out
