@@ -41,6 +41,7 @@ from conformance.run.epp.runner import EppRunner
 from conformance.run.processor import INTERVAL, ProcessorTime
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import Exchange
+from conformance.targets.listening import family
 from conformance.verdict import Verdict
 from ext_proc.channel import Channel
 from ext_proc.record import Entry
@@ -340,9 +341,9 @@ class LoadRun:
         """What happened since the last look."""
         before = self._seen
         second = time.monotonic() - self.start_time
-        self.own_vitals.look(os.getpid(), second)
+        self.own_vitals.look([os.getpid()], second)
         self.idleness.look(self.tally.exchanges - before.judged)
-        sample = self.target_vitals.look(self._pid, second) if self._pid else None
+        sample = self.target_vitals.look(family(self._pid), second) if self._pid else None
         totals = self.totals
         passed = max(second - before.seconds, 1e-3)
         snapshot = Snapshot(

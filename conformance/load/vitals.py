@@ -1,9 +1,10 @@
-"""Memory and descriptors of a process over time: whether a soak makes it grow. From `/proc`, where there is one."""
+"""Memory and descriptors of processes over time: whether a soak makes them grow. From `/proc`, where there is one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,17 +23,17 @@ class Sample(NamedTuple):
 
 
 class Vitals:
-    """The samples of one process after the other under one name, such as that of a target that was restarted."""
+    """The samples of one program after the other under one name, such as that of a target that was restarted."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []
         self._every = 1
         self._looks = 0
 
-    def look(self, pid: int, second: float) -> Sample | None:
-        """Take a sample of process `pid`; None where it can't be read."""
+    def look(self, pids: Iterable[int], second: float) -> Sample | None:
+        """Take a sample of the processes `pids` together; None where none can be read."""
         self._looks += 1
-        found = _sample(pid, second)
+        found = _sample(pids, second)
         if found is None or self._looks % self._every:
             return found
         self.samples.append(found)
@@ -73,10 +74,12 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - middle) * (y - level) for x, y in points) / spread if spread else 0.0
 
 
-def _sample(pid: int, second: float) -> Sample | None:
-    folder = Path("/proc") / str(pid)
-    try:
-        pages = int((folder / "statm").read_text().split()[1])
-        return Sample(second, pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir(folder / "fd")))  # noqa: PTH208 - names
-    except (OSError, IndexError, ValueError):
-        return None
+def _sample(pids: Iterable[int], second: float) -> Sample | None:
+    pages = descriptors = 0
+    for pid in pids:
+        folder = Path("/proc") / str(pid)
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended
+            own = int((folder / "statm").read_text().split()[1])
+            descriptors += len(os.listdir(folder / "fd"))  # noqa: PTH208 - names
+            pages += own
+    return Sample(second, pages * os.sysconf("SC_PAGE_SIZE"), descriptors) if pages else None

@@ -70,6 +70,17 @@ def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: P
         assert found["figures"]["suite"]["firstDescriptors"] > 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process holds")
+def test_memory_is_that_of_what_a_start_script_starts(cli, tmp_path: Path) -> None:
+    script = tmp_path / "start.sh"
+    script.write_text('"$@" &\nwait\n')
+    ran = cli("load", *SHORT, "--epp", REFERENCE.replace("cmd:", f"cmd:sh {script} "), "-o", tmp_path / "r")
+    assert ran.code == 0, ran.out + ran.err
+    target = document(tmp_path / "r")["figures"]["target"]
+    assert target["firstMiB"] > 20  # a shell has one or two, Python with gRPC more
+    assert target["firstDescriptors"] > 8
+
+
 def test_a_mix_in_a_pool_that_changes(cli, tmp_path: Path) -> None:
     """Requests of all kinds, in all ways of arriving, while pods come, go, restart and fill up."""
     file = tmp_path / "load.yaml"

@@ -142,10 +142,10 @@ def test_growth_is_that_of_the_line_through_all_samples(level, growth, seconds) 
 def test_hours_take_no_more_room_than_minutes() -> None:
     vitals = Vitals()
     for second in range(20_000):
-        vitals.look(os.getpid(), float(second))
+        vitals.look([os.getpid()], float(second))
     assert len(vitals.samples) <= 1201
     assert vitals.samples[-1].second > 19_000
-    vitals.look(2**22 + 1, 20_000.0)  # a process that is not there
+    vitals.look([2**22 + 1], 20_000.0)  # a process that is not there
 
 
 def test_a_large_body_is_searched_in_one_go() -> None:
