@@ -34,6 +34,9 @@ SOAK = 60
 SHOWN = 20
 """Troubles that are told of on the terminal."""
 
+CRASH = "ENV-27"
+"""What the end of the target's process breaks."""
+
 CONFORMANT, NON_CONFORMANT, TROUBLE, INCOMPLETE = 0, 1, 3, 4
 
 
@@ -44,7 +47,7 @@ def verdicts(run: LoadRun) -> Mapping[str, Mapping[Verdict, int]]:
         if count:
             found.setdefault(requirement, {})[verdict] = count
     if run.crashes:
-        found.setdefault("ENV-27", {})[Verdict.FAIL] = len(run.crashes)
+        found.setdefault(CRASH, {})[Verdict.FAIL] = len(run.crashes)
     return found
 
 
@@ -219,6 +222,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     found = verdicts(run)
     for name, said in found.items():
         for verdict in (one for one in TELLING if one in said):
+            if run.crashes and (name, verdict) == (CRASH, Verdict.FAIL):
+                continue  # no exchange: it is told below
             example = next(
                 (one for one in run.examples.all if (one.finding.requirement, one.finding.verdict) == (name, verdict)),
                 None,
@@ -227,7 +232,7 @@ def summary(run: LoadRun) -> Iterator[str]:
             yield f"{verdict.upper()} {name} in {said[verdict]} of {run.tally.exchanges} exchanges{what}"
     for crash in run.crashes:
         last = crash.output.strip().splitlines()[-1:] or ["no output"]
-        yield f"FAIL ENV-27: the target's process ended with {crash.code} ({last[0]})"
+        yield f"FAIL {CRASH}: the target's process ended with {crash.code} ({last[0]})"
     if run.cut_short:
         yield f"the load ended before its time: {run.cut_short}"
     yield from _troubles(run)

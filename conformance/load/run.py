@@ -21,7 +21,7 @@ from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
 from conformance.load.disturber import Disturber
 from conformance.load.examples import Examples
-from conformance.load.exchange import LiveExchange
+from conformance.load.exchange import LATE_SECONDS, LiveExchange
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK, Figures
 from conformance.load.idleness import Idleness
 from conformance.load.judgement import Bench, Judgement
@@ -48,8 +48,8 @@ from ext_proc.record import Entry
 
 SCENARIO = "load"
 
-_DYING = 1.5
-"""Seconds in which a lost connection may turn out to be the end of the target's process."""
+_DYING, _LOOK = 1.5, 0.05
+"""Seconds in which a lost connection may turn out to be the end of the target's process, and between two looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +229,17 @@ class LoadRun:
         assert traffic is not None
         if self.complete:
             await traffic.drained(self.settings.longest_end)
-            if self._lost and not self.crashes:
-                await asyncio.sleep(_DYING)
+            await self._aftermath(_DYING if self._lost else LATE_SECONDS)
         traffic.judge_late()
         self.unfinished = len(traffic.open)
         self._settle_lost(everything=True)
         self._watch(self._look())
+
+    async def _aftermath(self, seconds: float) -> None:
+        """Let something still come of the last exchanges: more messages, or the end of the target's process."""
+        until = time.monotonic() + seconds
+        while not self.crashes and time.monotonic() < until:  # noqa: ASYNC110 - a message has no event
+            await asyncio.sleep(_LOOK)
 
     @property
     def totals(self) -> Totals:

@@ -80,3 +80,13 @@ def test_a_generator_that_is_always_at_work_does_not_keep_up(cli, tmp_path: Path
     assert generator["neverIdle"] > 0.2
     assert not generator["keptUp"]
     assert "did NOT keep up: it had no time to spare for" in ran.out
+
+
+def test_a_process_that_ends_after_the_last_exchange_is_a_finding(cli, tmp_path: Path) -> None:
+    flags = ("--profile", profile(tmp_path, "dies_when_idle"), "--rate", "20", "--seconds", "1")
+    ran = cli("load", *flags, "-o", tmp_path / "r")
+    assert ran.code == 1, ran.out + ran.err
+    found = json.loads((tmp_path / "r" / "load.json").read_text())
+    assert {row["id"] for row in found["requirements"] if row["verdict"] == "fail"} == {"ENV-27"}
+    assert found["exchanges"]["judged"] == 20
+    assert ran.out.count("FAIL") == 1, ran.out  # the process, and no exchange

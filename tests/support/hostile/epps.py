@@ -113,6 +113,7 @@ class Epp:
         self.good = good
         self.latest = b""
         self.bodies: dict[int, bytes] = {}
+        self.end: asyncio.TimerHandle | None = None
 
     async def handle(self, stream: ServedStream) -> None:
         self.good -= 1
@@ -329,6 +330,13 @@ class Epp:
         await stream.recv()
         print("fatal: this is the end", flush=True)
         os._exit(3)
+
+    async def dies_when_idle(self, stream: ServedStream) -> None:
+        """Is right, and ends half a second after the last stream began."""
+        if self.end is not None:
+            self.end.cancel()
+        self.end = asyncio.get_running_loop().call_later(0.5, os._exit, 3)
+        await self.behave(stream)
 
 
 async def main(port: int, endpoints: Path, mode: str, good: int) -> None:
