@@ -12,6 +12,10 @@ from conformance.load.mix import Arrivals
 Begin = Callable[[float], bool]
 """Begin a request that is due at this monotonic time; False if too many are under way for it to begin."""
 
+_OVERDUE = 1.0
+"""Seconds after the end of a stage in which what was due in it may still begin. Where more is due than can begin, the
+load would take many times its time, and say less with each second."""
+
 _TICK = 0.001
 _AT_ONCE = 256
 """Requests begun between two looks at what came back."""
@@ -34,7 +38,7 @@ class Schedule:
         self.due = 0
         """How many were due."""
         self.not_begun = 0
-        """How many of them could not begin, as too many were under way."""
+        """How many of them could not begin, as too many were under way, or their stage was over."""
 
     async def run(self) -> None:
         """Until the last stage is over. What is under way then goes on."""
@@ -88,6 +92,11 @@ class Schedule:
         number, total = self._index, int((first + last) / 2 * seconds + 1e-6)
         while number < total:
             passed = time.monotonic() - start
+            if passed > seconds + _OVERDUE:
+                left = len(range(number, total, self._of))
+                self.due += left
+                self.not_begun += left
+                return
             due = total if passed >= seconds else min(total, int(_until(passed, first, last, seconds)) + 1)
             numbers = range(number, due, self._of)[:_AT_ONCE]
             for one in numbers:

@@ -303,7 +303,8 @@ def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
         yield f"the generator kept up: requests began {_times(lateness)} ms after they were due"
         return
     not_begun = run.totals.not_begun
-    left = f"{not_begun} were not begun, as {run.settings.at_once} were under way; " if not_begun else ""
+    too_many = f"as {run.settings.at_once} were under way, or their time was over"
+    left = f"{not_begun} were not begun, {too_many}; " if not_begun else ""
     if (busy := never_idle(run)) > NEVER_IDLE:
         left += f"it had no time to spare for {busy:.0%} of the exchanges; "
     yield (

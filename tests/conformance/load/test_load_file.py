@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from pathlib import Path
+from time import monotonic, sleep
 from typing import get_args
 
 import pytest
@@ -96,6 +97,23 @@ def test_schedules_that_share_requests_begin_each_once(of) -> None:
     assert all(shared)
     found = sorted(due - dues[-1] for dues in shared for due in dues)  # each has one in the last burst
     assert found == pytest.approx([due - alone[-1] for due in alone], abs=1e-6)
+
+
+def test_a_stage_ends_when_its_time_is_over_whatever_is_due() -> None:
+    """A rate that can't be made, at four milliseconds a request, makes no longer load."""
+
+    async def drive() -> tuple[Schedule, int]:
+        took: list[float] = []
+        schedule = Schedule(
+            [Arrivals(seconds=0.1, rate=10_000)], lambda due: bool(took.append(due) or not sleep(0.004))
+        )
+        await schedule.run()
+        return schedule, len(took)
+
+    start = monotonic()
+    schedule, took = asyncio.run(drive())
+    assert monotonic() - start < 3.5
+    assert 0 < took < schedule.due == took + schedule.not_begun == 1000
 
 
 def test_what_can_not_begin_is_counted() -> None:
