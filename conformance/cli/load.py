@@ -110,7 +110,6 @@ def load(
     from conformance.cli.tap import listening
     from conformance.errors import UsageError
     from conformance.load import document
-    from conformance.load.churn import check as check_churn
     from conformance.load.exposition import HOST, Exposition
     from conformance.load.many import ManyProcesses, ManyWorkers
     from conformance.load.run import LoadRun
@@ -145,7 +144,6 @@ def load(
         of=workers or processes,
     )
     check_bounds(settings.profile, remote=allow_remote)
-    check_churn(settings.file.churn, fixed=settings.profile.discovery.fixed is not None)
     host, port = listening(_BIND if bind is None else bind, "--bind")
     if workers is not None:
         check_workers(settings.profile, host, remote=allow_remote)
@@ -206,7 +204,7 @@ def _file(
     """The load that the file and the flags name, of the target of `profile`; flags outweigh the file. `alone`: no other
     machine takes part."""
     from conformance.errors import UsageError
-    from conformance.load import trouble
+    from conformance.load import churn, trouble
     from conformance.load.mix import Arrivals, LoadFile, MixedRequest
     from conformance.strict_yaml import FileError, load_located
 
@@ -225,7 +223,11 @@ def _file(
         changes["pods"] = pods
     found = found.model_copy(update=changes)
     if document is not None:
-        problems = [*trouble.problems(found.trouble, profile, found.seconds, document)]
+        fixed = profile.discovery.fixed is not None
+        problems = [
+            *churn.problems(found.churn, fixed=fixed, pods=found.pods, seconds=found.seconds, document=document),
+            *trouble.problems(found.trouble, profile, found.seconds, document),
+        ]
         if not alone:
             problems += [
                 document.problem((name,), "machines have no common clock by which picks could be judged", _ON_ONE)

@@ -8,10 +8,9 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from conformance.errors import UsageError
 from conformance.evidence.episode import GaugesShown, PoolState
 from conformance.load.mix import Churn
 from conformance.load.moments import IDLE, Load, Moments, State, load_of
@@ -19,6 +18,7 @@ from conformance.run.epp.pool import PoolController
 from conformance.scenario.pool import Load as PodLoad
 from conformance.scenario.pool import Pod, PodState
 from conformance.scenario.schema import PoolStep
+from conformance.strict_yaml import Document, Problem
 from ext_proc.record import Entry
 
 _BUSY = PodLoad(queue=20, running=20, kv=0.95)
@@ -151,11 +151,34 @@ class PoolChurn:
             self._moments.delivered(time.monotonic())
 
 
-def check(plan: Sequence[Churn], *, fixed: bool) -> None:
-    """Raise `UsageError` if the target's pool can't be changed so."""
-    asked = [one.change for one in plan if one.change != "saturate"]
-    if fixed and asked:
-        raise UsageError(
-            f"churn `{asked[0]}` needs a pool that changes; this target's endpoints are fixed",
-            hint="give it discovery by a file or the Kubernetes API, or leave it out",
-        )
+def problems(plan: Sequence[Churn], *, fixed: bool, pods: int, seconds: float, document: Document) -> Iterator[Problem]:
+    """What of `plan` can't happen, in a load of so many seconds, to a pool of so many pods, or to one that is `fixed`,
+    by its place in the file."""
+    for index, one in enumerate(plan):
+        place = ("churn", index)
+        if one.change != "saturate" and fixed:
+            yield document.problem(
+                (*place, "change"),
+                f"`{one.change}` needs a pool that changes; this target's endpoints are fixed",
+                "give it discovery by a file or the Kubernetes API, or leave it out",
+            )
+        elif one.change != "saturate" and pods < 2:
+            yield document.problem(
+                (*place, "change"), f"`{one.change}` leaves one pod, and the pool has no other", "raise `pods`"
+            )
+        if one.every >= seconds:
+            yield document.problem(
+                (*place, "every"),
+                f"the first comes after {one.every:g} s, and the load ends after {seconds:g} s",
+                "`arrivals` say how long the load is",
+            )
+
+
+def blind(plan: Sequence[Churn], *, grace: float, seconds: float) -> Iterator[tuple[str, str]]:
+    """The changes of `plan` that no pick can be wrong after, and why: what they take away may be picked for the time
+    `grace`, and is back, or the load is over, by then."""
+    for one in plan:
+        if one.change == "un-ready" and one.lasts <= grace:
+            yield one.change, f"it lasts {one.lasts:g} s, and may go unnoticed for {grace:g} s (grace time)"
+        elif one.change in ("un-ready", "remove") and one.every + grace >= seconds:
+            yield one.change, f"the load is over before the first has been for {grace:g} s (grace time)"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.evidence.store import EvidenceWriter
+from conformance.load.churn import blind
 from conformance.load.figures import FIRST_BYTE, LATENESS, PICK
 from conformance.load.judgement import TELLING
 from conformance.load.page import html
@@ -139,6 +140,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
         "pool": {
             "changes": dict(churn.done) if churn is not None else {},
             "late": churn.late if churn is not None else 0,
+            "blind": [{"change": change, "why": why} for change, why in _blind(run)],
         },
         "troubles": [one.plain(run.start_time) for one in run.troubles.all],
         "generator": {
@@ -162,6 +164,11 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "histogramsInMicroseconds": run.figures.encoded(),
         },
     }
+
+
+def _blind(run: LoadRun) -> Iterator[tuple[str, str]]:
+    file = run.settings.file
+    return blind(file.churn, grace=run.settings.grace_time, seconds=file.seconds)
 
 
 def _memory(run: LoadRun) -> dict[str, Any]:
@@ -236,6 +243,8 @@ def summary(run: LoadRun) -> Iterator[str]:
     if run.cut_short:
         yield f"the load ended before its time: {run.cut_short}"
     yield from _troubles(run)
+    for change, why in _blind(run):
+        yield f"after churn `{change}` no pick could be wrong: {why}"
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
     yield (
         f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "

@@ -92,6 +92,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
         ("Lost with the process", f"{exchanges['lostWithTheProcess']:,}"),
         ("Lost to trouble that was made", f"{exchanges['lostToTrouble']:,}"),
     ]
+    found += [(f"After {one['change']} no pick could be wrong", one["why"]) for one in pool["blind"]]
     for one in generator.get("workers", ()):
         state = "" if one["complete"] else ", its share is incomplete"
         found.append((f"Worker {one['name']}", f"{one['judged']:,} judged, {one['failed']:,} failed{state}"))

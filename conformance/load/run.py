@@ -131,7 +131,7 @@ class LoadRun:
         """Start the target, let the load pass, and stop everything."""
         settings = self.settings
         profile = settings.profile
-        moments = self._moments(profile.timeouts.convergence if settings.grace is None else settings.grace)
+        moments = self._moments(settings.grace_time)
         runner = EppRunner(
             profile, settings.version, dict(settings.values), seed=settings.seed, lag=self._lag, status=self._status,
             redactor=self._redactor,

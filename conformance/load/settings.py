@@ -39,6 +39,11 @@ class LoadSettings:
     head: str = ""
 
     @property
+    def grace_time(self) -> float:
+        """Those seconds."""
+        return self.profile.timeouts.convergence if self.grace is None else self.grace
+
+    @property
     def longest_end(self) -> float:
         """Seconds in which what is under way ends, whatever the target does."""
         longest = max((one.service_time for one in self.file.mix), default=0.0)

@@ -268,7 +268,37 @@ def test_a_pool_that_can_not_change_is_not_churned(cli, tmp_path: Path) -> None:
     file.write_text("mix: [{name: a}]\nchurn: [{change: remove, every: 1}]\n")
     ran = cli("load", file, "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8011", "-o", tmp_path / "r")
     assert ran.code == 2
-    assert "endpoints are fixed" in ran.err
+    assert "load.yaml:2:18: churn[0].change: `remove` needs a pool that changes; this target's" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("churn: [{change: saturate, every: 30}]", "load.yaml:3:35: churn[0].every: the first comes after 30 s, and"),
+        ("pods: 1\nchurn: [{change: remove, every: 1}]", "load.yaml:4:18: churn[0].change: `remove` leaves one pod"),
+    ],
+)
+def test_a_change_that_can_not_come_is_refused_with_its_place(cli, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(f"mix: [{{name: a}}]\narrivals: [{{seconds: 3, rate: 9}}]\n{text}\n")
+    ran = cli("load", file, "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_change_that_no_pick_can_be_wrong_after_is_said(cli, tmp_path: Path) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(
+        "mix: [{name: a}]\narrivals: [{seconds: 1, rate: 30}]\n"
+        "churn: [{change: un-ready, every: 0.4, lasts: 0.2}, {change: remove, every: 0.4}]\n"
+    )
+    for grace, changes in (("0.3", ["un-ready"]), ("0.7", ["un-ready", "remove"]), ("0.1", [])):
+        ran = cli("load", file, "--grace", grace, "-o", tmp_path / "r")
+        assert ran.code == 0, ran.out + ran.err
+        assert [one["change"] for one in document(tmp_path / "r")["pool"]["blind"]] == changes
+        assert [f"after churn `{one}` no pick could be wrong: " in ran.out for one in ("un-ready", "remove")] == [
+            one in changes for one in ("un-ready", "remove")
+        ]
 
 
 def test_a_rate_that_is_not_made_is_said(cli, tmp_path: Path) -> None:
