@@ -28,7 +28,7 @@ class Sender:
         self._encoder = FieldEncoder()
         self._out: list[bytes] = []
         self._window = f.DEFAULT_WINDOW
-        self._turns: deque[Http2Stream] = deque()  # streams that have data queued and window for it
+        self._turns: deque[Http2Stream] = deque()  # streams that had data queued and window for it, each once
 
     def write(self, data: bytes) -> None:
         """Put bytes behind what is there."""
@@ -69,10 +69,7 @@ class Sender:
     def drop(self, stream: Http2Stream) -> None:
         """Forget what is queued for a stream."""
         stream.finish = None
-        if stream.pending:
-            stream.pending.clear()
-            if stream in self._turns:
-                self._turns.remove(stream)
+        stream.pending.clear()
 
     def widen(self, stream: Http2Stream, change: int) -> None:
         """The peer widened a stream's window. Raises `ProtocolError` if that is too far."""
@@ -111,6 +108,9 @@ class Sender:
         """All frames, and up to about `budget` bytes of queued data: one frame a stream and turn."""
         while self._turns and budget > 0 and self._window > 0:
             stream = self._turns.popleft()
+            stream.in_turn = False
+            if not stream.pending:
+                continue  # it was dropped
             part = stream.pending[0]
             size = min(len(part), self.frame_size, stream.window, self._window)
             if size <= 0:
@@ -123,7 +123,7 @@ class Sender:
             end = stream.finish == b"" and not stream.pending
             self._data_frame(stream, bytes(part[:size]), end=end)
             if stream.pending:
-                self._turns.append(stream)
+                self._take_turns(stream)
             elif stream.finish is not None:
                 self._out.append(stream.finish)
                 stream.finish = None
@@ -145,5 +145,6 @@ class Sender:
         self._ended(stream)
 
     def _take_turns(self, stream: Http2Stream) -> None:
-        if stream.pending and stream.window > 0 and stream not in self._turns:
+        if stream.pending and stream.window > 0 and not stream.in_turn:
+            stream.in_turn = True
             self._turns.append(stream)

@@ -29,7 +29,7 @@ class Sink(Protocol):
 class Http2Stream:
     """The state of one stream."""
 
-    __slots__ = ("finish", "held", "id", "local_end", "pending", "received", "remote_end", "sink", "window")
+    __slots__ = ("finish", "held", "id", "in_turn", "local_end", "pending", "received", "remote_end", "sink", "window")
 
     def __init__(self, stream: int, sink: Sink, window: int) -> None:
         self.id = stream
@@ -38,6 +38,7 @@ class Http2Stream:
         self.received = 0  # bytes that the peer has not been given credit for
         self.held = False  # it gets none now
         self.pending: list[memoryview] = []
+        self.in_turn = False  # it is among those whose turn comes: thousands may be, so that none is looked for there
         self.finish: bytes | None = None  # frames that end our side, sent after `pending`; b"" rides on the last DATA
         self.local_end = False
         self.remote_end = False

@@ -176,6 +176,25 @@ def test_it_tells_whether_what_waits_comes_nearer_to_leaving() -> None:
     assert client.sending(waiting) == 0 == client.sending(99)
 
 
+def test_no_stream_that_waits_is_looked_for_among_the_others(monkeypatch) -> None:
+    """With 20,000 that wait for the connection's window, each message would take as long as all of them."""
+    compared: list[object] = []
+    monkeypatch.setattr(Http2Stream, "__eq__", lambda one, other: compared.append(other) or one is other)
+    pair = Pair(server_settings=((Setting.INITIAL_WINDOW_SIZE, 1 << 20),))
+    pair.settle()
+    client = pair.client
+    streams = [client.open(REQUEST, Log()) for _ in range(20)]
+    for _ in range(2):
+        for one in streams:
+            client.send(one, b"x" * 20_000)  # more than a frame: it waits for its turn
+    for one in streams[::2]:
+        client.reset(one)
+    pair.settle()
+    assert not compared
+    assert all(pair.sinks[one].data == b"x" * 40_000 for one in streams[1::2])
+    assert not client.has_output()
+
+
 def test_trailers_wait_behind_queued_data() -> None:
     pair = Pair(settings=((Setting.INITIAL_WINDOW_SIZE, 10),), window=65_535)
     sink = Log()
