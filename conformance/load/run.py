@@ -229,6 +229,7 @@ class LoadRun:
         assert traffic is not None
         if self.complete:
             await traffic.drained(self.settings.longest_end)
+            self._watch(self._look())
             await self._aftermath(_DYING if self._lost else LATE_SECONDS)
         traffic.judge_late()
         self.unfinished = len(traffic.open)
