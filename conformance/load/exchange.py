@@ -84,6 +84,7 @@ class LiveExchange:
         "_transport",
         "decided",
         "finished",
+        "given_up",
         "intended",
         "judgement",
         "late",
@@ -112,6 +113,8 @@ class LiveExchange:
         """When its request had an endpoint or an error; 0: not yet."""
         self.responded = 0.0
         """When the client had its first byte; 0: not yet."""
+        self.given_up = 0.0
+        """When it was not waited for any longer, as the target was late; 0: that did not come."""
         self.served = 0.0
         """Seconds that the model server took."""
         self.finished = False
@@ -259,6 +262,7 @@ class LiveExchange:
                 self.step(DueStep("ending"))
         elif endless or now - since >= deadline:
             self._traffic.expired(self, since)
+            self.given_up = 0.0 if self.trouble else now
             self.step(DueStep("deadline", deadline))
 
     def upstream(self, number: int) -> None:

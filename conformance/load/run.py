@@ -274,10 +274,10 @@ class LoadRun:
         assert judgement is not None
         self.tally.add(judgement)
         self.by_shape[exchange.shape.name] += 1
-        if exchange.decided:
-            self.figures.add(PICK, exchange.decided - exchange.intended)
-        if exchange.responded:
-            self.figures.add(FIRST_BYTE, exchange.responded - exchange.intended - exchange.served)
+        if picked := exchange.decided or exchange.given_up:  # what never came took at least as long as was waited
+            self.figures.add(PICK, picked - exchange.intended)
+        if responded := exchange.responded or exchange.given_up:
+            self.figures.add(FIRST_BYTE, responded - exchange.intended - exchange.served)
         self._count_trouble(exchange, judgement)
         if judgement.telling:
             self.examples.keep(exchange, judgement, exchange.progress - self.start_time)
