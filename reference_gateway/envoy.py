@@ -56,7 +56,8 @@ def become(address: str, settings: Settings, broken: Broken) -> NoReturn:
 
 
 def _described(pool: BackendPool, broken: Broken) -> EnvoySettings:
-    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, message_timeout=PATIENCE, **broken.config)
+    changed = {"message_timeout": PATIENCE, **broken.config}
+    config = dataclasses.replace(ProxyConfig(), pool=pool.endpoints, **changed)
     return EnvoySettings(epp=pool.epp, config=config, routing=broken.routing, route_timeout=PATIENCE)
 
 
@@ -154,6 +155,7 @@ BROKEN: Mapping[str, Broken] = MappingProxyType(
     {
         "right": Broken(),
         "streamed": Broken(config=_STREAMED),
+        "impatient": Broken(config={**_STREAMED, "message_timeout": 0.2}),
         "forwards-no-metadata": Broken(config={"forwarding_namespaces": ()}),
         "notes-no-endpoint": Broken(config={"report_served": False}),
         "notes-endpoint-elsewhere": Broken(config={"served_key": "x-served-by"}),
@@ -173,4 +175,4 @@ BROKEN: Mapping[str, Broken] = MappingProxyType(
         "fails-open": Broken(config={**_STREAMED, "failure_mode_allow": True}),
     }
 )
-"""By name; `right`, `streamed` and `split` are what the others differ from."""
+"""By name; `right`, `streamed`, `impatient` and `split` are what the others differ from."""

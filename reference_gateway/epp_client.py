@@ -35,7 +35,7 @@ FALLBACK, SERVED, SUBSET = f"{DESTINATION}-fallback", f"{DESTINATION}-served", f
 
 CHUNK = 64 * 1024
 PATIENCE = 4.0
-"""Seconds that the EPP has for each answer."""
+"""Seconds that the EPP has for each answer, unless a gateway is less patient."""
 
 
 class EppUnavailable(Exception):  # noqa: N818 - a condition, not a defect
@@ -73,6 +73,8 @@ class Decision:
 
 class Talk:
     """One stream. `mode` is the body mode in both directions, by its name in `ProcessingMode`."""
+
+    patience = PATIENCE
 
     def __init__(self, channel: Channel, mode: str, *, subset: list[str] | None) -> None:
         self._channel = channel
@@ -199,7 +201,7 @@ class Talk:
         """The next answer; None if the EPP has left. Raises `Answered` or `EppUnavailable`."""
         assert self._stream is not None
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self.patience):
                 raw = await self._stream.recv()
         except TimeoutError:
             raise EppUnavailable("no answer") from None

@@ -29,6 +29,7 @@ from ext_proc.record import (
     Entry,
     ExchangeOpened,
     HalfClosed,
+    Message,
     StreamEnded,
     StreamOpened,
     UpstreamRequest,
@@ -112,6 +113,17 @@ class PickerStream:
                 case StreamEnded(author=author):
                     return author is not Author.DATA_PLANE
         return False
+
+    @cached_property
+    def given_up(self) -> float:
+        """Seconds after which the data plane left a stream on which the EPP had said nothing; 0 if it did not."""
+        for entry in self.conversation.entries:
+            match entry.event:
+                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE):
+                    return (entry.t - self.conversation.entries[0].t) / 1e9
+                case Message(author=Author.EPP) | StreamEnded():
+                    return 0.0
+        return 0.0
 
     @property
     def unavailable(self) -> str:

@@ -121,4 +121,5 @@ FAULTS: tuple[Fault, ...] = (
 VARIANTS: tuple[Fault, ...] = (
     Fault(name="envoy", why="a real Envoy, configured rightly, which removes the client's own header", envoy="right"),
     Fault(name="envoy-streamed", why="the same with bodies in step with the answers", envoy="streamed"),
+    Fault(name="envoy-impatient", why="that one with message_timeout as it is by default, 0.2 s", envoy="impatient"),
 )

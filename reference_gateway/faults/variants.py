@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
+from reference_gateway.relay import Gateway
+
+
+class _ImpatientTalk(Talk):
+    patience = 0.2
+
+
+class _Impatient(Gateway):
+    talk_type = _ImpatientTalk
+
 
 VARIANTS: tuple[Fault, ...] = (
     Fault(name="full-duplex", why="bodies in full duplex, all sent before an answer is awaited"),
@@ -21,6 +32,7 @@ VARIANTS: tuple[Fault, ...] = (
         settings={"retries": 0},
         claims={"retries": 0},
     ),
+    Fault(name="impatient", why="an EPP that has not answered in 0.2 s is as good as none", gateway=_Impatient),
     Fault(name="http1-only", why="clients speak HTTP/1.1, as none need speak another", settings={"http2": False}),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),

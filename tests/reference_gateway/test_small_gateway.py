@@ -130,7 +130,7 @@ class TestRight:
 
     @pytest.mark.parametrize(("opens", "status"), [(False, 500), (True, 200)])
     def test_without_an_epp(self, opens, status, monkeypatch) -> None:
-        monkeypatch.setattr(epp_client, "PATIENCE", 0.2)
+        monkeypatch.setattr(epp_client.Talk, "patience", 0.2)
 
         async def main() -> None:
             async with staged(fails_open=opens) as stage:

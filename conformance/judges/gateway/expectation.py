@@ -15,6 +15,10 @@ from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import canonical
 from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
 
+PATIENCE = 0.15
+"""Seconds for which a gateway must have waited for its EPP before it may go on without: Envoy's `message_timeout` is
+200 ms by default, as our clock sees them."""
+
 
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     """The scenario's expectation of `exchange`; `blamed`: fault was already found with it."""
@@ -28,6 +32,10 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
         return  # its death says it all
     if _speaks_no_http2(exchange):
         yield not_applicable(requirement, "the gateway takes no HTTP/2 of clients without TLS")
+        return
+    if exchange.asked and (waited := exchange.asked[-1].given_up) >= PATIENCE:
+        reason = f"the gateway waited {waited:.2f} s for its EPP, and no document says how long it must"
+        yield not_applicable(requirement, reason)
         return
     ruling = _served(exchange, requirement, expected) or _status(exchange, requirement, expected)
     if ruling is None:

@@ -318,6 +318,14 @@ class TestExpectations:
         script.exchange(stream=False, http=2).upstream(A).client(200)
         assert "DP-DEST-02" in self.judged(gateway, script, served_by=(A,)).failed
 
+    @pytest.mark.parametrize(("waited", "excused"), [(0.2, True), (0.05, False)])
+    def test_a_gateway_may_go_on_without_an_epp_that_it_waited_for(self, gateway, script, waited, excused):
+        one = script.exchange().request()
+        script.pass_time(waited)
+        one.reset().client(504)
+        verdicts = self.judged(gateway, script, served_by=(A,))
+        assert verdicts.blamed == (set() if excused else {"DP-DEST-02"})
+
     def test_a_connection_of_http1_is(self, gateway, script):
         script.exchange(stream=False).client(None, details="the connection failed: nothing listens")
         assert self.judged(gateway, script, served_by=(A,)).failed == {"DP-DEST-02"}
