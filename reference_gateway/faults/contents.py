@@ -39,6 +39,36 @@ class _EndingTalk(Talk):
         return dataclasses.replace(told, body=response.body, trailers=response.trailers)
 
 
+class _PathlessTalk(Talk):
+    """The EPP is told the prefix of the route in place of the path."""
+
+    async def ask(self, request: GatewayRequest) -> Decision:
+        return await super().ask(dataclasses.replace(request, path="/v1"))
+
+
+class _WellMeaningTalk(Talk):
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(dataclasses.replace(response, status=200), endpoint, tried)
+        return dataclasses.replace(told, status=response.status)
+
+
+class _ClingingTalk(Talk):
+    def close(self) -> None:
+        """The stream stays."""
+
+
+class _RouteForPath(Gateway):
+    talk_type = _PathlessTalk
+
+
+class _AllIsWell(Gateway):
+    talk_type = _WellMeaningTalk
+
+
+class _StreamsStay(Gateway):
+    talk_type = _ClingingTalk
+
+
 class _CutForTheEpp(Gateway):
     talk_type = _CutTalk
 
@@ -73,6 +103,25 @@ class _ResponseLost(Gateway):
 
 
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="path-told-wrongly",
+        why="the EPP is told the prefix of the route in place of the request's path",
+        breaks="DP-EXTP-01",
+        gateway=_RouteForPath,
+    ),
+    Fault(
+        name="status-told-wrongly",
+        why="the EPP is told that each response has status 200",
+        breaks="DP-EXTP-01",
+        gateway=_AllIsWell,
+    ),
+    Fault(
+        name="streams-left-open",
+        why="the stream to the EPP is not ended when the request is over",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_StreamsStay,
+    ),
     Fault(
         name="body-cut-for-the-epp",
         why="the EPP gets the beginning of the request body, and an end of stream",

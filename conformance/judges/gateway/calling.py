@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.contents import EXTP, contents
+from conformance.judges.gateway.heads import heads
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
 from conformance.reading.conversation import DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
-from ext_proc.record import Author, header
+from ext_proc.record import Author, HalfClosed, StreamEnded, Wait, header
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
+STREAMS_END = "the ext_proc streams end"
+"""What is waited for when the client has its response."""
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 
@@ -28,7 +31,9 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
         found = [*_order(one, exchange), *_forms(one, exchange)]
-        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL] or list(contents(one, exchange))
+        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
+        failed = failed or [*heads(one, exchange), *contents(one, exchange)]
+        found += _left_open(one, exchange)
         if failed or found:  # what follows the first may be no more than its consequence
             yield min(failed or found, key=lambda ruling: ruling.seq or 0)
             return
@@ -218,6 +223,20 @@ def _ends(
             yield exchange.fail(
                 EXTP, expected, actual, at=last, hint="An EPP that waits for the whole body never answers."
             )
+
+
+def _left_open(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """The stream is over when the request is. Streams that are left open are what an EPP dies of."""
+    waits = ((entry.seq, entry.event) for entry in exchange.entries if isinstance(entry.event, Wait))
+    since, wait = next((pair for pair in waits if pair[1].what == STREAMS_END), (0, None))
+    if wait is None or exchange.aborted or exchange.expired or exchange.opened is None:
+        return
+    ends = (entry.event for entry in one.conversation.entries if entry.seq < since)
+    if not any(isinstance(event, HalfClosed | StreamEnded) for event in ends):
+        expected = "the ext_proc stream ends with the request"
+        actual = f"it is open {wait.seconds:g} s after the client got its response"
+        hint = "Reset or half-close it. Whatever an EPP holds for the request is held until then."
+        yield exchange.fail(EXTP, expected, actual, at=since, verdict=Verdict.WARN, hint=hint)
 
 
 def _trailers(served: UpstreamAttempt | None, side: str) -> bool:

@@ -1,8 +1,8 @@
 """What the messages of a stream hold (DP-EXTP-01): the EPP learns what was said, and what it released is what goes on.
 
 Bodies are compared where every byte on both sides is in the record, and one stream was asked. A gateway may name
-another model in them; bodies that are encoded are left out, as it may decode them. Headers are not compared: which of
-the EPP's and of the client's go on is a matter of configuration (`mutation_rules`).
+another model in them; bodies that are encoded are left out, as it may decode them. Which of the EPP's and of the
+client's headers go on is a matter of configuration (`mutation_rules`), and not compared.
 """
 
 from __future__ import annotations

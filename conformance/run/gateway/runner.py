@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.judges.gateway.calling import STREAMS_END
 from conformance.run.data_plane.stimuli import http_request
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
@@ -195,7 +196,7 @@ class GatewayRunner(TargetRunner):
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)
         if not await self._streams.ended(name):
-            self.recorder.emit(Wait(exchange=name, what="the ext_proc streams end", outcome="expired", seconds=ENDING))
+            self.recorder.emit(Wait(exchange=name, what=STREAMS_END, outcome="expired", seconds=ENDING))
         self.pickers.forget(name)
         return response
 

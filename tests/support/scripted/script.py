@@ -327,8 +327,10 @@ class ScriptedExchange:
         outcome: Literal["response", "connect-failed", "reset"] = "response",
         answer: bytes | None = None,
         headers: Headers = (),
+        replied: Headers = (),
     ) -> ScriptedExchange:
-        """A model server is asked, and answers with `status`, or not (`outcome`). `answer`: bodies are recorded."""
+        """A model server is asked, and answers with `status` and the headers `replied`, or not (`outcome`). `answer`:
+        bodies are recorded."""
         number = 1 + sum(isinstance(e.event, UpstreamRequest) and e.event.exchange == self.name for e in self._log)
         got = status if outcome == "response" else None
         return self.emit(
@@ -346,6 +348,7 @@ class ScriptedExchange:
                 endpoint=endpoint,
                 outcome=outcome,
                 status=got,
+                headers=replied,
                 body=answer or b"",
                 size=None if answer is None else len(answer),
             ),

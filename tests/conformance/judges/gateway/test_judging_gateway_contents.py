@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scripted import BODY, echo, headers_answer, streamed, trailers_answer
 
+from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
 from ext_proc.record import Wait
@@ -93,6 +94,50 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(
+    ("told", "upstream", "got", "wrong"),
+    [
+        ({}, {}, {}, False),
+        ({":path": "/"}, {}, {}, True),
+        ({":path": "/other"}, {":path": "/other"}, {}, False),  # rewritten before the EPP is asked
+        ({"x-tenant": "a, b"}, {}, {}, False),
+        ({"x-tenant": "a"}, {}, {}, True),
+        ({"x-tenant": None}, {}, {}, False),  # left out
+        ({"x-tenant": "a"}, {"x-tenant": "a"}, {}, False),
+        ({"authorization": "hidden"}, {}, {}, False),
+        ({}, {}, {":status": "200"}, True),
+        ({}, {}, {"x-model": "n"}, True),
+    ],
+)
+def test_what_the_epp_is_told_of_headers(gateway, script, told, upstream, got, wrong):
+    sent = {":path": "/v1/completions", "x-tenant": "a,b", "authorization": "k"}
+    answered = {":status": "404", "x-model": "m"}
+
+    def pairs(fields):
+        return tuple((name.encode(), text.encode()) for name, text in fields.items() if text is not None)
+
+    def message(fields):
+        values = [HeaderValue(key=name.decode(), raw_value=value) for name, value in pairs(fields)]
+        return HttpHeaders(headers=HeaderMap(headers=values), end_of_stream=True)
+
+    kept = {name: text for name, text in sent.items() if not name.startswith(":")}
+    one = script.exchange(method="GET", path="/v1/completions", headers=pairs(kept))
+    one.say(request_headers=message({":method": "GET", **sent, **told})).answers(headers_answer(A))
+    model = ((b"x-model", b"m"),)
+    one.upstream(A, 404, body=b"", answer=b"", headers=pairs({**sent, **upstream}), replied=model)
+    one.say(response_headers=message({**answered, **got})).answers(headers_answer(side="response"))
+    one.client(404, b"", model).reset()
+    assert (gateway(script)["DP-EXTP-01"] is Verdict.FAIL) == wrong
+
+
+def test_a_stream_that_is_left_open(gateway, script):
+    one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER).response_headers(served=A).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER)
+    one.emit(Wait(exchange=one.name, what=STREAMS_END, outcome="expired", seconds=1.0))
+    assert gateway(script)["DP-EXTP-01"] is Verdict.WARN
 
 
 @pytest.mark.parametrize("missing", [":method", ":path", ":status"])

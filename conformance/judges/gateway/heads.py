@@ -1,0 +1,88 @@
+"""What the EPP is told of headers (DP-EXTP-01): of what goes through the gateway unchanged, it is told nothing else.
+
+A gateway may rewrite headers before the EPP is asked or after, forward some only, and add its own. A value that left
+it as it came has not been rewritten; that the EPP was told another can't be meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
+from conformance.judges.ruling import Ruling
+from conformance.reading.destination import sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
+from ext_proc.record import Headers, values
+
+EXTP = "DP-EXTP-01"
+
+_OWN = frozenset(
+    (
+        "authorization",
+        "connection",
+        "content-length",
+        "cookie",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+    )
+)
+"""Headers of one connection, those that a gateway makes itself, and credentials, which it may hide from an EPP."""
+
+_HIDDEN = b"[redacted:"
+"""How values begin that the record does not have."""
+
+
+def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What the headers messages of a stream say of the request and of the response, and is not so."""
+    opened = exchange.opened
+    if opened is None or exchange.aborted or exchange.expired:
+        return
+    if exchange.attempts:
+        came = ((b":path", opened.path.encode("latin-1", "replace")), *opened.headers)
+        went = exchange.attempts[-1].request.headers
+        yield from _compared(exchange, one.stream.request, came, went, "client", "model server")
+    final, got = exchange.final, exchange.response
+    if one is exchange.asked[-1] and final is not None and final.response is not None and got is not None:
+        came = _with_status(final.response.status, final.response.headers)
+        went = _with_status(got[1].status, got[1].headers)
+        yield from _compared(exchange, one.stream.response, came, went, "model server", "client")
+
+
+def _compared(
+    exchange: GatewayExchange, direction: StreamDirection, came: Headers, went: Headers, by: str, to: str
+) -> Iterator[Ruling]:
+    told = sent_headers(direction)
+    for name in dict.fromkeys(name.lower() for name, _ in came):
+        if name.decode("latin-1") in _OWN:
+            continue
+        kept, said = _one(values(came, name)), _one(values_of(told, name.decode("latin-1")))
+        if not kept or not said or kept == said or kept != _one(values(went, name)) or not _plain(kept, said):
+            continue
+        expected = f"{_text(name, kept)}, as it came from the {by} and went to the {to}"
+        yield exchange.fail(EXTP, expected, f"the EPP is told {_text(name, said)}", at=direction.headers)
+
+
+def _one(found: Iterable[bytes]) -> bytes:
+    """The values of a header as one: a list may be in several lines."""
+    return b",".join(part.strip() for value in found for part in value.split(b","))
+
+
+def _plain(*texts: bytes) -> bool:
+    """Whether values are ASCII, which all encodings of a message have alike, and in the record."""
+    return all(text.isascii() and _HIDDEN not in text for text in texts)
+
+
+def _with_status(status: int | None, headers: Headers) -> Headers:
+    return ((b":status", b"%d" % (status or 0)), *headers)
+
+
+def _text(name: bytes, value: bytes) -> str:
+    return f"{name.decode('latin-1')}: {value[:80].decode('latin-1')}"
