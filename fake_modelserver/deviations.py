@@ -126,6 +126,25 @@ def _says_no_role(body: Any) -> Response | None:
     return None
 
 
+def _says_nothing(body: Any) -> Response | None:
+    if isinstance(body, dict) and "messages" in body and not body.get("stream") and body.get("model") == "small-model":
+        choice = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "stop"}
+        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
+    return None
+
+
+def _thinks(body: Any) -> Response | None:
+    """As a model that reasons, with so few tokens that its answer has not begun; the first of them make no text."""
+    if not isinstance(body, dict) or "messages" not in body or body.get("stream") or body.get("model") != "small-model":
+        return None
+    tokens = body.get("max_tokens") or body.get("max_completion_tokens") or 16
+    message = {"role": "assistant", "content": None, "reasoning": "well, " * tokens if tokens > 4 else None}
+    choice = {"index": 0, "message": message, "finish_reason": "length"}
+    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    completion = {**_COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage}
+    return json_response(200, completion)
+
+
 _C, _T = "/v1/completions", "/v1/chat/completions"
 _STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
 
@@ -175,6 +194,8 @@ FAULTS = (
               script=_at(_T, _chats_without_messages)),
     Deviation(name="chat-without-role", why="The message of a chat has no role.", breaks="MS-API-02",
               script=_at(_T, _says_no_role)),
+    Deviation(name="chat-without-content", why="The message of a chat is empty.", breaks="MS-API-02",
+              script=_at(_T, _says_nothing)),
     *(
         Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", also_breaks=_UNREAD,
                   faults=_fault(kind, **attributes))
@@ -274,6 +295,8 @@ VARIANTS = (
     Deviation(name="ranks", why="Three data-parallel ranks on one page.", spec={"ranks": 3}),
     Deviation(name="fast", why="It answers at once and never queues.",
               spec={"serving": None, "adapters": ()}, claims={"adapters": []}),
+    Deviation(name="reasons", why="Its model reasons, and has not begun to answer when the tokens are used up.",
+              script=_at(_T, _thinks)),
     Deviation(name="comments", why="Comments stand between events.",
               faults=_fault(FaultType.COMMENTS)),
     Deviation(name="split-events", why="Every event comes in two pieces.",

@@ -64,7 +64,7 @@ class Events:
 def read_events(body: bytes) -> Events:
     """The events in a body, as a client of server-sent events takes them: comments and other fields are left out."""
     try:
-        text = body.decode()
+        text = body.decode("utf-8-sig")  # as a mark at the beginning is no part of the stream
     except UnicodeDecodeError as problem:
         return Events(data=(), problem=f"byte {problem.start} is not UTF-8")
     found: list[str] = []

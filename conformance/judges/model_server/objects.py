@@ -13,6 +13,9 @@ from typing import Any
 Wrong = tuple[str, str]
 """What is expected, and what there is."""
 
+MARKS = 4
+"""Tokens that an answer may begin with and that make no text: models that reason mark what follows by some."""
+
 REPEATED = 6
 """Chunks, each of which begins with all of the one before and goes on, that prove that text is repeated: words may."""
 
@@ -42,11 +45,20 @@ def choices(body: dict[str, Any], *, chat: bool, streamed: bool) -> Wrong | None
             return "messages with a `role`", _is("role", holder)
         name = "content" if chat else "text"
         text = holder.get(name)
-        reasoned = holder.get("reasoning_content") or holder.get("reasoning") or holder.get("tool_calls")
-        optional = chat and (streamed or bool(reasoned))
+        optional = chat and (streamed or _silent(body, choice, holder))
         if not (isinstance(text, str) or (text is None and optional)):
             return f"choices with `{name}`, a text", _is(name, holder)
     return None
+
+
+def _silent(body: dict[str, Any], choice: dict[str, Any], message: dict[str, Any]) -> bool:
+    """Whether a message of a chat need not have a content: it says something else, or was cut before it could."""
+    if any(isinstance(message.get(name), str) for name in ("reasoning_content", "reasoning", "refusal")):
+        return True
+    usage = body.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    cut = choice.get("finish_reason") == "length" and isinstance(tokens, int) and tokens <= MARKS
+    return bool(message.get("tool_calls")) or cut
 
 
 # -- the chunks of a stream, together ----------------------------------------------------------------------------------

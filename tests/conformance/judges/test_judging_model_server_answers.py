@@ -98,3 +98,29 @@ def test_the_message_of_a_chat_has_a_role() -> None:
         Verdict.PASS
     )
     assert whole([{"index": 0, "message": said, "finish_reason": "stop"}], chat=True) is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("message", "finish", "right"),
+    [
+        ({"content": None}, "stop", False),
+        ({"content": None}, "length", True),  # of 4 tokens, which may be marks
+        ({}, "stop", False),
+        ({"content": None, "reasoning_content": ""}, "stop", True),
+        ({"content": None, "reasoning": "so"}, "length", True),
+        ({"content": None, "reasoning": None, "tool_calls": []}, "stop", False),
+        ({"content": None, "tool_calls": [{}]}, "tool_calls", True),
+        ({"content": None, "refusal": "no"}, "stop", True),
+        ({"content": 7, "reasoning": "so"}, "stop", False),
+    ],
+)
+def test_a_chat_says_something(message, finish, right) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    assert (whole([choice], chat=True) is Verdict.PASS) == right
+
+
+def test_a_mark_of_utf8_at_the_beginning_is_no_part_of_the_events() -> None:
+    chunk = {"id": "a", "object": "text_completion", "created": 1, "model": "m"}
+    data = json.dumps({**chunk, "choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]})
+    body = f"\ufeffdata: {data}\n\ndata: [DONE]\n\n".encode()
+    assert verdict(body, b"text/event-stream", stream=True, chat=False, asked={"model": "m"}) is Verdict.PASS
