@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import httpx
 
@@ -24,6 +24,9 @@ MOST = 16 * 1024 * 1024
 
 REDIRECTS = 5
 """How often the page of metrics may be elsewhere."""
+
+AT_ONCE = 0.5
+"""Seconds within which a server that had closed a connection before a request came says so."""
 
 CONNECT = 5.0
 """Seconds that a connection may take."""
@@ -159,7 +162,7 @@ class ServerClient:
 
     @contextlib.asynccontextmanager
     async def _sent(self, request: httpx.Request, *, follow: bool) -> AsyncIterator[httpx.Response]:
-        response = await self._http.send(request, stream=True)
+        response = await self._begun(request)
         for _ in range(REDIRECTS if follow else 0):
             if response.next_request is None:
                 break
@@ -169,6 +172,24 @@ class ServerClient:
             yield response
         finally:
             await response.aclose()
+
+    async def _begun(self, request: httpx.Request) -> httpx.Response:
+        """The response, whose body is still to come. A server may close a connection that has been used before at any
+        time (RFC 9112, section 9.5): what it closed at once, in place of an answer, is sent again on another."""
+        loop = asyncio.get_running_loop()
+        while True:
+            fresh, began = False, loop.time()
+
+            async def traced(name: str, _: Any) -> None:
+                nonlocal fresh
+                fresh = fresh or name == "connection.connect_tcp.started"
+
+            request.extensions = {**request.extensions, "trace": traced}
+            try:
+                return await self._http.send(request, stream=True)
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                if fresh or loop.time() - began > AT_ONCE:
+                    raise
 
 
 def _in_words(problem: Exception) -> str:
