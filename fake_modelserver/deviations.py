@@ -118,6 +118,16 @@ def _chats_without_messages(body: Any) -> Response | None:
     return None
 
 
+def _gives_details(body: Any) -> Response | None:
+    """Errors as FastAPI has them by default: of two kinds."""
+    if not isinstance(body, dict):
+        return json_response(400, {"detail": "There was an error parsing the body"})
+    if "prompt" not in body:
+        missing = {"type": "missing", "loc": ["body", "prompt"], "msg": "Field required", "input": {}}
+        return json_response(422, {"detail": [missing]})
+    return None
+
+
 def _says_no_role(body: Any) -> Response | None:
     plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
     if plain and body.get("model") == "small-model":
@@ -295,6 +305,8 @@ VARIANTS = (
     Deviation(name="ranks", why="Three data-parallel ranks on one page.", spec={"ranks": 3}),
     Deviation(name="fast", why="It answers at once and never queues.",
               spec={"serving": None, "adapters": ()}, claims={"adapters": []}),
+    Deviation(name="details", why="Errors have a `detail`, as Triton's frontend has them.",
+              script=_at(_C, _gives_details)),
     Deviation(name="reasons", why="Its model reasons, and has not begun to answer when the tokens are used up.",
               script=_at(_T, _thinks)),
     Deviation(name="comments", why="Comments stand between events.",

@@ -80,7 +80,8 @@ def read_events(body: bytes) -> Events:
 
 
 def error_message(body: Any) -> str | None:
-    """The message of an error, in any of the shapes that servers have: nested, flat, or a text; None if it is none."""
+    """The message of an error, in any of the shapes that servers have: nested, flat, a text, or a `detail`, as FastAPI
+    has it by default and Triton's frontend leaves it; None if it is none."""
     if not isinstance(body, dict):
         return None
     error = body.get("error")
@@ -90,7 +91,13 @@ def error_message(body: Any) -> str | None:
         return str(error["message"])
     if body.get("object") == "error" and isinstance(body.get("message"), str):
         return str(body["message"])
-    return None
+    return _detail(body.get("detail"))
+
+
+def _detail(detail: Any) -> str | None:
+    if isinstance(detail, list) and detail and isinstance(detail[0], dict):
+        detail = detail[0].get("msg")
+    return detail if isinstance(detail, str) and detail else None
 
 
 def json_of(text: str | bytes) -> Any:

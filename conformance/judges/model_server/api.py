@@ -1,7 +1,7 @@
 """Inference API Protocol (MS-API-01, -02): completions and chat completions as OpenAI has them, the core of it.
 
 Fields that OpenAI does not have are free, and so is what a parameter beyond the core does. Errors may be in any of the
-three shapes that servers of the field have. A server that serves a model it does not know from its base model is
+four shapes that servers of the field have. A server that serves a model it does not know from its base model is
 within the text, which says nothing of models.
 """
 
