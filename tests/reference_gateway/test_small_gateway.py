@@ -191,7 +191,7 @@ class TestCommand:
             for name in (one["breaks"], *one["also_breaks"]):
                 assert catalogue.get(name).role == "data-plane"
                 assert catalogue.get(name).applies(one["version"])
-            assert one["effect"] == catalogue.effect(one["breaks"], one["version"])
+            assert one["effect"] in ("warn", catalogue.effect(one["breaks"], one["version"]))  # or is only warned of
             assert one["why"]
         assert {one["breaks"] for one in listed} == {
             one.id for one in catalogue if one.role == "data-plane" and one.testable
