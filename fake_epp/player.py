@@ -79,7 +79,8 @@ class Player:
         body = part.body if kind.endswith("_body") else b""
         end = kind.endswith("_trailers") or part.end_of_stream
         side = kind.partition("_")[0]
-        acts = self._script.acts.get(f"{side}_end") if end else None
+        last = end or self._modes[side] == "NONE"  # then nothing follows the headers
+        acts = self._script.acts.get(f"{side}_end") if last else None
         acts = acts if acts is not None else self._script.acts.get(kind)
         if acts is not None:
             await self._perform(acts, kind, body, end=end)
@@ -99,9 +100,9 @@ class Player:
                 await self._perform(self._right(one[0], one[1]), one[0], one[1], end=one[2])
 
     def _right(self, kind: str, body: bytes) -> tuple[Act, ...]:
-        """The right answer, with what the script makes of the request's body."""
-        edits = self._script.edits
-        if edits is None or kind != "request_body" or edits[0] not in body:
+        """The right answer, with what the script makes of a body."""
+        edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
+        if edits is None or edits[0] not in body:
             return RIGHT
         return (Answer(body=body.replace(*edits)),)
 

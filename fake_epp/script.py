@@ -36,7 +36,7 @@ class Script:
 
     `acts` says what is done at a moment, in order; at all others the message is answered rightly. `decides`: the
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
-    `edits` is what every answer to a body of the request has in place of a text: (old, new).
+    `edits` is what every answer to a body of the request has in place of a text: (old, new); `edits_response` likewise.
     `modes` are the body modes (request, response) where the data plane does not tell them. `quiet`: nothing is answered
     but what is scripted.
     """
@@ -47,6 +47,7 @@ class Script:
     modes: tuple[str, str] = ("FULL_DUPLEX_STREAMED", "FULL_DUPLEX_STREAMED")
     quiet: bool = False
     edits: tuple[bytes, bytes] | None = None
+    edits_response: tuple[bytes, bytes] | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.acts) - set(MOMENTS))

@@ -179,6 +179,7 @@ class EppScript(FileModel):
     decides: Literal["headers", "end"] = Field("headers", description="at the request's headers or end (full duplex)")
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
     edits: tuple[str, str] | None = Field(None, description="a text in the body, and one of that length in its place")
+    edits_response: tuple[str, str] | None = Field(None, description="likewise, of the response")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
     fails: Literal["silent", "reset", "close", "error"] | None = Field(
         None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"

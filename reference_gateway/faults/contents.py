@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable
 
 from ext_proc.messages import ProcessingRequest
 from real_envoy.http_client import HttpResponse
-from reference_gateway.epp_client import Decision, Talk
+from reference_gateway.epp_client import Answered, Decision, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -69,6 +70,30 @@ class _StreamsStay(Gateway):
     talk_type = _ClingingTalk
 
 
+class _DeafTalk(Talk):
+    """What the EPP makes of responses is not waited for."""
+
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        await super().tell(response, endpoint, tried)
+        return response
+
+
+class _LateRefusalLostTalk(Talk):
+    """Once the headers are answered, a refusal is taken for an answer like any other."""
+
+    async def _heard(self, side: str, part: str) -> None:
+        with contextlib.suppress(*([Answered] if part == "body" else [])):
+            await super()._heard(side, part)
+
+
+class _ResponseChangesLost(Gateway):
+    talk_type = _DeafTalk
+
+
+class _LateRefusalsLost(Gateway):
+    talk_type = _LateRefusalLostTalk
+
+
 class _CutForTheEpp(Gateway):
     talk_type = _CutTalk
 
@@ -103,6 +128,19 @@ class _ResponseLost(Gateway):
 
 
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="response-changes-lost",
+        why="the client gets the model server's own response, whatever the EPP made of it",
+        breaks="DP-EXTP-01",
+        gateway=_ResponseChangesLost,
+    ),
+    Fault(
+        name="late-refusals-lost",
+        why="an ImmediateResponse that answers the body is ignored, and the request goes on",
+        breaks="DP-ERR-01",
+        gateway=_LateRefusalsLost,
+        settings={"mode": "BUFFERED"},
+    ),
     Fault(
         name="path-told-wrongly",
         why="the EPP is told the prefix of the route in place of the request's path",

@@ -112,6 +112,8 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
     if said.fails is not None:
         return _failing(said)
     first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
+    if said.immediate is not None and said.decides == "end":
+        return Script(acts={"request_end": (*first, _immediate(said.immediate))}, decides="end")
     if said.immediate is not None:
         return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
     answer = Answer()
@@ -131,8 +133,13 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         pick=pick,
         decides=said.decides,
         acts={"request_headers": (*first, answer)} if changed else {},
-        edits=(said.edits[0].encode(), said.edits[1].encode()) if said.edits else None,
+        edits=_encoded(said.edits),
+        edits_response=_encoded(said.edits_response),
     )
+
+
+def _encoded(edits: tuple[str, str] | None) -> tuple[bytes, bytes] | None:
+    return (edits[0].encode(), edits[1].encode()) if edits is not None else None
 
 
 def _failing(said: EppScript) -> Script:
