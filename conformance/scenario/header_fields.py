@@ -16,10 +16,15 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_IN_VALUES = re.compile(r"[\r\n\0]")
 
 
+def is_header_name(text: str) -> bool:
+    """Whether a header can be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _name(text: str) -> str:
     if text.startswith(":"):
         raise ValueError(f"{text!r} is no header, but a part of the request or response that has its own key")
-    if not _NAME.fullmatch(text):
+    if not is_header_name(text):
         raise ValueError(f"{text!r} is no header's name: it has letters, digits and !#$%&'*+-.^_`|~")
     return text
 

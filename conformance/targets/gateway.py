@@ -19,6 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from conformance.errors import did_you_mean
 from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
+from conformance.scenario.header_fields import is_header_name
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import Launch, fill
 from conformance.targets.model_server import ModelServerProfile
@@ -165,8 +166,19 @@ class GatewayProfile(FileModel):
         return self.model_copy(update={"start": self.start.model_copy(update={"workdir": workdir})})
 
     def out_of_place(self) -> Iterator[Misplaced]:
-        """What it names that can't be there: nothing but the folder that every profile may name."""
-        return iter(())
+        """Claims that can't be, of which judges would make that less is asked of it; and names that are no headers'."""
+        claims = self.claims
+        if claims.retries < 0:
+            yield (
+                ("claims", "retries"),
+                f"{claims.retries} is less than none",
+                "give the number of further attempts, or 0",
+            )
+        if odd := [status for status in claims.retry_statuses if status not in range(200, 600)]:
+            yield ("claims", "retryStatuses"), f"{odd[0]} is no status of a response", "give statuses such as 503"
+        for path, name in ((("claims", "splitHeader"), claims.split_header), (("subsetHeader",), self.subset_header)):
+            if name and not is_header_name(name):
+                yield path, f"{name!r} is no header's name", "it has letters, digits and !#$%&'*+-.^_`|~"
 
 
 AnyProfile: TypeAlias = Profile | GatewayProfile | ModelServerProfile

@@ -159,6 +159,9 @@ def test_a_mistake_in_naming_a_gateway_is_told(cli, tmp_path: Path, flags: tuple
         ("role: data-plane\nbackends: [{}, {}, {}]\n", ":2:11: backends: "),
         ("role: data-plane\nstart: {command: [a], envoy: subset}\n", "give `command` or `envoy`, not both"),
         ("role: data-plane\nurl: ftp://x\n", ":2:6: url: give http://host:port"),
+        ("role: data-plane\nclaims: {retries: -1}\n", ":2:19: claims.retries: -1 is less than none"),
+        ("role: data-plane\nclaims: {retryStatuses: [7]}\n", ":2:25: claims.retryStatuses: 7 is no status"),
+        ("role: data-plane\nsubsetHeader: a b\n", ":2:15: subsetHeader: 'a b' is no header's name"),
         ("role: data-plane\nstart: {command: [a, '{epp2}']}\n", "nothing fills {epp2}"),
     ],
 )
