@@ -60,7 +60,7 @@ class Reply(FileModel):
     base64: Base64 | None = Field(None, description="these bytes as the body")
     size: int | None = Field(None, gt=0, le=MOST_BYTES, description="a generated body of so many bytes")
     events: int = Field(5, ge=0, le=10_000, description="how many SSE events, if `text` does not say which")
-    filler: int = Field(0, ge=0, le=MOST_BYTES, description="so many characters more in the text of the ordinary JSON")
+    filler: int = Field(0, ge=0, le=MOST_BYTES, description="so many characters more in the JSON or first event")
     split: int | None = Field(None, gt=0, description="bytes per chunk, whatever the events")
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")

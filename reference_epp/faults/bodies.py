@@ -13,6 +13,7 @@ from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, fault
 from reference_epp.epp import Action
 from reference_epp.picker import Picked
+from reference_epp.variants.streaming import HoldsJsonResponses
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpHeaders
@@ -233,6 +234,24 @@ class InvalidJsonResponseEmptied(OtherBytes):
 class WholePiecesNeverEnd(Conversation):
     def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
         whole = direction == "request" and bool(body) and len(body) % answers.CHUNK_LIMIT == 0
+        return super().stream(direction, body, end_of_stream=end_of_stream and not whole)
+
+
+@fault(
+    "whole-responses-never-end",
+    breaks="ENV-05",
+    why="A response is collected, and if its last piece is full to the brim, no piece is marked as the last.",
+    modes=FULL_DUPLEX,
+)
+class WholeResponsesNeverEnd(HoldsJsonResponses):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answered = super().on_response_headers(headers)
+        types = [entry.raw_value for entry in headers.headers.headers if entry.key == "content-type"]
+        self.collecting = not any(value.startswith(b"text/event-stream") for value in types)
+        return answered
+
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        whole = direction == "response" and bool(body) and len(body) % answers.CHUNK_LIMIT == 0
         return super().stream(direction, body, end_of_stream=end_of_stream and not whole)
 
 

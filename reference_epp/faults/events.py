@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from reference_epp.deviations import FULL_DUPLEX, NEXT, fault
+from reference_epp.epp import Action, Close
+from reference_epp.service import INTERNAL
 from reference_epp.variants.events import WholeEvents
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpBody
 
 
 @fault(
@@ -38,3 +46,16 @@ class OnlyDataOfEvents(WholeEvents):
 )
 class CrlfEventsHeldBack(WholeEvents):
     blank_line = rb"\n\n"
+
+
+@fault(
+    "long-line-is-an-error",
+    breaks="ENV-16",
+    why="An event stream is read by lines of at most 64 KiB; a longer one ends the stream with a gRPC error.",
+    modes=FULL_DUPLEX,
+)
+class LongLineIsAnError(WholeEvents):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        if self.is_events and any(len(line) > 65_536 for line in (self.rest + body.body).splitlines()):
+            return [Close(INTERNAL, "token too long")]
+        return super().on_response_body(body)

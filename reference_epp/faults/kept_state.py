@@ -127,3 +127,87 @@ class StreamDeadlineOfFiveSeconds(Service):
             await super().process(stream)
         finally:
             late.cancel()
+
+
+# -- endpoints that are kept
+
+
+class KeepsSome(Picker):
+    """Keeps some of the endpoints that have left the pool: they are eligible as those are that are in it."""
+
+    seen: dict[Endpoint, None]
+
+    def keeps(self, endpoint: Endpoint) -> bool:
+        """Whether an endpoint that has left is kept."""
+        raise NotImplementedError
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        self.seen = getattr(self, "seen", {}) | dict.fromkeys(self.pool.endpoints)
+        kept = [one for one in self.seen if one not in self.pool.endpoints and self.keeps(one)]
+        return [*super().eligible(request), *(one for one in kept if request.subset is None or one in request.subset)]
+
+
+GIVEN = {
+    "EPP-ERR-02": "an endpoint is given although none is left",
+    "EPP-SUB-02": "so it is where the subset names one that left",
+}
+
+
+@fault(
+    "second-port-kept",
+    breaks="EPP-DEST-06",
+    why="When a pod leaves, its endpoint on the pool's first port goes, and those on further ports stay.",
+    also_breaks=GIVEN,
+    versions=WITH_SUBSET,
+)
+class SecondPortKept(KeepsSome):
+    def keeps(self, endpoint: Endpoint) -> bool:
+        return any(one.ip == endpoint.ip and one.port < endpoint.port for one in self.seen)
+
+
+@fault(
+    "ipv6-endpoint-kept",
+    breaks="EPP-DEST-06",
+    why="An endpoint with an IPv6 address is kept under its text and removed under its address: it stays.",
+    also_breaks=GIVEN,
+    versions=WITH_SUBSET,
+)
+class Ipv6EndpointKept(KeepsSome):
+    def keeps(self, endpoint: Endpoint) -> bool:
+        return ":" in endpoint.ip
+
+
+class FollowsPrompts(Picker):
+    """Sends a request with a beginning that was seen before to the endpoint that served it."""
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        candidates = super().eligible(request)
+        match = self.prefixes.match(request.body)
+        return [match[0]] if match and candidates and self.follows(match[0], request) else candidates
+
+    def follows(self, endpoint: Endpoint, request: Request) -> bool:
+        """Whether the endpoint that served it is taken."""
+        raise NotImplementedError
+
+
+@fault(
+    "prompts-lead-to-who-left",
+    breaks="EPP-DEST-06",
+    why="What is known of prompts outlives the pods: one that was seen before is sent to a pod that is gone.",
+    modes=("full-duplex", "buffered"),
+)
+class PromptsLeadToWhoLeft(FollowsPrompts):
+    def follows(self, endpoint: Endpoint, request: Request) -> bool:
+        return request.subset is None or endpoint in request.subset
+
+
+@fault(
+    "chats-lead-out-of-the-subset",
+    breaks="EPP-SUB-01",
+    why="A chat whose beginning was seen before is sent to the pod that has it, whatever the subset.",
+    versions=WITH_SUBSET,
+    modes=("full-duplex", "buffered"),
+)
+class ChatsLeadOutOfTheSubset(FollowsPrompts):
+    def follows(self, endpoint: Endpoint, request: Request) -> bool:
+        return b'"messages"' in request.body and endpoint in self.pool.endpoints

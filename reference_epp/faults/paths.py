@@ -161,6 +161,49 @@ class SubsetIgnoredForForms(SubsetIgnoredFor):
 
 
 @fault(
+    "subset-ignored-for-grpc",
+    breaks="EPP-SUB-01",
+    why="Requests of type application/grpc get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED,
+    versions=WITH_SUBSET,
+)
+class SubsetIgnoredForGrpc(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return self.headers.get("content-type") == b"application/grpc"
+
+
+@fault(
+    "subset-ignored-for-unknown-models",
+    breaks="EPP-SUB-01",
+    why="Requests for a model that no server is known to have get an endpoint of the whole pool, whatever the subset.",
+    also_breaks=IGNORED,
+    versions=("1.0.0", "next"),
+    modes=("full-duplex", "buffered"),
+)
+class SubsetIgnoredForUnknownModels(SubsetIgnoredFor):
+    def ignores(self, body: bytes) -> bool:
+        return b"no-such-model" in body
+
+
+@fault(
+    "client-steers-in-the-older-field",
+    breaks="EPP-DEST-05",
+    why="The client's destination is removed where it is in `raw_value`, and set again where it is in `value`.",
+)
+class ClientSteersInTheOlderField(Conversation):
+    older = b""
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        self.older = b"".join(one.value.encode() for one in headers.headers.headers if one.key == DESTINATION)
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if self.older:
+            answers.set_header(common.header_mutation, DESTINATION, self.older)
+
+
+@fault(
     "client-steers-chat",
     breaks="EPP-DEST-05",
     why="The client's headers are set again after our own for /v1/chat/completions: its destination header wins.",

@@ -151,3 +151,29 @@ class SubsetBesideOtherKeysIgnored(Conversation):
         own = metadata.filter_metadata.get(self.epp.subset_namespace)
         if not kind.startswith("request") or own is None or len(own.fields) == 1:
             super().read_metadata(kind, metadata)
+
+
+@fault(
+    "ipv6-subset-by-address",
+    breaks="EPP-SUB-06",
+    why="An IPv6 item of the subset is split at its last colon, and what follows is thrown away with the port.",
+    also_breaks={"EPP-SUB-02": "an endpoint is given where none is left"},
+    versions=WITH_SUBSET,
+)
+class Ipv6SubsetByAddress(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        allowed = {item.ip for item in request.subset or () if ":" in item.ip}
+        rest = super().eligible(request)
+        return [one for one in self.pool.endpoints if one in rest or one.ip in allowed]
+
+
+@fault(
+    "unknown-ipv6-opens-the-pool",
+    breaks="EPP-SUB-02",
+    why="A subset whose only endpoint is an IPv6 one that the pool does not have allows the whole pool.",
+    versions=WITH_SUBSET,
+)
+class UnknownIpv6OpensThePool(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        six = bool(request.subset) and all(":" in item.ip for item in request.subset or ())
+        return super().eligible(request) or (self.pool.endpoints if six else ())

@@ -140,7 +140,7 @@ def _chunks(reply: Reply, mark: bytes = b"") -> tuple[bytes, ...]:
     """The body in the pieces in which it is flushed."""
     if reply.kind == "none":
         return ()
-    pieces = _events(reply.events, mark) if reply.kind == "sse" and reply.text is None else (_content(reply, mark),)
+    pieces = _events(reply, mark) if reply.kind == "sse" and reply.text is None else (_content(reply, mark),)
     body = b"".join(pieces)
     if reply.gzip:
         body = gzip.compress(body, mtime=0)
@@ -182,17 +182,22 @@ def _completion(filler: int, mark: bytes) -> dict[str, object]:
     }
 
 
-def _events(count: int, mark: bytes) -> tuple[bytes, ...]:
-    """`count` events of a streamed completion, the usage in the last, and the end mark."""
+def _events(reply: Reply, mark: bytes) -> tuple[bytes, ...]:
+    """The events of a streamed completion, the usage in the last, and the end mark.
+
+    The text of the first has the reply's `filler` more.
+    """
+    count = reply.events
     events: list[bytes] = []
     for number in range(count):
         last = number == count - 1
+        text = f" t\u00f6ken \u4e16{number}" + "." * (reply.filler if number == 0 else 0)
         event = {
             "id": _id(mark),
             "object": "text_completion",
             "created": 1_700_000_000,
             "model": "llama-3",
-            "choices": [{"index": 0, "text": f" t\u00f6ken \u4e16{number}", "finish_reason": "stop" if last else None}],
+            "choices": [{"index": 0, "text": text, "finish_reason": "stop" if last else None}],
             **({"usage": {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}} if last else {}),
         }
         events.append(b"data: " + _json(event) + b"\n\n")
