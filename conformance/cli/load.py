@@ -204,8 +204,9 @@ def _file(
     """The load that the file and the flags name, of the target of `profile`; flags outweigh the file. `alone`: no other
     machine takes part."""
     from conformance.errors import UsageError
-    from conformance.load import churn, trouble
+    from conformance.load import churn, mix, trouble
     from conformance.load.mix import Arrivals, LoadFile, MixedRequest
+    from conformance.planning.fixed import pod_names
     from conformance.strict_yaml import FileError, load_located
 
     document = None
@@ -223,9 +224,12 @@ def _file(
         changes["pods"] = pods
     found = found.model_copy(update=changes)
     if document is not None:
-        fixed = profile.discovery.fixed is not None
+        fixed = profile.discovery.fixed
         problems = [
-            *churn.problems(found.churn, fixed=fixed, pods=found.pods, seconds=found.seconds, document=document),
+            *mix.problems(found.pod_names if fixed is None else pod_names(len(fixed.endpoints)), document),
+            *churn.problems(
+                found.churn, fixed=fixed is not None, pods=found.pods, seconds=found.seconds, document=document
+            ),
             *trouble.problems(found.trouble, profile, found.seconds, document),
         ]
         if not alone:

@@ -6,21 +6,23 @@ import math
 import random
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from conformance.errors import did_you_mean
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
 from conformance.load.moments import State
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
+from conformance.scenario import references
 from conformance.scenario.expect import Expect
 from conformance.scenario.schema import Exchange
-from conformance.strict_yaml import FileModel
+from conformance.strict_yaml import Document, FileModel, Problem
 from fake_proxy.client import Chunk
 
 _NOT_UNDER_LOAD = (
@@ -114,6 +116,11 @@ class LoadFile(FileModel):
         """How long requests arrive."""
         return sum(stage.seconds for stage in self.arrivals)
 
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The names of those pods, by which `exchange` may refer to them: `{p1}`."""
+        return tuple(f"p{number}" for number in range(1, self.pods + 1))
+
     @model_validator(mode="after")
     def _names_differ(self) -> LoadFile:
         names = [one.name for one in self.mix]
@@ -121,6 +128,22 @@ class LoadFile(FileModel):
         if repeated:
             raise ValueError(f"two kinds of request are called {', '.join(repeated)}")
         return self
+
+
+_REFERRING = ("headers", "subset", "hint", "metadata")
+"""Fields of an exchange whose strings refer to endpoints."""
+
+
+def problems(pods: Collection[str], document: Document) -> Iterator[Problem]:
+    """What in the `document` of a load refers to none of `pods`, by its place."""
+    known = {*pods, references.NOBODY}
+    for index, one in enumerate(document.data["mix"]):
+        exchange = one.get("exchange") or {}
+        referring = {name: exchange[name] for name in _REFERRING if name in exchange}
+        for place, name in references.names(referring):
+            if name not in known:
+                hint = did_you_mean(name, known) or f"the pods of this load are {', '.join(sorted(pods)[:3])} …"
+                yield document.problem(("mix", index, "exchange", *place), f"{{{name}}} is no pod of this load", hint)
 
 
 Prepare = Callable[[Exchange], Prepared]

@@ -141,7 +141,7 @@ class LoadRun:
         async with runner:
             if profile.discovery.fixed is None:
                 self._status(f"making a pool of {settings.file.pods} pods")
-                pods = tuple(Pod(name=f"p{number}") for number in range(1, settings.file.pods + 1))
+                pods = tuple(Pod(name=name) for name in settings.file.pod_names)
                 await runner.pool.reset(Pool(pods=pods))
             moments.delivered(time.monotonic() - moments.grace)  # the pool has settled
             alone = asyncio.Lock()
