@@ -34,9 +34,9 @@ class Pace:
 
     def left(self, began: float, progress: float, now: float) -> float:
         """Seconds until the deadline of an exchange in which the last thing happened at `progress`; 0 or less: over."""
-        quiet = now - progress
-        more = self.withheld(quiet) if quiet >= self.deadline else 0.0
-        left = min(progress + self.deadline + more, began + PATIENCE * self.deadline) - now
+        left = progress + self.deadline - now
+        more = self.withheld(now - progress) if left <= 0 else 0.0
+        left = min(left + more, began + PATIENCE * self.deadline - now)
         return 0.0 if more and 0 < left <= _STEP else left
 
     def waited(self, progress: float, now: float) -> float:

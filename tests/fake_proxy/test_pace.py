@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fake_proxy.pace import PATIENCE, Pace
@@ -12,6 +12,7 @@ SECONDS = st.floats(0, 60)
 
 
 @given(st.floats(0.1, 20), SECONDS, SECONDS, st.floats(0, 1))
+@example(12.557671588525574, 4.0, 12.557671588525574, 1.0)  # rounded, it was quiet for less than the deadline
 def test_time_without_a_processor_does_not_count(deadline: float, busy: float, quiet: float, share: float) -> None:
     now = busy + quiet
     plain = Pace(deadline=deadline).left(0, busy, now)
