@@ -23,7 +23,11 @@ STRANGER = "192.0.2.1:8000"
 # -- header and metadata are there
 
 
-IN_NO_SUBSET = {"EPP-SUB-01": "it is in no subset either", "EPP-SUB-08": "nor in that of a request without a body"}
+IN_NO_SUBSET = {
+    "EPP-SUB-01": "it is in no subset either",
+    "EPP-SUB-07": "nor in one of IPv6 endpoints",
+    "EPP-SUB-08": "nor in that of a request without a body",
+}
 
 
 @fault("no-header", breaks="EPP-DEST-01", why="The destination is in the metadata only.")
@@ -354,6 +358,8 @@ class DestinationChangesLater(Conversation):
     why="A request gets the endpoint that was picked for the request before it on the same connection.",
     also_breaks={
         "EPP-SUB-01": "the earlier pick may be outside this request's subset",
+        "EPP-SUB-06": "so it is on another port of the pod",
+        "EPP-SUB-07": "so it is for IPv6 endpoints",
         "EPP-SUB-08": "so it is for a request without a body",
         "EPP-DEST-06": "the earlier pick may have left the pool",
     },

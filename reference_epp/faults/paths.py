@@ -288,6 +288,7 @@ class LooksAtForms(Conversation):
     "content-parts-refused",
     breaks="EPP-DEST-01",
     why="A chat request of which a message has no plain text as its content is answered with 400.",
+    also_breaks=NOT_503,
     modes=("full-duplex", "buffered"),
 )
 class ContentPartsRefused(LooksAtForms):

@@ -246,6 +246,7 @@ class SubsetByAddress(Picker):
     "ipv6-subset-never-matches",
     breaks="EPP-SUB-07",
     why="The brackets of an IPv6 member stay on, so that it equals no endpoint: 503.",
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
     versions=WITH_SUBSET,
 )
 class Ipv6SubsetNeverMatches(Picker):

@@ -60,6 +60,7 @@ class SubsetAddressByItsEnd(ComparesText):
     also_breaks={
         "EPP-SUB-01": "the pick is outside the subset",
         "EPP-SUB-02": "an endpoint is given where none is left",
+        "EPP-SUB-08": "so it is for a request without a body",
     },
     versions=WITH_SUBSET,
 )
