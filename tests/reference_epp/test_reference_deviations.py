@@ -73,6 +73,9 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
         yield b"text/plain", [body(b"x" * 4_500_000)]
 
 
+LONG = b'"' + b"a" * 600 + b'"}]}'
+"""The rest of a JSON body that has several blocks, as prefixes are counted."""
+
 HINTS: list[Any] = [
     [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
     [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C],
@@ -153,6 +156,8 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ((":method", b"PATCH"), [body()]),
         ((":path", b"/v1/completions?limit=2"), [body()]),
         (("content-type", b"multipart/form-data; boundary=x"), [body(b"words")]),
+        (("content-type", b"application/grpc"), [body(b"\x00")]),
+        (("x-model", b"unknown"), [body(b'{"model":"no-such-model"}')]),
     ]
     for extra, messages in kinds:
         for _ in range(len(POOL)):  # equal endpoints take turns
@@ -169,6 +174,8 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
     ]
     for extras, message in others:
         yield [headers(*extras), *([message] if mode else [])]
+    for one in (A, C):
+        yield [headers(chat, subset=[one]), *([body(b'{"model":"m","messages":[{"content":' + LONG)] if mode else [])]
     for method in (b"OPTIONS", b"DELETE"):
         yield [get((":method", method))]
         for _ in range(len(POOL)):
@@ -182,6 +189,9 @@ def seldom_sent(get: Any, mode: int, data_plane: Any) -> Iterator[list[Processin
             beside = get(subset=[C])
             beside.metadata_context.filter_metadata[namespace].fields["x-other"].string_value = "1"
             yield [beside]
+    older = get()
+    older.request_headers.headers.headers.add(key="x-gateway-destination-endpoint", value="6.6.6.6:1")
+    yield [older]
     untyped = data_plane.request_headers(mode=mode)
     del untyped.request_headers.headers.headers[:]
     yield [untyped, *([data_plane.request_body()] if mode else [])]
@@ -257,8 +267,11 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     seen.append(held.impatient)
 
     note(lambda: made.talk(headers(end=True, subset=[A])))
+    long = [data_plane.request_body(b'{"model":"m","prompt":[{"text":' + LONG)] if mode else []
+    note(lambda: made.talk(headers(subset=[A]), *long))
     made.endpoints(B, C, SIX)
     note(lambda: made.talk(headers(end=True, subset=[A])))
+    note(lambda: made.talk(headers(), *long))
     note(lambda: made.talk(headers(), *body))
     made.load(B, queued=50)
     made.load(C)
@@ -267,6 +280,8 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     note(lambda: made.talk(headers(sheddable, subset=[B]), *body))
     made.load(C, queued=50)
     note(lambda: made.talk(headers(sheddable), *body))
+    made.endpoints(B, C)
+    note(lambda: made.talk(headers(end=True, subset=[SIX])))
 
     for endpoints, synced in (((), False), ((), True), ((*made.pool.endpoints,), True)):
         pool = Pool()

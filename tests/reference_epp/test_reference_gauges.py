@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_epp import faults, variants  # noqa: F401 - they fill the registry
+from reference_epp.accounting import Accounting
 from reference_epp.deviations import FAULTS, VARIANTS
 from reference_epp.endpoints import Endpoint, Pool, parse_endpoint
 from reference_epp.gauges import Gauges, parse_gauges, parse_samples
 from reference_epp.metrics_client import PAGE_LIMIT, MetricsConnection
+from reference_epp.picker import Limits, Picked, Refused, Request
 from reference_epp.scraper import Readings, Scraper
 from reference_epp.server import Parts
 
@@ -261,6 +263,16 @@ def test_deviations_of_reading_read_otherwise(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ValueError, match="no load is"):
         reader("odd-gauge-is-fatal").read(nan)
     assert ended == [70]
+
+
+def test_a_pod_that_is_scraped_until_it_fails_is_left_out_from_then_on() -> None:
+    parts = Parts().exchange(*FAULTS["scraped-until-it-fails"].classes)
+    pool, readings, endpoint = Pool(), Readings(60), parse_endpoint("10.9.9.9:80")
+    pool.update((endpoint,), synced=True)
+    picker = parts.picker(pool, readings, Accounting(), Limits())
+    assert isinstance(picker.pick(Request()), Picked)
+    parts.scraper(Pool(), readings, 1.0).refused(endpoint, ValueError())
+    assert isinstance(picker.pick(Request()), Refused)
 
 
 def test_a_server_that_restarts_is_not_as_idle_as_it_said_before() -> None:
