@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.server import ServedStream
@@ -132,17 +134,18 @@ class StreamDeadlineOfFiveSeconds(Service):
 # -- endpoints that are kept
 
 
-class KeepsSome(Picker):
+class KeepsSome(Picker, ABC):
     """Keeps some of the endpoints that have left the pool: they are eligible as those are that are in it."""
 
-    seen: dict[Endpoint, None]
+    seen: Mapping[Endpoint, None] = MappingProxyType({})
+    """In the order in which they came."""
 
+    @abstractmethod
     def keeps(self, endpoint: Endpoint) -> bool:
         """Whether an endpoint that has left is kept."""
-        raise NotImplementedError
 
     def eligible(self, request: Request) -> Sequence[Endpoint]:
-        self.seen = getattr(self, "seen", {}) | dict.fromkeys(self.pool.endpoints)
+        self.seen = {**self.seen, **dict.fromkeys(self.pool.endpoints)}
         kept = [one for one in self.seen if one not in self.pool.endpoints and self.keeps(one)]
         return [*super().eligible(request), *(one for one in kept if request.subset is None or one in request.subset)]
 
@@ -177,7 +180,7 @@ class Ipv6EndpointKept(KeepsSome):
         return ":" in endpoint.ip
 
 
-class FollowsPrompts(Picker):
+class FollowsPrompts(Picker, ABC):
     """Sends a request with a beginning that was seen before to the endpoint that served it."""
 
     def eligible(self, request: Request) -> Sequence[Endpoint]:
@@ -185,9 +188,9 @@ class FollowsPrompts(Picker):
         match = self.prefixes.match(request.body)
         return [match[0]] if match and candidates and self.follows(match[0], request) else candidates
 
+    @abstractmethod
     def follows(self, endpoint: Endpoint, request: Request) -> bool:
         """Whether the endpoint that served it is taken."""
-        raise NotImplementedError
 
 
 @fault(

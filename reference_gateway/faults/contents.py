@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable
 
@@ -38,6 +37,17 @@ class _EndingTalk(Talk):
     async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
         told = await super().tell(dataclasses.replace(response, body=b"", trailers=()), endpoint, tried)
         return dataclasses.replace(told, body=response.body, trailers=response.trailers)
+
+
+class _WithholdingTalk(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        assert first or not message.HasField("request_headers")
+        for part in (message.request_headers, message.response_headers):
+            kept = [one for one in part.headers.headers if not one.key.startswith(":")]
+            if len(kept) < len(part.headers.headers):
+                del part.headers.headers[:]
+                part.headers.headers.extend(kept)
+        return (message,)
 
 
 class _PathlessTalk(Talk):
@@ -82,8 +92,11 @@ class _LateRefusalLostTalk(Talk):
     """Once the headers are answered, a refusal is taken for an answer like any other."""
 
     async def _heard(self, side: str, part: str) -> None:
-        with contextlib.suppress(*([Answered] if part == "body" else [])):
+        try:
             await super()._heard(side, part)
+        except Answered:
+            if part != "body":
+                raise
 
 
 class _ResponseChangesLost(Gateway):
@@ -104,6 +117,10 @@ class _ChunksTwice(Gateway):
 
 class _ResponseEndsEarly(Gateway):
     talk_type = _EndingTalk
+
+
+class _NoPseudoHeaders(Gateway):
+    talk_type = _WithholdingTalk
 
 
 class _CutAfterTheEpp(Gateway):
@@ -177,6 +194,13 @@ FAULTS: tuple[Fault, ...] = (
         why="the EPP is told that the response has no body, which it does not get",
         breaks="DP-EXTP-01",
         gateway=_ResponseEndsEarly,
+    ),
+    Fault(
+        name="pseudo-headers-withheld",
+        why="the EPP gets headers without :method, :path and :status",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_NoPseudoHeaders,
     ),
     Fault(
         name="released-body-cut",

@@ -17,11 +17,9 @@ from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, vi
 from conformance.reading.conversation import DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
-from ext_proc.record import Author, HalfClosed, StreamEnded, Wait, header
+from ext_proc.record import STREAMS_END, Author, HalfClosed, StreamEnded, Wait, header
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
-STREAMS_END = "the ext_proc streams end"
-"""What is waited for when the client has its response."""
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from conformance.judges.gateway.contents import EXTP
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.destination import sent_headers, values_of
+from conformance.reading.recorded import PLACEHOLDER
 from conformance.reading.stream_direction import StreamDirection
 from ext_proc.record import Headers, values
-
-EXTP = "DP-EXTP-01"
 
 _OWN = frozenset(
     (
@@ -35,9 +35,6 @@ _OWN = frozenset(
     )
 )
 """Headers of one connection, those that a gateway makes itself, and credentials, which it may hide from an EPP."""
-
-_HIDDEN = b"[redacted:"
-"""How values begin that the record does not have."""
 
 
 def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
@@ -77,7 +74,7 @@ def _one(found: Iterable[bytes]) -> bytes:
 
 def _plain(*texts: bytes) -> bool:
     """Whether values are ASCII, which all encodings of a message have alike, and in the record."""
-    return all(text.isascii() and _HIDDEN not in text for text in texts)
+    return all(text.isascii() and not PLACEHOLDER.search(text.decode()) for text in texts)
 
 
 def _with_status(status: int | None, headers: Headers) -> Headers:

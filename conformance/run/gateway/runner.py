@@ -13,7 +13,6 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
-from conformance.judges.gateway.calling import STREAMS_END
 from conformance.run.data_plane.stimuli import http_request
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
@@ -24,6 +23,7 @@ from conformance.scenario.pool import Pool
 from conformance.scenario.schema import EppScript, Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.record import (
+    STREAMS_END,
     UNCONNECTED,
     ClientAborted,
     ClientResponse,
