@@ -285,8 +285,10 @@ async def _connect(host: str, port: int, timeout: float) -> tuple[asyncio.Stream
                 return connecting.result()
             await asyncio.sleep(0)
         raise TimeoutError
-    finally:
-        connecting.cancel()
+    except BaseException:
+        if not connecting.cancel() and connecting.exception() is None:
+            connecting.result()[1].transport.abort()  # it stood when the attempt was given up
+        raise
 
 
 def _lines(headers: HeaderList) -> bytes:

@@ -166,11 +166,13 @@ def test_events_are_read_however_their_lines_end(chunks: list, data: st.DataObje
         ({"error": {"message": "no"}}, "no"),
         ({"object": "error", "message": "no"}, "no"),
         ({"error": "no"}, "no"),
-        ({"detail": "no"}, None),
+        ({"detail": "no"}, "no"),
+        ({"detail": [{"msg": "no"}]}, "no"),
+        ({"detail": {}}, None),
         ({"error": {}}, None),
         ([], None),
         (math.nan, None),
     ],
 )
-def test_errors_have_three_shapes(body: object, message: str | None) -> None:
+def test_errors_have_the_shapes_of_the_field(body: object, message: str | None) -> None:
     assert error_message(body) == message

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from unittest.mock import AsyncMock
 
 import grpc
 import h11
@@ -40,6 +41,7 @@ from ext_proc.record import (
 )
 from ext_proc.record_json import from_json, to_json
 from ext_proc.server import serve
+from fake_proxy.actions import OpenUpstream
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.exchange import ExchangeOutcome, run_exchange
@@ -415,6 +417,28 @@ def test_a_connection_that_stands_is_not_given_up_for_a_timer_that_ran_first() -
         async with plain() as model, grpc_epp(model.address) as epp:
             ran = await exchange(epp, POST, FDS, HttpUpstream(connect_timeout=0))
         assert (ran.outcome.status, ran.outcome.body) == (200, b"fine")
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_comes_to_stand_when_the_attempt_is_given_up_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await connect(host, port)
+            writers.append(writer)
+            attempt.abort()
+            return reader, writer
+
+        connect = asyncio.open_connection
+        monkeypatch.setattr(asyncio, "open_connection", connected)
+        async with plain() as model:
+            attempt = HttpUpstream().open(OpenUpstream(1, model.address, [], b"", None, end=True), AsyncMock())
+            await attempt.wait_closed()
+            assert [writer.is_closing() for writer in writers] == [True]
 
     asyncio.run(run())
 
