@@ -22,7 +22,7 @@ from conformance.evidence.episode import (
 )
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.model import Report
-from conformance.report.verify import pool_states, server_episode
+from conformance.report.verify import hints, pool_states, server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
@@ -30,9 +30,6 @@ from conformance.scenario.expect import Expect
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Step
 from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, StreamEnded, UpstreamRequest, Wait
-
-ANY = "\0"
-"""Begins an endpoint that only the run knew: that of a pod that is in no state of the pool, or of none."""
 
 _REQUEST_BODY = b"\x22"
 """How a ProcessingRequest with a body of the request begins."""
@@ -109,6 +106,10 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
         if not _alike(expectation, wanted, episode):
             yield f"{name}: its evidence expects {short(expectation)}, its scenario {short(wanted)}"
         yield from (f"{name}: {problem}" for problem in _stimulus(planned, one, entries, report))
+        if one.step.exchange is not None:
+            known = _endpoints(episode, entries[-1].seq)
+            found = hints.problems(one.step.exchange, one.repeat, entries, known, context.subset_namespace)
+            yield from (f"{name}: {problem}" for problem in found)
 
 
 def _numbered(episode: Episode) -> list[tuple[str, tuple[Entry, ...]]] | None:
@@ -168,10 +169,10 @@ def _due(steps: Sequence[Step], in_vain: Sequence[bool]) -> Iterator[_Due]:
 
 
 class _Endpoints(dict[str, tuple[str, ...]]):
-    """Endpoints of pods; those that the evidence does not name are `ANY`."""
+    """Endpoints of pods; those that the evidence does not name are `hints.ANY`."""
 
     def __missing__(self, name: str) -> tuple[str, ...]:
-        return tuple(f"{ANY}{name}:{port}" for port in range(1, 10))
+        return tuple(f"{hints.ANY}{name}:{port}" for port in range(1, 10))
 
 
 def _endpoints(episode: Episode, before: int) -> _Endpoints:
@@ -205,15 +206,9 @@ def _alike(found: Expectation | None, wanted: Expectation | None, episode: Episo
     if found.status != wanted.status and not (found.status == () and any(True for _ in episode.of(Unmet))):
         return False
     return all(
-        _same(getattr(found, name), getattr(wanted, name))
+        hints.same(getattr(found, name), getattr(wanted, name))
         for name in ("answer", "within", "absent", "health", "served_by", "report", "starts", "requirement")
     )
-
-
-def _same(found: object, wanted: object) -> bool:
-    if isinstance(found, tuple) and isinstance(wanted, tuple):
-        return len(found) == len(wanted) and all(map(_same, found, wanted))
-    return found == wanted or (isinstance(wanted, str) and wanted.startswith(ANY) and isinstance(found, str))
 
 
 def _stimulus(planned: Planned, one: _Due, entries: Sequence[Entry], report: Report) -> Iterator[str]:

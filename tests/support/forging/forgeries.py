@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ext_proc.messages import ProcessingRequest
+from ext_proc.protocol import SUBSET
 from forging.forger import Forger, Json, copied
 
 EPP, BAD_EPP, GATEWAY, BAD_GATEWAY = "epp", "bad-epp", "gateway", "bad-gateway"
@@ -416,6 +418,20 @@ def an_expectation_is_loosened(f):
 def an_expectation_is_left_out(f):
     row = f.row(lambda one: one["evidence"] and f.episode(one)["context"].get("expectations"))
     del f.episode(row)["context"]["expectations"]
+
+
+@forgery(EPP, step="judgement")
+def a_subset_hint_with_more_endpoints(f):
+    row = f.row(lambda one: one["scenario"] == "subset.pick-stays-inside")
+    entries = f.episode(row)["entries"]
+    endpoints = {pod["endpoints"][0] for one in entries if one["kind"] == "pool" for pod in one["pods"]}
+    for one in entries:
+        if one["kind"] == "message" and one["author"] == "data-plane" and "latin1" in one["raw"]:
+            message = ProcessingRequest.FromString(one["raw"]["latin1"].encode("latin1"))
+            for namespace in message.metadata_context.filter_metadata.values():
+                hint = namespace.fields[SUBSET].list_value.values
+                hint.add(string_value=min(endpoints.difference(item.string_value for item in hint)))
+            one["raw"]["latin1"] = message.SerializeToString().decode("latin1")
 
 
 @forgery(EPP, GATEWAY, step="judgement")
