@@ -259,6 +259,8 @@ def _semantic(part: Document, role: Role, catalogue: Catalogue, seen: dict[str, 
         if refers and name not in pods and name not in variables:
             hint = did_you_mean(name, pods | variables)
             yield part.problem(place, f"{{{name}}} is neither a pod of this scenario nor a variable", hint)
+    for place, name in references.bare({"steps": raw.get("steps")}, pods):
+        yield part.problem(place, f"{name} is no endpoint", f"`{{{name}}}` is that of the pod; `hint` takes any text")
 
 
 def _requirements(part: Document, role: Role, catalogue: Catalogue) -> Iterator[Problem]:

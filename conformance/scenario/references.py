@@ -6,10 +6,13 @@ Other text in braces (JSON, say) is not a reference and stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 NOBODY = "nobody"
+_SUBSETS = frozenset({"subset", "subsets"})
+"""Keys whose strings are endpoints; `hint` takes any other."""
+
 REFERENCE = re.compile(
     r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port|cut-address|late-address))?\}"
 )
@@ -20,6 +23,14 @@ def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
     for place, text in _strings(value, ()):
         for match in REFERENCE.finditer(text):
             yield place, match["name"]
+
+
+def bare(value: Any, pods: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every item of a subset hint in a JSON-shaped value that is a pod's name alone, with its place: no endpoint has
+    it, so that the hint would fit no pod, unnoticed."""
+    for place, text in _strings(value, ()):
+        if text in pods and not _SUBSETS.isdisjoint(place):
+            yield place, text
 
 
 def resolve(value: Any, endpoints: Mapping[str, tuple[str, ...]]) -> Any:

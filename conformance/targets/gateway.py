@@ -34,7 +34,7 @@ EPPS = ("first", "second")
 class GatewayStart(FileModel):
     """How the suite starts the gateway: a command, or the real Envoy. Neither: it runs already, at `url`."""
 
-    command: tuple[str, ...] | None = Field(None, description="program and arguments, no shell")
+    command: tuple[str, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
     env: dict[str, str] = Field({}, description="environment variables added to the suite's own")
     workdir: str | None = Field(None, description="folder in which it is started")
     envoy: str | None = Field(

@@ -33,6 +33,8 @@ CONFIG_VERSION = "config.apix.gateway-api-inference-extension.sigs.k8s.io/v1alph
 """The API version of an EndpointPickerConfig."""
 
 Seconds = Annotated[float, Field(gt=0, le=3600)]
+_PATH = r"^/[!-~]*$"
+"""Of a request: as it is sent, so without blanks."""
 
 
 class Implementation(FileModel):
@@ -48,7 +50,7 @@ class Implementation(FileModel):
 class Start(FileModel):
     """How the suite starts the target: a command or an image. Neither: it runs already, at `address`."""
 
-    command: tuple[str, ...] | None = Field(None, description="program and arguments, no shell")
+    command: tuple[str, ...] | None = Field(None, min_length=1, description="program and arguments, no shell")
     image: str | None = Field(None, description="container image, best by digest")
     args: tuple[str, ...] = Field((), description="further arguments, of the command or of the image")
     env: dict[str, str] = Field({}, description="environment variables, added to the suite's own")
@@ -71,7 +73,7 @@ class Start(FileModel):
 class Variant(FileModel):
     """What is different when the target is started for one protocol version."""
 
-    command: tuple[str, ...] | None = Field(None, description="another command")
+    command: tuple[str, ...] | None = Field(None, min_length=1, description="another command")
     image: str | None = Field(None, description="another image")
     args: tuple[str, ...] | None = Field(None, description="other further arguments")
     env: dict[str, str] = Field({}, description="further environment variables")
@@ -179,8 +181,8 @@ class ApiRequests(FileModel):
 class Requests(ApiRequests):
     """What the suite's requests to an EPP or a gateway look like."""
 
-    path: str = Field("/v1/completions", description="where requests go")
-    chat_path: str = Field("/v1/chat/completions", description="where chat requests go")
+    path: str = Field("/v1/completions", pattern=_PATH, description="where requests go")
+    chat_path: str = Field("/v1/chat/completions", pattern=_PATH, description="where chat requests go")
     sheddable: Sheddable = Field(
         Sheddable.model_construct(), description="how a request is marked as one that may be dropped under load"
     )
@@ -189,8 +191,8 @@ class Requests(ApiRequests):
 class Metadata(FileModel):
     """Namespaces, where they are not the protocol's defaults."""
 
-    destination: str = Field(DESTINATION_NAMESPACE, description="where the target puts the destination")
-    subset: str = Field(SUBSET_NAMESPACE, description="where it looks for the subset hint")
+    destination: str = Field(DESTINATION_NAMESPACE, min_length=1, description="where the target puts the destination")
+    subset: str = Field(SUBSET_NAMESPACE, min_length=1, description="where it looks for the subset hint")
 
 
 class Limits(FileModel):

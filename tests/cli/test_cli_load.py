@@ -200,6 +200,10 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
         ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
         ("mix:\n- {name: a, exchange: {subset: ['{q1}']}}\n", "load.yaml:2:33: mix[0].exchange.subset[0]: {q1} is no"),
+        (
+            "mix:\n- {name: a, exchange: {subset: [p1]}}\n",
+            "mix[0].exchange.subset[0]: p1 is no endpoint",
+        ),
         ("mix: []\n", "load.yaml:1:"),
         ("mix: [{name: a, weight: .inf}]\n", "load.yaml:1:25: mix[0].weight"),
         ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: [.inf, 20]}]\n", "load.yaml:2:"),

@@ -231,6 +231,9 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ("discovery: {}\n", r"1:12: discovery: give exactly one of kubernetes, file, fixed"),
         ("discovery: {file: {}}\ntimeouts: {answer: 0}\n", r"2:20: timeouts.answer"),
         ("discovery: {file: {}}\nstart: {command: ./epp}\n", r"2:18: start.command"),
+        ("discovery: {file: {}}\nstart: {command: []}\n", r"2:18: start.command: expected at least 1 item"),
+        ("discovery: {file: {}}\nrequests: {path: v1}\n", r"2:18: requests.path"),
+        ("discovery: {file: {}}\nmetadata: {destination: ''}\n", r"2:25: metadata.destination"),
         ("discovery: {file: {}, file: {}}\n", r"1:23: .*twice"),
         ("- a\n", r"1:1: "),
         (
