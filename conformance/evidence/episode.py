@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from conformance.evidence.model_server import ModelServerFacts
 from conformance.evidence.reported import Attribute
@@ -384,6 +384,9 @@ def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = N
         return Episode(id=body["episode"], entries=entries), _context().validate_python(body["context"])
     except KeyError as problem:
         raise ValueError(f"not an episode: {problem} is missing") from problem
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise ValueError(f"not an episode: context.{'.'.join(map(str, first['loc']))}: {first['msg']}") from problem
     except (TypeError, AttributeError) as problem:
         raise ValueError(f"not an episode: {problem}") from problem
 
@@ -394,5 +397,4 @@ def _context() -> TypeAdapter[Context]:
 
 
 def _without_defaults(context: Context) -> dict[str, Any]:
-    written: dict[str, Any] = _context().dump_python(context, mode="json", exclude_defaults=True)
-    return written
+    return _context().dump_python(context, mode="json", exclude_defaults=True)  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
@@ -130,6 +131,8 @@ def _line(number: int, raw: bytes, blocks: BlockReader) -> Transcript | Damage |
             raise ValueError(f"the protocol version {context.version!r} is not known")
         if not episode.entries:
             raise ValueError("nothing happens in it")
+        if any(one.seq >= other.seq for one, other in pairwise(episode.entries)):
+            raise ValueError("its entries are not in the order of their numbers (seq)")
     except (ValueError, AttributeError, RecursionError) as problem:
         cut_short = number > 1 and raw.startswith(b'{"') and not raw.endswith(b"\n")
         return Damage(line=number, what=str(problem).splitlines()[0][:200], harmless=cut_short)

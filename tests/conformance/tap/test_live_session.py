@@ -535,6 +535,32 @@ def test_the_command_judge(traffic: Path, tmp_path: Path, capsys) -> None:
     assert call(["judge", str(right), "--protocol-version", "9"]) == 2
 
 
+def reordered(line: dict) -> None:
+    line["entries"].reverse()
+
+
+def without_its_scenario(line: dict) -> None:
+    del line["context"]["scenario"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (reordered, "its entries are not in the order of their numbers (seq)"),
+        (without_its_scenario, "not an episode: context.scenario: Field required"),
+    ],
+)
+def test_what_was_edited_into_nonsense_is_not_held_against_the_target(
+    traffic: Path, tmp_path: Path, capsys, change: Callable[[dict], None], said: str
+) -> None:
+    line = json.loads(traffic.read_text().splitlines()[0])
+    change(line)
+    edited = tmp_path / "edited.ndjson"
+    edited.write_text(json.dumps(line) + "\n")
+    assert call(["judge", str(edited)]) == 2
+    assert f"line 1: is no transcript: {said}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
