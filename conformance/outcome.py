@@ -8,22 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
-from pydantic import ConfigDict
-
+from conformance.described import Described
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.requirements.schema import Role
-from conformance.strict_yaml import FileModel
 from conformance.verdict import KINDS, Finding, Kind, Result, Verdict, result, worst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GaugeFollowed:
+class GaugeFollowed(Described):
     """Whether an endpoint picker moved its picks away from a pod whose metrics showed it busy: information, for the
     protocol does not say how it chooses."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     engine: str
     """The model server that the pods were."""

@@ -17,13 +17,10 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import enum
 import inspect
-import itertools
 import sys
-import textwrap
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +36,7 @@ from upstream_page import proposal
 
 from conformance.cli.app import app
 from conformance.cli.list import tested
+from conformance.described import field_texts
 from conformance.pytest_plugin import pytest_addoption
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import WaiverFile
@@ -249,7 +247,7 @@ def _is_object(annotation: Any) -> bool:
 def keys(model: Any) -> list[Key]:
     """The keys of a pydantic model, or of a dataclass that stands in one."""
     types_of = typing.get_type_hints(model, include_extras=True)
-    comments = _comments(model)
+    comments = field_texts(model)
     if dataclasses.is_dataclass(model):
         return [
             Key(
@@ -269,16 +267,6 @@ def keys(model: Any) -> list[Key]:
         )
         for name, field in model.model_fields.items()
     ]
-
-
-def _comments(model: type) -> dict[str, str]:
-    """The texts that stand below the fields of a class."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0].body  # type: ignore[attr-defined]
-    return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in itertools.pairwise(body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-    }
 
 
 def _type(annotation: Any) -> str:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from conformance.described import Described
 from conformance.evidence.model_server import ModelServerFacts
 from conformance.evidence.reported import Attribute
-from conformance.strict_yaml import FileModel
 from ext_proc import record_json
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
 from ext_proc.record import Entry, Event
@@ -191,10 +191,8 @@ number is the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class Claims(Described):
     """What a vendor says of the target (profile key `claims`), as far as a rule depends on it."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     sheds: bool | None = None
     """It drops sheddable requests when its pool is saturated. Then it must do so with 429."""
@@ -221,10 +219,8 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackendFact:
+class BackendFact(Described):
     """One InferencePool behind a gateway."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     epp: str
     """The name of its scripted EPP (`StreamOpened.epp`)."""
@@ -233,13 +229,11 @@ class BackendFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayFacts:
+class GatewayFacts(Described):
     """What a vendor says of the gateway under test (role data-plane), as far as a rule depends on it.
 
     Nothing here excuses a MUST: it tells how the gateway was configured, so that no more is asked of it than that.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     follows: Literal["header", "metadata", "either"] = "either"
     """Where it reads the destination, when the two differ or one is missing."""

@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict
-
-from conformance.strict_yaml import FileModel
+from conformance.described import Described
 from ext_proc.record import Event, Headers
 
 
@@ -107,17 +105,12 @@ class ServerAnswered(Event):
     seconds: float = 0.0
 
 
-_CONFIG: ConfigDict = {**FileModel.model_config, "use_attribute_docstrings": True}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricNames:
+class MetricNames(Described):
     """Where each metric is on the page: `name`, `name{label="value"}`, or `name@label` where a label has the value.
 
     Several are alternatives: the first that is on the page counts.
     """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
     queued: tuple[str, ...] = ()
     """Requests that wait."""
@@ -136,10 +129,8 @@ class MetricNames:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelServerFacts:
+class ModelServerFacts(Described):
     """What is said of the model server under test, as far as a rule depends on it."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
 
     engine: str = "vllm"
     """The engine whose names it has for its metrics."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
-from pydantic import ConfigDict
 
-from conformance.strict_yaml import FileModel
+from conformance.described import Described
 from ext_proc.protocol import DESTINATION_NAMESPACE
 
 DEFAULT_NAMESPACE = DESTINATION_NAMESPACE
@@ -24,10 +23,8 @@ PLUGIN = "request-attribute-reporter"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attribute:
+class Attribute(Described):
     """One attribute that an EPP is configured to report."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = {**FileModel.model_config, "use_attribute_docstrings": True}
 
     name: str
     """The key of the value."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -264,6 +266,23 @@ def test_the_schema_accepts_every_shipped_profile() -> None:
     for item in shipped().values():
         data = yaml.safe_load(item.read_text())
         validators[data.get("role", "epp")].validate(data)
+
+
+@pytest.mark.parametrize("role", ["epp", "data-plane", "model-server"])
+def test_the_schema_describes_every_key(role: str) -> None:
+    schema = json_schema(role)
+    described = {
+        (name, key): "description" in one
+        for name, model in {"Profile": schema, **schema["$defs"]}.items()
+        for key, one in model.get("properties", {}).items()
+    }
+    assert [place for place, found in described.items() if not found] == []
+
+
+def test_no_source_is_parsed_where_a_profile_is_read() -> None:
+    """Two threads that do so at a time break Python 3.11."""
+    text = "import ast; ast.parse = None\nfrom conformance.targets.resolve import load_any\nload_any('reference')"
+    assert subprocess.run([sys.executable, "-c", text], timeout=60, check=False).returncode == 0
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------
