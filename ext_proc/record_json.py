@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ext_proc.record import Entry, Event
 
@@ -36,24 +36,15 @@ def from_json(body: Mapping[str, Any], unpack: Callable[[Any], bytes] | None = N
         seq, t, kind = rest.pop("seq"), rest.pop("t"), rest.pop("kind")
         if type(seq) is not int or type(t) is not int or not (0 <= seq < 2**63 and 0 <= t < 2**63):
             raise TypeError("seq and t are whole numbers of 63 bits")
-        cls = Event.registry[kind]
-        hints = _hints(cls)
+        cls: Any = Event.registry[kind]
+        readers = _readers(cls)
         fields: dict[str, Any] = {
-            name: unpack(value) if unpack is not None and hints[name] is bytes else _rich(value, hints[name])
+            name: unpack(value) if readers[name] is _bytes and unpack is not None else readers[name](value)
             for name, value in rest.items()
         }
         return Entry(seq, t, cls(**fields))
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise ValueError(f"not an event of this record: {problem!r} in {str(body)[:200]}") from problem
-
-
-_HINTS: dict[type[Any], dict[str, Any]] = {}
-
-
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    if cls not in _HINTS:
-        _HINTS[cls] = typing.get_type_hints(cls)
-    return _HINTS[cls]
 
 
 _REQUIRED = object()
@@ -110,41 +101,76 @@ def _plain(value: Any) -> Any:
     return _written(value) if dataclasses.is_dataclass(kind) else value
 
 
-def _rich(value: Any, hint: Any) -> Any:
-    """A value of the type that a field has. Raises `TypeError` or `ValueError` for one of another type."""
-    if hint in _AS_THEY_ARE:
-        if type(value) is hint or (hint is float and type(value) is int):
-            return value
-        raise TypeError(f"{str(value)[:80]!r} is not of type {hint.__name__}")
-    if hint is Any:
-        return value
-    origin, arguments = _parts_of(hint)
-    if origin is Literal:
-        if not any(value == one and type(value) is type(one) for one in arguments):
-            raise ValueError(f"{str(value)[:80]!r} is none of {arguments}")
-        return value
-    if origin in (types.UnionType, typing.Union):
-        if value is None:
-            return None
-        return _rich(value, next(item for item in arguments if item is not types.NoneType))
-    if hint is bytes:
-        return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value.encode("ascii")
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise TypeError(f"{str(value)[:80]!r} is no list")
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_rich(item, arguments[0]) for item in value)
-        return tuple(_rich(item, one) for item, one in zip(value, arguments, strict=True))
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint(value)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        inner = _hints(hint)
-        return hint(**{name: _rich(item, inner[name]) for name, item in value.items()})
-    if not isinstance(value, dict):
-        raise TypeError(f"{str(value)[:80]!r} is no object")
-    return value
+_Reader: TypeAlias = Callable[[Any], Any]
+"""Makes a JSON value one of a field's type. Raises `TypeError` or `ValueError` for one of another type."""
 
 
 @functools.cache
-def _parts_of(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return typing.get_origin(hint), typing.get_args(hint)
+def _readers(cls: Any) -> dict[str, _Reader]:
+    """What reads each field of a dataclass."""
+    return {name: _reader(hint) for name, hint in typing.get_type_hints(cls).items()}
+
+
+@functools.cache
+def _reader(hint: Any) -> _Reader:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _AS_THEY_ARE:
+        return _exactly(hint)
+    if hint is bytes:
+        return _bytes
+    if hint is Any:
+        return lambda value: value
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint
+    if origin is Literal:
+        return _one_of(arguments)
+    if origin in (types.UnionType, typing.Union):
+        some = _reader(next(item for item in arguments if item is not types.NoneType))
+        return lambda value: None if value is None else some(value)
+    if origin is tuple:
+        return _tuple(arguments)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        fields = _readers(hint)
+        return lambda value: hint(**{name: fields[name](item) for name, item in value.items()})
+    return _exactly(dict)
+
+
+def _exactly(wanted: type[Any]) -> _Reader:
+    taken = (wanted, int) if wanted is float else (wanted,)
+
+    def read(value: Any) -> Any:
+        if type(value) in taken:
+            return value
+        raise TypeError(f"{str(value)[:80]!r} is not of type {wanted.__name__}")
+
+    return read
+
+
+def _bytes(value: Any) -> bytes:
+    return base64.b64decode(value["b64"], validate=True) if isinstance(value, dict) else value.encode("ascii")
+
+
+def _one_of(values: tuple[Any, ...]) -> _Reader:
+    known = {(type(one), one) for one in values}
+
+    def read(value: Any) -> Any:
+        if (type(value), value) in known:
+            return value
+        raise ValueError(f"{str(value)[:80]!r} is none of {values}")
+
+    return read
+
+
+def _tuple(items: tuple[Any, ...]) -> _Reader:
+    """Of a tuple of any length whose items are alike, or of one of so many items."""
+    alike = len(items) == 2 and items[1] is Ellipsis
+    readers = tuple(_reader(item) for item in items if item is not Ellipsis)
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise TypeError(f"{str(value)[:80]!r} is no list")
+        if alike:
+            return tuple(map(readers[0], value))
+        return tuple(reader(item) for reader, item in zip(readers, value, strict=True))
+
+    return read

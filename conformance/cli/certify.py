@@ -104,13 +104,12 @@ def _has_owner(implementation: object, *, observed: bool) -> None:
 def _check(report: Report, path: Path, mode: str, *, observed: bool) -> None:
     """Refuse a report that does not follow from its evidence: what is written of it is sealed again, and in
     upstream's form there is no evidence that could tell. Raises `SubmissionRefusedError`."""
-    from conformance.cli.report import evidence_of
     from conformance.report.render.submission import SubmissionRefusedError, problems
     from conformance.report.verify.verification import verify
 
     found = problems(report, mode, observed=observed)
     if not found:
-        steps = verify(path, evidence_of(report, path)).steps
+        steps = verify(path).steps
         found = tuple(f"{one.name}: {one.text}" for one in steps if one.answer != "pass")
     if found:
         raise SubmissionRefusedError(found)
@@ -119,11 +118,10 @@ def _check(report: Report, path: Path, mode: str, *, observed: bool) -> None:
 def _write(
     report: Report, path: Path, submission: Path, pull_request: Path | None, mode: str, *, observed: bool
 ) -> None:
-    from conformance.cli.report import evidence_of
     from conformance.report.render.pull_request import write_pull_request
     from conformance.report.render.submission import write_submission
 
-    evidence = evidence_of(report, path)
+    evidence = report.evidence_beside(path)
     written = write_submission(report, submission, mode=mode, evidence=evidence, observed=observed)
     for one in written:
         typer.echo(f"{one.version}: {one.report}")

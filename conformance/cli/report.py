@@ -74,7 +74,7 @@ def show(
     if form is not ShownAs.TEXT:
         from conformance.cli.diagram import diagram
 
-        typer.echo(diagram(found, evidence_of(found, path), scenario, mermaid=form is ShownAs.MERMAID), nl=False)
+        typer.echo(diagram(found, found.evidence_beside(path), scenario, mermaid=form is ShownAs.MERMAID), nl=False)
         return
     if scenario is not None:
         raise UsageError("--scenario is for a picture", hint="add --format svg or --format mermaid")
@@ -83,7 +83,7 @@ def show(
         verdicts += [Verdict.INCONCLUSIVE, Verdict.SKIPPED]
     show_failures(
         found,
-        evidence_of(found, path),
+        found.evidence_beside(path),
         verdicts=tuple(verdicts),
         blocks=10_000 if everything else BLOCKS,
         whole=whole,
@@ -102,11 +102,10 @@ def verify(
     from conformance.cli.console import out
     from conformance.report.render.text import verification_text
     from conformance.report.verify.verification import verify as verified
+    from conformance.run.engine import collect_seldom
 
-    path = report_path(where)
-    if evidence is None:
-        evidence = _evidence_beside(path)
-    found = verified(path, evidence)
+    collect_seldom()
+    found = verified(report_path(where), evidence or "beside")
     out().print(verification_text(found))
     raise typer.Exit({"pass": 0, "fail": 1}.get(found.answer, 4))
 
@@ -238,36 +237,12 @@ def report_path(where: Path) -> Path:
     return path
 
 
-def evidence_of(found: Report, path: Path) -> Path | None:
-    """The evidence beside a report, if it is there."""
-    if found.evidence is None:
-        return None
-    try:
-        beside = path.with_name(Path(found.evidence.file).name)
-        return beside if beside.is_file() else None
-    except (OSError, ValueError):  # no file can have that name
-        return None
-
-
-def _evidence_beside(path: Path) -> Path | None:
-    """As `evidence_of`, for a report that may be broken: then it is the usual name."""
-    from conformance.errors import UsageError
-    from conformance.report.document.canonical import read_document
-    from conformance.report.document.model import parse_report
-
-    try:
-        return evidence_of(parse_report(read_document(path), str(path)), path)
-    except UsageError:
-        usual = path.with_name("evidence.ndjson.gz")
-        return usual if usual.is_file() else None
-
-
 def _converted(found: Report, path: Path, to: To, version: str | None, profile: Path | None) -> str:
     match to:
         case To.HTML:
             from conformance.report.render.html import html
 
-            return html(found, evidence_of(found, path))
+            return html(found, found.evidence_beside(path))
         case To.JUNIT:
             from conformance.report.render.junit import junit
 

@@ -93,6 +93,16 @@ class Report(Block):
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True)
         return document
 
+    def evidence_beside(self, path: Path) -> Path | None:
+        """The file of its evidence, if that is beside the report, whose file is `path`."""
+        if self.evidence is None:
+            return None
+        try:
+            beside = path.with_name(Path(self.evidence.file).name)
+            return beside if beside.is_file() else None
+        except (OSError, ValueError):  # no file can have that name
+            return None
+
     def headline(self) -> VersionRow | None:
         """The row of the version that `specification` names; None if the run did not get to it."""
         return next((row for row in self.versions if row.version == self.specification.version), None)

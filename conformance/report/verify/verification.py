@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from conformance.report.document.build import suite
 from conformance.report.document.canonical import ReportError, digest, read_document
@@ -31,13 +31,15 @@ STEPS = ("schema", "digest", "catalogue", "plan", "requirements", "roll-ups", "e
 
 def verify(
     report_path: Path,
-    evidence_path: Path | None,
+    evidence_path: Path | Literal["beside"] | None = "beside",
     *,
     catalogue: Catalogue | None = None,
     judge: Judge | None = None,
     instances: Sequence[Instance] | None = None,
 ) -> Verification:
     """Check the report (JSON or YAML) and, if given, its evidence, and what else a run writes beside it.
+
+    The evidence is a file, or the one beside the report that the report names.
 
     `catalogue`, `judge` and `instances` (all scenario instances of the certified set) default to the suite's own.
     Raises nothing for what is wrong with the files: that is the answer of a step.
@@ -50,6 +52,8 @@ def verify(
     except ReportError as error:
         unread = tuple(unknown(name, "the report can't be read") for name in STEPS[1:])
         return Verification(steps=(VerificationStep(name="schema", answer="fail", text=error.message), *unread))
+    if evidence_path == "beside":
+        evidence_path = report.evidence_beside(report_path)
     steps = [
         VerificationStep(name="schema", answer="pass", text=f"{report.api_version} {report.kind}"),
         _digest(report, document),

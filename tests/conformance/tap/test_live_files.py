@@ -76,7 +76,7 @@ def test_why_a_record_ended_early_is_written_too(tmp_path: Path) -> None:
         (b"garbage\n", "Expecting value"),
         (b"[]\n", "not a JSON object"),
         (b"{}\n", "not an episode: 'entries' is missing"),
-        (b'{"episode":"x","context":{},"entries":[]}\n', "validation errors for Context"),
+        (b'{"episode":"x","context":{},"entries":[]}\n', "not an episode: context.version: Field required"),
         (b'{"episode":"x","context":{"version":"1","scenario":"s"},"entries":[{"seq":1}]}\n', "not an event"),
         (b'{"episode":"x","context":{"version":"9.9.9","scenario":"s"},"entries":[]}\n', "'9.9.9' is not known"),
         (b'{"episode":"x","context":{"version":"1.0.0","scenario":"s"},"entries":[]}\n', "nothing happens in it"),
