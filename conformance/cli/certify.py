@@ -46,7 +46,7 @@ def certify(
     A run that is filtered or incomplete, and a profile that does not say whose the target is, are refused. A violation
     is not: a report may say non-conformant.
     """
-    from conformance.cli.console import without_colour
+    from conformance.cli.console import err, without_colour
 
     if no_color:
         without_colour()
@@ -80,8 +80,9 @@ def certify(
         jobs=jobs,
         property_examples=property_examples if profile.role == "epp" else 0,
     )
-    title = f"certifying {target.title}, seed {settings.seed}"
-    done = run_and_report(settings, output, title=title, quiet=quiet)
+    if not quiet:
+        err().print(f"epp-conformance: certifying {target.title}, seed {settings.seed}")
+    done = run_and_report(settings, output, quiet=quiet)
     show(done)
     if done.code in (0, 1):
         _write(done.report, done.paths[1], submission, pull_request, mode, observed=observed)

@@ -38,7 +38,7 @@ def reproduce(
     Name the target as for `run`. A report of a profile that is shipped here says it itself; its program is given with
     --binary. Nothing else that a report names is ever started.
     """
-    from conformance.cli.console import without_colour
+    from conformance.cli.console import err, without_colour
     from conformance.cli.run_and_report import run_and_report
     from conformance.report.document.model import read_report
     from conformance.report.verify.reproduction import compare
@@ -49,7 +49,9 @@ def reproduce(
     with tempfile.TemporaryDirectory() as folder:
         settings = _settings(report, _target(report, target), Path(folder))
         settings = dataclasses.replace(settings, jobs=jobs)
-        done = run_and_report(settings, output, title=f"running {report.name} again", quiet=quiet)
+        if not quiet:
+            err().print(f"epp-conformance: running {report.name} again")
+        done = run_and_report(settings, output, quiet=quiet)
     found = compare(report, done.report)
     typer.echo("\n".join(found.lines()))
     raise typer.Exit(found.exit_code)

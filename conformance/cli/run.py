@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conformance.cli import options
 from conformance.targets.flags import SelectionFlags, TargetFlags
+
+if TYPE_CHECKING:
+    from conformance.cli.run_and_report import ReportedRun
 
 
 @options.spelt_out
@@ -57,30 +61,36 @@ def run(
 
     epp-conformance run --gateway http://127.0.0.1:8080 --epp-listen 127.0.0.1:9002 --endpoints 127.0.0.1:8000,…
     """
-    from conformance.cli.console import without_colour
+    from conformance.cli.console import err, without_colour
 
     if no_color:
         without_colour()
-    from conformance.cli.run_and_report import ReportedRun, run_and_report
-    from conformance.cli.show import show
-    from conformance.run.request import run_settings
-
+    if what.seed is None:
+        what = dataclasses.replace(what, seed=random.randrange(2**32))
     if last_failed:
         what = _last_failed(what, output)
 
     def once(chosen: SelectionFlags) -> ReportedRun:
+        if not quiet:
+            err().print(f"epp-conformance: target {target.title}, seed {chosen.seed}")
+        from conformance.cli.run_and_report import run_and_report  # half a second, in which something is there to read
+        from conformance.run.request import run_settings
+
         settings = dataclasses.replace(run_settings(target, chosen), jobs=jobs, property_examples=property_examples)
-        title = f"target {target.title}, seed {settings.seed}"
-        done = run_and_report(settings, output, title=title, waivers=waivers, quiet=quiet)
+        done = run_and_report(settings, output, waivers=waivers, quiet=quiet)
         return dataclasses.replace(done, code=0) if accept_incomplete and done.only_left_out else done
 
     if watch or watch_path:
+        from conformance.cli.show import show
         from conformance.cli.watch import Watch
+        from conformance.run.request import run_settings
 
         watching = Watch(once=once, show=show, what=what, named=watch_path or (), output=output)
         code = watching.until_interrupted(target, lambda chosen: run_settings(target, chosen))
     else:
         done = once(what)
+        from conformance.cli.show import show
+
         show(done)
         code = done.code
     raise typer.Exit(0 if exit_zero else code)

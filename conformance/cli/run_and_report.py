@@ -7,7 +7,6 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.console import err
 from conformance.cli.progress import progress
 from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
@@ -59,13 +58,12 @@ class ReportedRun:
 
 
 def run_and_report(
-    settings: RunSettings, output: Path, *, title: str, waivers: Path | None = None, quiet: bool = False
+    settings: RunSettings, output: Path, *, waivers: Path | None = None, quiet: bool = False
 ) -> ReportedRun:
     """Run, and write report, evidence, HTML, JUnit and Markdown into the folder `output`.
 
-    `title` is said as soon as nothing is found wrong with what is asked for; `waivers` is a file of failures that do
-    not fail the run. A target that can't be reached or passes no gate, and Ctrl-C, still give a report. Raises
-    `UsageError` before anything is started, and whatever is a defect of the suite.
+    `waivers` is a file of failures that do not fail the run. A target that can't be reached or passes no gate, and
+    Ctrl-C, still give a report. Raises `UsageError` before anything is started, and whatever is a defect of the suite.
     """
     catalogue = Catalogue.load()
     known = load_waivers(waivers, catalogue, _scenario_ids(catalogue, settings)) if waivers else ()
@@ -74,8 +72,6 @@ def run_and_report(
     check_smoke(settings.selection, instances, catalogue)
     check_bindable(_known_endpoints(settings.profile))
     with reserved(output):
-        if not quiet:
-            err().print(f"epp-conformance: {title}")
         return _run_and_report(settings, output, catalogue, known, quiet=quiet)
 
 

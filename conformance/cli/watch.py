@@ -67,7 +67,6 @@ class Watch:
         Raises `UsageError` for wrong flags before the first run, and if there is nothing to watch.
         """
         first = settings(self.what)
-        self.what = dataclasses.replace(self.what, seed=first.seed)  # the same prompts: a change is the change's
         paths = [*self.named, *_paths(target, self.what, first)]
         if missing := [path for path in self.named if not path.exists()]:
             raise UsageError(f"--watch-path {missing[0]}: there is no such file or folder")

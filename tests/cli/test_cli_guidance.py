@@ -34,7 +34,7 @@ def test_a_wrong_command_suggests_the_right_one(cli, arguments: tuple[str, ...],
 
 @pytest.mark.parametrize("host", ["localhost", "epp.example.com", "10.0.0.1"])
 def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
-    ran = cli("run", "--epp", host)
+    ran = cli("run", "-q", "--epp", host)
     assert ran.code == 2
     assert ran.err == f"error: --epp {host}: the port is missing\n  hint: for example --epp {host}:9002\n"
 

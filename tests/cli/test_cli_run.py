@@ -236,7 +236,7 @@ def test_an_address_with_fixed_endpoints(cli, tmp_path: Path, reference: tuple[s
 def test_an_endpoint_that_is_taken(cli, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
-        ran = cli("run", "--epp", "127.0.0.1:1", "--endpoints", endpoint, "-o", tmp_path / "r")
+        ran = cli("run", "-q", "--epp", "127.0.0.1:1", "--endpoints", endpoint, "-o", tmp_path / "r")
     assert ran.code == 2
     assert ran.err.startswith(f"error: {endpoint} is taken")
     assert not (tmp_path / "r").exists()

@@ -123,11 +123,10 @@ def test_all_that_is_wrong_in_a_scenario_file_is_said_at_once(cli, tmp_path: Pat
         "  - {id: a.b, title: T, requirements: [EPP-SUB-01], steps: [{request: {}}], versions: ['2']}\n"
         "  - 7\n"
     )
-    ran = cli("run", "--scenarios", tmp_path, "-o", tmp_path / "out")
+    ran = cli("run", "--quiet", "--scenarios", tmp_path, "-o", tmp_path / "out")
     said = ran.err.replace(f"{tmp_path}/", "")
     lines = [line.split(":")[1] for line in said.removeprefix("error: ").splitlines()]
     assert lines == ["3", "3", "4", "5", "6", "6", "7", "7", "8"], said
-    assert "epp-conformance: target" not in said  # nothing was begun
     assert not (tmp_path / "out").exists()
 
 
@@ -141,7 +140,7 @@ def test_all_that_is_wrong_in_a_scenario_file_is_said_at_once(cli, tmp_path: Pat
     ],
 )
 def test_a_pattern_that_names_no_scenario(cli, tmp_path: Path, pattern: str, hint: str) -> None:
-    ran = cli("run", "-k", pattern, "-o", tmp_path / "out")
+    ran = cli("run", "--quiet", "-k", pattern, "-o", tmp_path / "out")
     assert ran.code == 2
     assert ran.err.startswith(f"error: there is no scenario {pattern!r}\n")
     assert hint in ran.err
@@ -241,7 +240,7 @@ def test_poor_terminals_get_the_report_too(program, a_report: Path, environment:
 
 def test_two_runs_write_no_report_together(cli, tmp_path: Path) -> None:
     with reserved(tmp_path):
-        ran = cli("run", "-k", "destination.chat", "-o", tmp_path)
+        ran = cli("run", "--quiet", "-k", "destination.chat", "-o", tmp_path)
     assert (ran.code, ran.err.splitlines()[0]) == (2, f"error: another run is writing its report to {tmp_path}")
     assert not list(tmp_path.iterdir())
     assert cli("run", "-k", "destination.chat", "-o", tmp_path).code == 4

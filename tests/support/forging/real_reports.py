@@ -45,7 +45,6 @@ def make(profile: AnyProfile, output: Path, instances: Sequence[Instance], **set
         run_and_report(
             RunSettings(profile=profile, seed=7, selection=Selection(), jobs=1, **settings),  # type: ignore[arg-type]
             output,
-            title="",
             quiet=True,
         )
     return output
