@@ -9,14 +9,14 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 harness error, or a p
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 
-from conformance.cli.console import err, reader_is_gone
+from conformance.cli.console import err
+from conformance.cli.streams import prepare, reader_is_gone
 
 DEFECT, INCOMPLETE, USAGE = 3, 4, 2
 CTRL_C = 130
@@ -32,9 +32,7 @@ def main() -> None:
     if sys.platform == "win32":
         sys.stderr.write("error: Windows is not supported\n  hint: run it in WSL 2 or in a container\n")
         sys.exit(USAGE)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # not every terminal knows every letter
+    prepare()
     if os.environ.get("COLUMNS") == "0":  # what some terminals without a size say; nothing would be printed
         del os.environ["COLUMNS"]
     interrupt = Interrupt()

@@ -6,8 +6,9 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
+from conformance.cli.streams import reader_is_gone
 from conformance.errors import ConformanceError
 
 WIDTH = 110
@@ -52,13 +53,6 @@ def width_of(console: Console) -> int:
     if wished.isdigit() and int(wished):
         return int(wished)
     return min(console.width, WIDTH) if console.is_terminal else WIDTH
-
-
-def reader_is_gone(stream: TextIO) -> None:
-    """The reader of `stream` is gone: from here on it leads to the null device, so that printing does not fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def without_colour() -> None:

@@ -304,7 +304,7 @@ class _Watch:
         import dataclasses
         import json
 
-        from conformance.cli.console import reader_is_gone
+        from conformance.cli.streams import reader_is_gone
 
         if self._lines is not None:
             try:

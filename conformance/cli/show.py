@@ -24,7 +24,8 @@ LINES = 20
 def show(done: ReportedRun) -> None:
     """Print a run that is over: its failures, or why it stopped; the summary is last. Its verdict survives a reader
     who goes away."""
-    from conformance.cli.console import reader_is_gone, show_error
+    from conformance.cli.console import show_error
+    from conformance.cli.streams import reader_is_gone
 
     try:
         if done.stopped is None:

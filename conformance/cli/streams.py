@@ -1,0 +1,51 @@
+"""Standard output and error as the command line needs them: a reader who goes away ends nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+
+def prepare() -> None:
+    """Make both last: one that its reader leaves, as `epp-conformance … | head` does, takes what comes after without an
+    error, so that the exit code still says what came out. One that was closed from the start likewise."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+        elif isinstance(stream, io.TextIOWrapper):
+            setattr(sys, name, _Lasting(stream))
+
+
+def reader_is_gone(stream: TextIO) -> None:
+    """The reader of `stream` is gone: from here on it leads to the null device, so that printing does not fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+class _Lasting(io.TextIOWrapper):
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        super().__init__(
+            stream.buffer,
+            stream.encoding,
+            "replace",  # not every terminal knows every letter
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            reader_is_gone(self)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            reader_is_gone(self)
