@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conformance.cli.streams import reader_is_gone
+from conformance.cli.streams import Log, reader_is_gone
 from conformance.errors import ConformanceError
 
 WIDTH = 110
@@ -44,7 +44,8 @@ def _lasting(*, to_stderr: bool) -> Console:
                     raise
                 reader_is_gone(sys.stderr)
 
-    return Lasting(stderr=to_stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    stream: Any = Log("stderr" if to_stderr else "stdout")
+    return Lasting(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def width_of(console: Console) -> int:

@@ -1,4 +1,5 @@
-"""Standard output and error as the command line needs them: a reader who goes away ends nothing."""
+"""Standard output and error as the command line needs them: a reader who goes away ends nothing, and no line of a
+console is an order to a CI system."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+from conformance.printable import without_orders
 
 
 def prepare() -> None:
@@ -49,3 +52,19 @@ class _Lasting(io.TextIOWrapper):
             super().flush()
         except BrokenPipeError:
             reader_is_gone(self)
+
+
+class Log:
+    """Standard output or error, whichever stream that is at the time, for what a target said: its lines may be wrapped
+    at places that it has chosen, and none of them is an order to a CI system."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def write(self, text: str) -> int:
+        """Write it, with orders escaped."""
+        written: int = getattr(sys, self._name).write(without_orders(text))
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(sys, self._name), name)

@@ -10,6 +10,7 @@ import pytest
 
 from conformance.errors import ConformanceError
 from conformance.outcome import RequirementResult, ScenarioResult
+from conformance.printable import without_orders
 from conformance.report.document.failures import Concern, Occurrence, concern
 from conformance.report.document.rows import FindingRow, RequirementRow, ScenarioRow
 from conformance.requirements.catalogue import Requirement
@@ -96,7 +97,7 @@ class ScenarioItem(pytest.Item):
             text=lambda: self._text(result),
         )
         if result.verdict is Verdict.WARN:
-            self.add_report_section("call", NAME, self._text(result))
+            self.add_report_section("call", NAME, without_orders(self._text(result)))
 
     def _text(self, result: ScenarioResult) -> str:
         return scenario_text(self.suite, self.version, result)
@@ -104,7 +105,7 @@ class ScenarioItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
         """The failure block; for anything else the traceback, since it is the suite's own."""
         if isinstance(excinfo.value, NotMetError):
-            return str(excinfo.value)
+            return without_orders(str(excinfo.value))
         return super().repr_failure(excinfo, *args, **kwargs)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -143,7 +144,7 @@ class InvariantItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **kwargs: Any) -> Any:
         """The failure block; for anything else the traceback, since it is the suite's own."""
         if isinstance(excinfo.value, NotMetError | ConformanceError):
-            return str(excinfo.value)
+            return without_orders(str(excinfo.value))
         return super().repr_failure(excinfo, *args, **kwargs)
 
     def reportinfo(self) -> tuple[str, int | None, str]:
@@ -179,7 +180,7 @@ def invariant_reports(suite: PluginSuite) -> Iterator[pytest.TestReport]:
             nodeid = f"{NAME}::{f'{version}::' if several else ''}invariant::{requirement.id}"
             longrepr: Any = None
             if outcome == "failed":
-                longrepr = invariant_text(suite, version, row)
+                longrepr = without_orders(invariant_text(suite, version, row))
             elif outcome == "skipped":
                 longrepr = (NAME, 0, f"Skipped: {_why_skipped(row)}")
             yield pytest.TestReport(

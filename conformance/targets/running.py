@@ -8,6 +8,7 @@ import shlex
 from typing import Protocol
 
 from conformance.errors import TargetUnreachableError
+from conformance.printable import quoted
 from conformance.targets.output import cause_of
 
 _PORT_TAKEN = re.compile(
@@ -64,6 +65,6 @@ async def exited_early(target: Running) -> TargetUnreachableError:
     cause = cause_of(tail.splitlines())
     return TargetUnreachableError(
         f"the target {ended} before it was ready{f', with {cause!r}' if cause else ''}: {shlex.join(target.command)}\n"
-        + (f"its last output:\n{tail}" if tail else "it printed nothing"),
+        + (f"its last output:\n{quoted(tail)}" if tail else "it printed nothing"),
         hint=hint,
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from conformance.errors import GateFailedError
+from conformance.printable import quoted
 from conformance.reading.decoded_message import decode
 from conformance.targets.profile import Kubernetes, Profile
 from ext_proc.record import Author, Entry, Message
@@ -81,7 +82,7 @@ def error(profile: Profile, last: ExchangeOutcome | None, seconds: float, output
     """That no request passed in so many `seconds`: what came of the last, and what is known of the target besides."""
     text = f"the first plain request got no endpoint, tried for {seconds:.1f} s: {describe(last)}"
     if output:
-        text += f"\nthe target's last output:\n{output}"
+        text += f"\nthe target's last output:\n{quoted(output)}"
     return GateFailedError(text + asked, hint=hint(profile, last))
 
 

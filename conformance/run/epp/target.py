@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from conformance.errors import TargetUnreachableError
+from conformance.printable import quoted
 from conformance.run.running_target import RunningTarget
 from conformance.targets.bridge import Bridge
 from conformance.targets.launch import Launch, launch
@@ -153,7 +154,7 @@ class Target(RunningTarget):
                 if loop.time() >= until:
                     raise TargetUnreachableError(
                         f"{problem.where}: {problem.what} after {self.profile.timeouts.start:g} s"
-                        f"{self._elsewhere()}; the target's last output:\n{self.output or '(none)'}",
+                        f"{self._elsewhere()}; the target's last output:\n{quoted(self.output or '(none)')}",
                         hint="check the address it listens on, or raise timeouts.start",
                     ) from problem
                 await self._watched.unless_it_ends(asyncio.sleep(RETRY))

@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.printable import quoted
 from conformance.run.data_plane.stimuli import http_request
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
@@ -155,7 +156,7 @@ class GatewayRunner(TargetRunner):
             hint = f"the pool that it knows must be {', '.join(self.pods.pools[EPPS[0]])}"
         text = f"the gateway {what}; the client got {_got(response)}"
         if self.target.output:
-            text += f"\nits last output:\n{self.target.output}"
+            text += f"\nits last output:\n{quoted(self.target.output)}"
         return GateFailedError(text, hint=hint)
 
     # -- work ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from conformance.errors import ConformanceError, HarnessError, TargetUnreachableError, UsageError
+from conformance.printable import quoted
 from conformance.run.running_target import RunningTarget
 from conformance.targets.gateway import EPPS, GatewayProfile, gateway_launch
 from ext_proc.http2.address import split_address
@@ -117,7 +118,7 @@ class GatewayTarget(RunningTarget):
         if not self.profile.started_by_us:
             return TargetUnreachableError(text, hint="is it running, and is this the address of its listener?")
         return TargetUnreachableError(
-            f"{text}, after {self.profile.timeouts.start:g} s; its last output:\n{self.output or '(none)'}",
+            f"{text}, after {self.profile.timeouts.start:g} s; its last output:\n{quoted(self.output or '(none)')}",
             hint="check the address it listens on, or raise timeouts.start",
         )
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from conformance.errors import IncompleteError
 from conformance.evidence.episode import ProcessStarted
 from conformance.evidence.model_server import ModelServerFacts, ServerAnswered
+from conformance.printable import quoted
 from conformance.run.model_server.client import Got, ServerClient
 from conformance.run.model_server.gate import ENDING, LISTING, STARTING, models_of, refused, serves, trouble
 from conformance.run.model_server.requests import ServerRequest, request_of
@@ -133,7 +134,7 @@ class ModelServerRunner(TargetRunner):
             if not starting or loop.time() >= until:
                 if problem is not None:
                     if self.target.output:
-                        problem.message += f"\nits last output:\n{self.target.output}"
+                        problem.message += f"\nits last output:\n{quoted(self.target.output)}"
                     raise problem
                 return models_of(got)
             await asyncio.sleep(RETRY)
