@@ -28,6 +28,8 @@ from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
 
+YAML = (".yaml", ".yml")
+
 MOST_INSTANCES = 500
 """Instances of one scenario, at most."""
 MOST_COMBINATIONS = 20_000
@@ -68,12 +70,12 @@ def built_in() -> Traversable:
 def load(catalogue: Catalogue, extra: Sequence[Path] = ()) -> tuple[Instance, ...]:
     """Every instance of the built-in scenarios and of the files or folders in `extra`, in order.
 
-    Raises `FileError` with every problem found in all of the files.
+    Raises `FileError` with every problem found in all of the files, and for a folder that has none.
     """
     ours, seen = _shipped() if catalogue is Catalogue.load() else _load_built_in(catalogue)
     if not extra:
         return ours
-    named = [(source, str(source)) for path in extra for source in _yaml_files(path)]
+    named = [(source, str(source)) for path in extra for source in _given(path)]
     return (*ours, *_load(named, catalogue, dict(seen)))
 
 
@@ -106,11 +108,21 @@ def _load(named: Iterable[tuple[Traversable, str]], catalogue: Catalogue, seen: 
     return tuple(instances)
 
 
-def _yaml_files(path: Traversable) -> Iterable[Traversable]:
-    if path.is_dir():
-        inside = (item for item in path.iterdir() if item.name.endswith((".yaml", ".yml")))
-        return sorted(inside, key=lambda item: item.name)
-    return [path]
+def _yaml_files(folder: Traversable) -> Iterable[Traversable]:
+    return sorted((item for item in folder.iterdir() if item.name.endswith(YAML)), key=lambda item: item.name)
+
+
+def _given(path: Path) -> Iterable[Path]:
+    """A file, or all of a folder and of those in it, but for hidden ones. A folder without any is a mistake: what was
+    to be tested would not be."""
+    if not path.is_dir():
+        return [path]
+    inside = [item for item in path.rglob("*") if item.name.endswith(YAML) and not item.is_dir()]
+    inside = [item for item in inside if not any(part.startswith(".") for part in item.relative_to(path).parts)]
+    if not inside:
+        message = "there is no scenario file in this folder"
+        raise FileError([Problem(file=str(path), line=0, column=0, path="", message=message, hint="they end in .yaml")])
+    return sorted(inside)
 
 
 def _read(document: Document, catalogue: Catalogue, seen: dict[str, str]) -> tuple[list[Instance], list[Problem]]:

@@ -109,3 +109,20 @@ def test_headers_that_are_none(tmp_path: Path, header: str, message: str | None)
 )
 def test_what_is_too_much_is_refused_with_what_is_allowed(tmp_path: Path, lines: list[str], message: str) -> None:
     assert message in [text for _, _, text in problems_of(tmp_path, *lines)]
+
+
+def test_scenarios_in_folders_of_a_folder_are_found_and_a_folder_without_any_is_refused(tmp_path: Path) -> None:
+    """They are what a vendor wants to be tested: not to run them would say nothing is wrong."""
+    text = (
+        "section: mine\nscenarios:\n  - {id: mine.%s, title: t, requirements: [EPP-SUB-01], steps: [{exchange: {}}]}\n"
+    )
+    (tmp_path / "readme.txt").write_text("nothing")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "not.yaml").write_text("no: scenario")
+    with pytest.raises(FileError, match="there is no scenario file in this folder"):
+        load(Catalogue.load(), [tmp_path])
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "one.yaml").write_text(text % "one")
+    (tmp_path / "two.yml").write_text(text % "two")
+    found = {one.id for one in load(Catalogue.load(), [tmp_path])}
+    assert {"mine.one", "mine.two"} <= found
