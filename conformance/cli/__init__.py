@@ -9,6 +9,7 @@ Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 harness error, or a p
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -59,6 +60,7 @@ def call(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors are shown without a traceback, unless with `--debug`."""
     debug = "--debug" in arguments
     try:
+        _refuse_empty(arguments)
         return _invoke([one for one in arguments if one != "--debug"])
     except KeyboardInterrupt:
         err().print("interrupted")
@@ -73,6 +75,18 @@ def call(arguments: Sequence[str]) -> int:
         if debug:
             raise
         return _show(problem)
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty word is a variable of the shell that is not set. As a path it would be the working folder: another
+    report would be shown, or written over."""
+    from conformance.errors import UsageError
+
+    for before, word in itertools.pairwise(("", *arguments)):
+        flag = word[:-1] if word.startswith("--") and word.endswith("=") else before if before.startswith("-") else ""
+        if not word or (word.startswith("--") and word.endswith("=")):
+            what = f"what is given for {flag}" if flag else "an argument"
+            raise UsageError(f"{what} is empty", hint="is a variable of the shell not set?")
 
 
 def _invoke(arguments: list[str]) -> int:

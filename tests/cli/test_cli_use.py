@@ -267,3 +267,23 @@ def test_the_command_that_runs_a_target_again() -> None:
     flags = "--epp 'cmd:./e --port {port}' --endpoints 127.0.0.1:1 --body-mode buffered"
     assert named.command_line() == f"epp-conformance run {flags}"
     assert TargetFlags().command_line() == "epp-conformance run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("run", "--output", ""), "--output"),
+        (("run", "-o", ""), "-o"),
+        (("list", "--scenarios="), "--scenarios"),
+        (("report", "show", ""), "an argument"),
+        (("report", "verify", ""), "an argument"),
+    ],
+)
+def test_an_empty_word_is_no_path(cli, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], what: str) -> None:
+    """As `"$DIR"` is where it is not set. It would be the working folder: `run` would replace the report there."""
+    (tmp_path / "report.json").write_text("of another run")
+    monkeypatch.chdir(tmp_path)
+    ran = cli(*arguments)
+    assert ran.code == 2
+    assert f"{what} is empty" in ran.err
+    assert (tmp_path / "report.json").read_text() == "of another run"
