@@ -19,6 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from conformance.evidence.model_server import MetricNames, ModelServerFacts
 from conformance.scenario.server_stimulus import CONTENT
 from conformance.strict_yaml import FileModel
+from conformance.targets.authority import no_authority
 from conformance.targets.launch import Launch, fill
 from conformance.targets.ports import free_ports
 from conformance.targets.profile import (
@@ -255,8 +256,8 @@ class ModelServerProfile(FileModel):
 
     def out_of_place(self) -> Iterator[Misplaced]:
         """What it names that can't be there."""
-        if self.ca is not None and not Path(self.ca).is_file():
-            yield ("ca",), f"there is no file {self.ca}", ""
+        if self.ca is not None and (wrong := no_authority(self.ca)):
+            yield ("ca",), wrong, ""
 
 
 def server_launch(profile: ModelServerProfile, version: str, values: Mapping[str, str]) -> Launch:

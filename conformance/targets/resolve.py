@@ -17,6 +17,7 @@ from conformance.reading.endpoints import parse as parse_endpoint
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import Document, FileError, Problem, load, parse
+from conformance.targets.authority import no_authority
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
@@ -322,8 +323,8 @@ def _tls(tls: Tls, overrides: Overrides) -> Tls:
     if mode not in ("plaintext", "unverified", "verified"):
         raise UnknownNameError("TLS mode", mode, ("plaintext", "unverified", "verified"))
     ca = str(overrides.ca.absolute()) if overrides.ca is not None else tls.ca if mode == "verified" else None
-    if overrides.ca is not None and not overrides.ca.is_file():
-        raise UsageError(f"--ca {overrides.ca}: there is no such file")
+    if overrides.ca is not None and (wrong := no_authority(overrides.ca)):
+        raise UsageError(f"--ca: {wrong}")
     try:
         return Tls(mode=mode, ca=ca, cert=tls.cert, key=tls.key, server_name=tls.server_name)
     except pydantic.ValidationError as problem:

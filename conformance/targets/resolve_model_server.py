@@ -9,6 +9,7 @@ from typing import Any
 import pydantic
 
 from conformance.errors import UsageError
+from conformance.targets.authority import no_authority
 from conformance.targets.launch import command_start
 from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.resolve import Overrides
@@ -45,8 +46,8 @@ def resolve_model_server(
     if metrics_url is not None:
         changes["metrics"] = {**changes.get("metrics", {}), "url": metrics_url}
     if overrides.ca is not None:
-        if not overrides.ca.is_file():
-            raise UsageError(f"--ca {overrides.ca}: there is no such file")
+        if wrong := no_authority(overrides.ca):
+            raise UsageError(f"--ca: {wrong}")
         changes["ca"] = str(overrides.ca.absolute())
     try:
         found = ModelServerProfile.model_validate(changes, by_alias=True, by_name=True)

@@ -287,3 +287,12 @@ def test_an_empty_word_is_no_path(cli, tmp_path: Path, monkeypatch, arguments: t
     assert ran.code == 2
     assert f"{what} is empty" in ran.err
     assert (tmp_path / "report.json").read_text() == "of another run"
+
+
+@pytest.mark.parametrize("target", ["--epp=127.0.0.1:9 --endpoints=127.0.0.1:8001", "--server=https://127.0.0.1:9"])
+def test_a_file_without_certificates_is_wrong_use(cli, tmp_path: Path, target: str) -> None:
+    """It was taken for a target that can't be reached, after all the time that one is given to start."""
+    (tmp_path / "ca.pem").write_text("-----BEGIN NOTHING-----")
+    ran = cli("run", *target.split(), "--ca", tmp_path / "ca.pem", "-o", tmp_path / "r")
+    assert (ran.code, ran.out) == (2, "")
+    assert "ca.pem: it holds no certificate in PEM form" in ran.err

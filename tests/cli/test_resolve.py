@@ -28,6 +28,7 @@ from conformance.targets.resolve import (
     resolve,
     shipped,
 )
+from ext_proc.http2.tls import self_signed
 
 
 def test_the_default_is_the_reference_epp() -> None:
@@ -83,7 +84,7 @@ def test_the_reference_epp_is_told_its_models_in_every_version() -> None:
 
 def test_paths_in_a_profile_are_beside_its_file(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "ca.pem").touch()
+    self_signed(tmp_path).certificate.rename(tmp_path / "ca.pem")
     path = tmp_path / "p.yaml"
     path.write_text(
         "start: {command: [./epp], workdir: bin}\ntls: {mode: verified, ca: ca.pem}\ndiscovery: {file: {}}\n"
@@ -198,8 +199,7 @@ def test_body_modes() -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    ca = tmp_path / "ca.pem"
-    ca.touch()
+    ca = Path(self_signed(tmp_path).certificate)
     assert resolve(overrides=Overrides(tls="unverified")).profile.tls.mode == "unverified"
     found = resolve(overrides=Overrides(ca=ca)).profile.tls
     assert (found.mode, found.ca) == ("verified", str(ca))
@@ -243,6 +243,7 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
             r"2:36: start.workdir: there is no",
         ),
         ("discovery: {file: {}}\ntls: {mode: verified, ca: ca.pem}\n", r"2:27: tls.ca: there is no file"),
+        ("discovery: {file: {}}\ntls: {mode: verified, ca: p.yaml}\n", r"2:27: tls.ca: .*no certificate in PEM form"),
         ("discovery: {file: {}}\naddress: nowhere\n", r"2:10: address: 'nowhere' is no address"),
         ("discovery: {file: {path: no/where.txt}}\n", r"1:26: discovery.file.path: there is no folder no"),
     ],
