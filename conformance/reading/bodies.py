@@ -34,6 +34,9 @@ class Comparison:
 
 BYTES = Comparison(sameness=Sameness.BYTES)
 
+_LONG = 64
+"""Characters of a text that is no name."""
+
 
 def compare(
     sent: bytes, got: bytes, *, claims: Sequence[str] = (), events: bool = False, opaque: bool = False
@@ -143,7 +146,7 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[_Difference]:
             yield _Difference(path=path, what=what, lost=len(after) < len(before))
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
         what = f"was {_show(before)}, is {_show(after)}"
-        yield _Difference(path=path, what=what, lost=_gone(before, after) or _garbled(before, after))
+        yield _Difference(path=path, what=what, lost=any(ask(before, after) for ask in (_gone, _garbled, _cut)))
 
 
 def _gone(before: Any, after: Any) -> bool:
@@ -158,6 +161,16 @@ def _garbled(before: Any, after: Any) -> bool:
     kept, rest = after.replace("\ufffd", ""), iter(before)
     left_out = len(kept) < len(before) and all(character in rest for character in kept)
     return left_out and _ascii(kept) == _ascii(before)
+
+
+def _cut(before: Any, after: Any) -> bool:
+    """Whether a piece of a long text is left out and the rest is as it was, unless the piece is blank. Short texts may
+    be names, of which one may begin another."""
+    if not isinstance(before, str) or not isinstance(after, str) or len(before) < _LONG or len(after) >= len(before):
+        return False
+    begins = next((index for index, one in enumerate(after) if one != before[index]), len(after))
+    ends = len(after) - begins
+    return before.endswith(after[begins:]) and bool(before[begins : len(before) - ends].strip())
 
 
 def _ascii(text: str) -> str:

@@ -100,6 +100,23 @@ class LargeBodyCut(OtherBytes):
 
 
 @fault(
+    "long-prompts-cut",
+    breaks="ENV-09",
+    why="A prompt of more than 1,000 characters is cut there, in JSON that is right again.",
+    modes=FULL_DUPLEX,
+)
+class LongPromptsCut(OtherBytes):
+    def change(self, body: bytes) -> bytes:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return body
+        if not isinstance(value, dict) or not isinstance(value.get("prompt"), str) or len(value["prompt"]) <= 1000:
+            return body
+        return json.dumps(value | {"prompt": value["prompt"][:1000]}).encode()
+
+
+@fault(
     "pieces-swapped",
     breaks="ENV-09",
     why="The first two pieces of a large request body change places.",

@@ -71,6 +71,7 @@ def bodies(mode: int, data_plane: Any) -> Iterator[tuple[bytes, list[ProcessingR
         yield b"application/json", [body(plain, end=False), data_plane.request_trailers()]
     if mode == MODES["full-duplex"]:
         yield b"text/plain", [body(b"x" * 4_500_000)]
+        yield b"application/json", [body(b'{"prompt":"' + b"x" * 1_200 + b'"}')]
 
 
 LONG = b'"' + b"a" * 600 + b'"}]}'

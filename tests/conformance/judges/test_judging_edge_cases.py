@@ -438,6 +438,25 @@ def test_part_of_a_body_may_be_refused(ask, code):
     made.exchange().request_headers().chunk(BODY[:20]).answers(immediate(code)).drained()
     assert not ask(made).blamed
 
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ("Tell me about it. " * 9, "Tell me about it. " * 5, True),  # cut at the end
+        ("beginning " * 9 + "end", "end", True),
+        ("beginning " * 9 + "end", "beginning end", True),
+        ("Tell me about it. " * 9, ("Tell me about it. " * 9).strip(), False),
+        ("Tell me about it. " * 9, "Tell us about it. " * 9, False),
+        ("Tell me about it. " * 9, "Say no more.", False),
+        ("food-review-1", "food-review", False),  # a model is rewritten
+    ],
+)
+def test_a_long_text_that_lost_a_piece_is_no_edit(ask, before, after, lost):
+    sent, answered = (json.dumps({"model": "m", "prompt": text}).encode() for text in (before, after))
+    made = script()
+    made.exchange().request_headers().body(sent).answers(headers_answer(A), *echo(answered)).drained()
+    assert ("ENV-09" in ask(made).failed) is lost
+
+
 
 @pytest.mark.parametrize("code", [400, 429, 503])
 def test_a_code_that_may_be_due(ask, code):
