@@ -12,8 +12,8 @@ from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, fault
 from reference_epp.epp import Action
-from reference_epp.picker import Picked
-from reference_epp.variants.streaming import HoldsJsonResponses
+from reference_epp.picker import Picked, Refused
+from reference_epp.variants.streaming import HoldsJsonResponses, RewritesJson
 
 if TYPE_CHECKING:
     from ext_proc.messages import CommonResponse, HttpHeaders
@@ -315,3 +315,35 @@ class BufferedBodyGrows(Conversation):
         if len(body) > 300:
             answer.request_body.response.body_mutation.body = body + b" "
         return answer
+
+
+@fault(
+    "content-length-appended",
+    breaks="ENV-10",
+    why="The length of a buffered body of more than 300 bytes that is written again is put beside the client's.",
+    modes=BUFFERED,
+)
+class ContentLengthAppended(RewritesJson):
+    def steer_body(self, decision: Picked) -> ProcessingResponse:
+        if sum(map(len, self.body)) <= 300:
+            return Conversation.steer_body(self, decision)
+        answer = super().steer_body(decision)
+        for option in answer.request_body.response.header_mutation.set_headers:
+            if option.header.key == "content-length":
+                option.append_action = 0  # APPEND_IF_EXISTS_OR_ADD
+                option.append.value = True
+        return answer
+
+
+@fault(
+    "refusal-of-another-length",
+    breaks="ENV-10",
+    why="Errors have the content-length that they had before a line break was added.",
+)
+class RefusalOfAnotherLength(Conversation):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        answer, *rest = super().refuse(refusal)
+        if isinstance(answer, ProcessingResponse):
+            length = len(answer.immediate_response.body) - 1
+            answers.set_header(answer.immediate_response.headers, "content-length", str(length).encode())
+        return [answer, *rest]

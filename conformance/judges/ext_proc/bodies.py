@@ -14,7 +14,7 @@ from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, NONE
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
-from conformance.reading.destination import counting, sent_headers, values_of
+from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from ext_proc.headers import value_of
 from ext_proc.record import Message
@@ -202,7 +202,8 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
         body = b"" if bodyless else _body(view, direction)
         values, removed = _lengths(direction)
         if values:
-            yield from _check_lengths(view, direction, values, body)
+            beside = values_of(header_list(direction), "content-length")  # what was there, if it was appended to
+            yield from _check_lengths(view, direction, beside if len(beside) > 1 else values, body)
         elif (
             body is not None and not bodyless and direction.mode == BUFFERED
         ):  # in others Envoy takes the client's away
@@ -211,6 +212,22 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
                 expected = f"content-length is changed to {len(body)} with the body"
                 actual = f"the body has {len(body)} bytes, content-length is still {_text(kept[-1])}"
                 yield view.fail("ENV-10", expected, actual, at=_last(direction), hint="Envoy answers 500 to this.")
+    yield from _length_of_an_error(view)
+
+
+def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
+    """The same of an ImmediateResponse. Envoy leaves the header out, other data planes may not. The answer to HEAD has
+    no body, and may tell the length of another's."""
+    message = view.stream.immediate
+    mutation = message.header_mutation if message is not None and not message.partial else None
+    if message is None or message.response is None or mutation is None or view.request_header(":method") == b"HEAD":
+        return
+    body = message.response.immediate_response.body
+    values = {value_of(one.header) for one in mutation.set_headers if one.header.key.lower() == "content-length"}
+    if values and values != {b"%d" % len(body)}:
+        expected = f"content-length is {len(body)}, the length of the body of the ImmediateResponse"
+        actual = f"it is set to {', '.join(_text(value) for value in sorted(values))}"
+        yield view.fail("ENV-10", expected, actual, at=message, hint="Leave it out: the data plane knows the length.")
 
 
 def _forwards_length(direction: StreamDirection) -> bool:

@@ -83,6 +83,34 @@ class TestContentLength:
         then = HeaderMutation(set_headers=[length(len(BODY)), length(len(REWRITTEN))])
         assert "ENV-10" in self.judged(ask, self.rewritten(then=then)).failed
 
+    @pytest.mark.parametrize(("removed", "wrong"), [(False, True), (True, False)])
+    def test_appended_to_what_the_client_sent(self, ask, removed, wrong):
+        then = HeaderMutation(set_headers=[length(len(REWRITTEN))])
+        then.set_headers[0].append.value = True
+        if removed:
+            then.remove_headers.append("content-length")
+        assert ("ENV-10" in self.judged(ask, self.rewritten(then=then)).failed) is wrong
+
+    @pytest.mark.parametrize(
+        ("code", "method", "lengths", "wrong"),
+        [
+            (503, "POST", ["4"], False),
+            (503, "POST", ["3"], True),
+            (503, "POST", ["4", "3"], True),
+            (503, "POST", ["x"], True),
+            (503, "HEAD", ["9"], False),
+            (503, "POST", [], False),
+        ],
+    )
+    def test_of_an_error(self, ask, code, method, lengths, wrong):
+        made = Script(pool={})
+        exchange = made.exchange(method=method).request(None if method == "HEAD" else BODY)
+        answer = immediate(code, body=b"" if method == "HEAD" else b"none")
+        for one in lengths:
+            answer.immediate_response.headers.set_headers.append(option("content-length", one))
+        exchange.answers(answer).drained()
+        assert ("ENV-10" in ask(made).failed) is wrong
+
     @pytest.mark.parametrize(("mode", "wrong"), [("BUFFERED", True), ("BUFFERED_PARTIAL", False)])
     def test_left_as_it_was(self, ask, mode, wrong):
         assert ("ENV-10" in self.judged(ask, self.rewritten(mode=mode)).failed) is wrong
@@ -410,6 +438,25 @@ def test_a_text_that_lost_characters_is_no_edit(ask, side, got, lost):
     assert ("ENV-09" in ask(made).failed) is lost
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ("Tell me about it. " * 9, "Tell me about it. " * 5, True),  # cut at the end
+        ("beginning " * 9 + "end", "end", True),
+        ("beginning " * 9 + "end", "beginning end", True),
+        ("Tell me about it. " * 9, ("Tell me about it. " * 9).strip(), False),
+        ("Tell me about it. " * 9, "Tell us about it. " * 9, False),
+        ("Tell me about it. " * 9, "Say no more.", False),
+        ("food-review-1", "food-review", False),  # a model is rewritten
+    ],
+)
+def test_a_long_text_that_lost_a_piece_is_no_edit(ask, before, after, lost):
+    sent, answered = (json.dumps({"model": "m", "prompt": text}).encode() for text in (before, after))
+    made = script()
+    made.exchange().request_headers().body(sent).answers(headers_answer(A), *echo(answered)).drained()
+    assert ("ENV-09" in ask(made).failed) is lost
+
+
 @pytest.mark.parametrize("code", [200, 302, 500])
 @pytest.mark.parametrize("seen", ["unobserved pool", "changing pool", "part of the body"])
 def test_a_code_that_is_never_due(ask, seen, code):
@@ -437,25 +484,6 @@ def test_part_of_a_body_may_be_refused(ask, code):
     made = script()
     made.exchange().request_headers().chunk(BODY[:20]).answers(immediate(code)).drained()
     assert not ask(made).blamed
-
-@pytest.mark.parametrize(
-    ("before", "after", "lost"),
-    [
-        ("Tell me about it. " * 9, "Tell me about it. " * 5, True),  # cut at the end
-        ("beginning " * 9 + "end", "end", True),
-        ("beginning " * 9 + "end", "beginning end", True),
-        ("Tell me about it. " * 9, ("Tell me about it. " * 9).strip(), False),
-        ("Tell me about it. " * 9, "Tell us about it. " * 9, False),
-        ("Tell me about it. " * 9, "Say no more.", False),
-        ("food-review-1", "food-review", False),  # a model is rewritten
-    ],
-)
-def test_a_long_text_that_lost_a_piece_is_no_edit(ask, before, after, lost):
-    sent, answered = (json.dumps({"model": "m", "prompt": text}).encode() for text in (before, after))
-    made = script()
-    made.exchange().request_headers().body(sent).answers(headers_answer(A), *echo(answered)).drained()
-    assert ("ENV-09" in ask(made).failed) is lost
-
 
 
 @pytest.mark.parametrize("code", [400, 429, 503])
