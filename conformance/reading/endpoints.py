@@ -89,6 +89,16 @@ def parse(text: str) -> Item:
     return Item(text=text, canonical=f"{host}:{int(port)}")
 
 
+def read_leniently(text: str) -> str | None:
+    """The endpoint, in its one spelling, that a lenient reader finds in a `text` that is none: a URL, an IPv6 address
+    without brackets or with a zone, a port with leading zeros. None if there is none."""
+    host, _, port = text.strip(BLANKS).rpartition("://")[2].partition("/")[0].rpartition(":")
+    address = _address(host.strip("[]").partition("%")[0])
+    if address is None or not (port.isascii() and port.isdigit()):
+        return None
+    return parse(f"{f'[{address}]' if address.version == 6 else address}:{port.lstrip('0')}").canonical
+
+
 def canonical(endpoint: str) -> str:
     """The one spelling of `endpoint`, or the text itself if it is no endpoint."""
     return parse(endpoint).canonical or endpoint

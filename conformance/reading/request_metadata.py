@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
-from conformance.reading.endpoints import address_of, canonical, is_ipv6, parse
+from conformance.reading.endpoints import address_of, canonical, is_ipv6, parse, read_leniently
 from ext_proc.headers import plain
 from ext_proc.messages import Value
 from ext_proc.protocol import SERVED, SUBSET
@@ -68,7 +68,8 @@ class SubsetHint:
         return endpoint in self.items or canonical(endpoint) in self.items
 
     def may_mean(self, endpoint: str) -> bool:
-        """Whether some reading of an item is this endpoint: without blanks, in another spelling, with any port."""
+        """Whether some reading of an item is this endpoint: without blanks, in another spelling, with any port if there
+        is none, or what a lenient reader finds where it is no endpoint."""
         wanted = canonical(endpoint)
         return any(_may_mean(part, wanted) for item in self.items for part in item.split(","))
 
@@ -92,7 +93,9 @@ UNSET = SubsetHint(kind="unset")
 
 def _may_mean(item: str, wanted: str) -> bool:
     found = parse(item).canonical
-    return found == wanted if found is not None else address_of(item) == address_of(wanted)
+    if found is not None:
+        return found == wanted
+    return address_of(item) == address_of(wanted) or read_leniently(item) == wanted
 
 
 def subset_hint(conversation: Conversation, namespace: str) -> SubsetHint:

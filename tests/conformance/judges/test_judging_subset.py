@@ -263,6 +263,31 @@ class TestOddItems:
         assert ask(script).failed == {"EPP-SUB-11"}
 
 
+class TestLenientReaders:
+    """What a lenient reader finds in an item that is no endpoint is in the list, and an error is right as well."""
+
+    SIX = "[2001:db8::1]:8000"
+
+    @pytest.mark.parametrize(
+        ("item", "meant"),
+        [
+            ("10.0.0.2:08000", B),
+            ("http://10.0.0.2:8000/", B),
+            ("2001:db8::1:8000", SIX),
+            ("[2001:DB8::1%eth0]:8000", SIX),
+        ],
+    )
+    def test_what_it_finds(self, ask, item, meant):
+        pool = {"a": A, "b": meant}
+        assert ask(picked(meant, pool=pool, subset=[item])).blamed == set()
+        assert ask(picked(A, pool=pool, subset=[item])).failed
+        assert ask(refused(503, pool=pool, subset=[item])).blamed == set()
+
+    @pytest.mark.parametrize("item", ["10.0.0.2:08001", "10.0.0.2:", "10.0.0.2:+8000", "10.0.0.2:1" + "0" * 5000])
+    def test_what_it_does_not(self, ask, item):
+        assert ask(picked(B, subset=[item])).failed
+
+
 class TestMixedUpStreams:
     def test_controls_that_are_right_show_that_streams_mix(self, ask):
         script = Script(pool=POOL)
