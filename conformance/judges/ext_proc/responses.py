@@ -21,6 +21,9 @@ from conformance.verdict import Verdict
 from ext_proc.headers import value_of
 from ext_proc.protocol import PREFIX
 
+_DROPPED = (429, 503)
+"""Codes by which requests are dropped."""
+
 _STATUS = (":status", "grpc-status")
 _READ_BY = ("content-type", "grpc-status", "content-encoding")
 
@@ -47,8 +50,7 @@ def response(view: ExchangeView) -> Iterator[Ruling]:
     if immediate is not None and immediate is not view.decided and not direction.complete:
         expected = f"the response of the model server ({_text(values_of(sent, ':status'))}) is passed on"
         actual = f"ImmediateResponse {view.code} in {'its place' if message is None else 'the midst of it'}"
-        # Under load it may be an eviction that met the response on its way.
-        verdict = Verdict.FAIL if view.due.load.idle else Verdict.WARN
+        verdict = Verdict.WARN if _maybe_evicted(view) else Verdict.FAIL
         yield view.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)
         return
     answers = counting(direction)
@@ -61,6 +63,13 @@ def response(view: ExchangeView) -> Iterator[Ruling]:
         broken += _changed(view, answer, trailers.headers)
         broken += _lost(view, answer, "trailer", trailers.headers, apply(answer.header_mutation, trailers.headers))
     yield from broken or (passed("ENV-24"),)
+
+
+def _maybe_evicted(view: ExchangeView) -> bool:
+    """Whether an error may be an eviction that met the response on its way: under load, or where the load is not known
+    and it is an error by which requests are dropped."""
+    unknown = not view.due.known and view.stream.request.headers is not None
+    return not view.due.load.idle or (unknown and view.code in _DROPPED)
 
 
 def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> Iterator[Ruling]:

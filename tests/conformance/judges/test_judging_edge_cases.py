@@ -775,6 +775,14 @@ def test_a_response_that_is_broken_off(ask, load):
     assert ask(made)["ENV-24"] is (Verdict.WARN if load else Verdict.FAIL)
 
 
+@pytest.mark.parametrize(("code", "verdict"), [(429, Verdict.WARN), (503, Verdict.WARN), (500, Verdict.FAIL)])
+def test_the_response_is_taken_away_where_the_load_is_not_known(ask, code, verdict):
+    made = Script(pool=None)
+    exchange = made.exchange().request().answers(headers_answer(A), *echo(BODY)).response_headers()
+    exchange.answers(immediate(code)).drained()
+    assert ask(made)["ENV-24"] is verdict
+
+
 class TestWhatNoRuleExplains:
     """A response that did not reach the client is not passed, however the messages look."""
 
