@@ -119,3 +119,16 @@ class RequestTrailersRemoved(Conversation):
             if not isinstance(action, Close) and action.HasField("request_trailers"):
                 action.request_trailers.header_mutation.remove_headers.extend(names)
             yield action
+
+
+@fault(
+    "content-encoding-added",
+    breaks="EPP-TRN-05",
+    why="Requests are said to be gzip, and their bodies are as they were.",
+    effect="warn",
+)
+class ContentEncodingAdded(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if "content-encoding" not in self.headers:
+            answers.set_header(common.header_mutation, "content-encoding", b"gzip")

@@ -2,7 +2,7 @@
 
 The client's headers are compared with what they are after the header mutations, applied as Envoy does. Headers of this
 protocol, those that Envoy protects (ENV-26) and content-length (ENV-10) are left out; added headers are the EPP's own.
-The body is EPP-TRN-05, judged with ENV-09.
+The body is EPP-TRN-05, judged with ENV-09, but for an encoding that it does not have.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from ext_proc.protocol import DESTINATION, PREFIX
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
 """Headers that have their own requirement; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
 
+_ENCODING = "content-encoding"
+"""The one header that changes what a body means by being added: no model server can read it any more."""
 
-@judge_of_exchange("EPP-TRN-01", "EPP-TRN-02", "EPP-TRN-03", "EPP-TRN-04", "EPP-TRN-06", "EPP-TRN-07")
+
+@judge_of_exchange(*(f"EPP-TRN-{number:02}" for number in range(1, 8)))
 def headers(view: ExchangeView) -> Iterator[Ruling]:
     """The client's headers are there with their values."""
     direction = view.stream.request
@@ -38,6 +41,10 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
             yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1])
+    coded = [one for one in left.get(_ENCODING, []) if one.lower() not in (b"", b"identity")]
+    if coded and not view.bodyless and all(name != _ENCODING for name, _ in before):
+        expected, actual = "the body is as the headers say", f"{_ENCODING} is added: {_show(coded)}"
+        yield view.warn("EPP-TRN-05", expected, actual, at=counting(direction)[-1])
     yield from _same_under_append(view, left.get(DESTINATION, []))
 
 

@@ -929,3 +929,22 @@ class TestBehindAnotherFault:
         made = Script(pool={})
         made.exchange().request().answers(*echo(BODY), immediate(500)).reset()
         assert ask(made).failed == {"ENV-03", "EPP-ERR-02"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "coding", "body", "wrong"),
+    [
+        ((), "gzip", BODY, True),
+        ((), "identity", BODY, False),
+        ((), "gzip", None, False),  # there is nothing to decode
+        (((b"content-encoding", b"gzip"),), "gzip", BODY, False),
+    ],
+)
+def test_an_encoding_that_the_body_does_not_have(ask, sent, coding, body, wrong):
+    made = script()
+    exchange = made.exchange(method="POST" if body else "GET", headers=sent).request(body)
+    answer = headers_answer(A, options=[option("content-encoding", coding)])
+    exchange.answers(answer, *(echo(body) if body else ())).drained()
+    found = ask(made)
+    assert not found.failed
+    assert ("EPP-TRN-05" in found.warned) is wrong
