@@ -16,7 +16,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.decoded_message import REQUEST
-from conformance.reading.destination import HeaderSetting
+from conformance.reading.destination import HeaderSetting, header_list, values_of
 from conformance.reading.endpoints import BLANKS, EndpointList, parse_list
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
@@ -163,9 +163,18 @@ def _value(view: ExchangeView) -> Iterator[Ruling]:
         yield view.fail("EPP-DEST-04", expected, "; ".join(found.problems[:3]))
     elif len(found.items) > 1 and not lists_allowed(view):
         yield view.fail("EPP-DEST-04", expected, f"a list: {given}", hint="Lists came with 0.4.0.")
+    elif (lines := _lines(view)) > 1:
+        yield view.warn("EPP-DEST-04", expected, f"the request has {lines} such headers: {given!r} in each")
     elif found.padded or found.repeated:
         what = "blanks around an endpoint" if found.padded else f"{', '.join(found.repeated)} more than once"
         yield view.warn("EPP-DEST-04", expected, f"{what}: {given!r}")
+
+
+def _lines(view: ExchangeView) -> int:
+    """How many destination headers the request has after all, where that is not ENV-12 (HTTP reads them as a list)."""
+    if any(one.conditional for one in view.destination.settings):
+        return 1
+    return len(values_of(header_list(view.stream.request), DESTINATION)) if view.destination.settings else 0
 
 
 def _grammar(view: ExchangeView) -> str:

@@ -948,3 +948,18 @@ def test_an_encoding_that_the_body_does_not_have(ask, sent, coding, body, wrong)
     found = ask(made)
     assert not found.failed
     assert ("EPP-TRN-05" in found.warned) is wrong
+
+
+@pytest.mark.parametrize(("append", "lines"), [(True, 2), (False, 1)])
+def test_one_destination_in_two_headers(ask, append, lines):
+    made = script()
+    again = HeaderMutation(
+        remove_headers=[DESTINATION],
+        set_headers=[HeaderValueOption(header=option(DESTINATION, A).header, append=BoolValue(value=append))] * 2,
+    )
+    answer = headers_answer(A)
+    answer.request_headers.response.header_mutation.CopyFrom(again)
+    made.exchange().request().answers(answer, *echo(BODY)).drained()
+    found = ask(made)
+    assert not found.failed
+    assert ("EPP-DEST-04" in found.warned) is (lines > 1)
