@@ -7,7 +7,7 @@ import random
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self, TextIO
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -18,6 +18,7 @@ from conformance.targets.flags import SelectionFlags, TargetFlags
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from conformance.cli.patient_writer import PatientWriter
     from conformance.load.course import Snapshot
     from conformance.load.locust_master import LocustMaster
     from conformance.load.mix import LoadFile
@@ -107,6 +108,7 @@ def load(
     epp-conformance load churn.yaml --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
     """
     from conformance.cli.console import err, out, without_colour
+    from conformance.cli.patient_writer import PatientWriter
     from conformance.cli.tap import listening
     from conformance.errors import UsageError
     from conformance.load import document
@@ -149,10 +151,6 @@ def load(
         check_workers(settings.profile, host, remote=allow_remote)
     remarks = err()
 
-    def status(text: str) -> None:
-        if not quiet:
-            remarks.print(f"  {text}")
-
     if not quiet:
         remarks.print(f"epp-conformance load: target {target.title}, {_what(settings)}, seed {settings.seed}")
     with reserved(output, own=()):
@@ -162,7 +160,9 @@ def load(
             contextlib.nullcontext() if workers is None else _master(host, port, workers) as master,
             contextlib.nullcontext() if metrics_port is None else Exposition(metrics_port) as exposition,
             EngineThread() as engine,
-            _Watch(sys.stdout if json_lines else None, quiet=quiet) as watch,
+            contextlib.nullcontext() if quiet else PatientWriter(sys.stderr) as said,
+            PatientWriter(sys.stdout) if json_lines else contextlib.nullcontext() as lines,
+            _Watch(lines, said) as watch,
         ):
             if exposition is not None:
                 remarks.print(f"  metrics: http://{HOST}:{exposition.port}/metrics")
@@ -171,6 +171,9 @@ def load(
                 if exposition is not None:
                     exposition.renew(run, snapshot)
                 watch(snapshot)
+
+            def status(text: str) -> None:
+                watch.say(f"  {text}")
 
             if master is not None:
                 status(f"waiting for {workers} workers on port {master.port}")
@@ -182,6 +185,8 @@ def load(
             _go(run, engine)
             if master is not None:
                 master.write_statistics(output)
+        if lines is not None and lines.trouble:
+            remarks.print(f"--json-lines: {lines.trouble}")
         results = remarks if json_lines else out()
         for line in document.summary(run):
             results.print(line)
@@ -278,16 +283,16 @@ def _go(run: LoadRun, engine: EngineThread) -> None:
 
 
 class _Watch:
-    """Shows a snapshot every second: a line, in place on a terminal; and as JSON on `lines`, if given."""
+    """Shows a snapshot every second: a line to `said`, or in place on a terminal; and as JSON to `lines`, if given."""
 
-    def __init__(self, lines: TextIO | None, *, quiet: bool) -> None:
+    def __init__(self, lines: PatientWriter | None, said: PatientWriter | None) -> None:
         from conformance.cli.console import err, is_live
 
         self._console = err()
         self._lines = lines
-        self._quiet = quiet
+        self._said = said
         self._status: Status | None = None
-        if is_live() and not quiet:
+        if is_live() and said is not None:
             self._status = self._console.status("starting")
 
     def __enter__(self) -> Self:
@@ -299,22 +304,20 @@ class _Watch:
         if self._status is not None:
             self._status.stop()
 
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        if self._status is not None:
+            self._console.print(text)
+        elif self._said is not None:
+            self._said.line(text)
+
     def __call__(self, snapshot: Snapshot) -> None:
         """Show it, on the engine's thread."""
         import dataclasses
         import json
 
-        from conformance.cli.streams import reader_is_gone
-
         if self._lines is not None:
-            try:
-                self._lines.write(json.dumps(dataclasses.asdict(snapshot)) + "\n")
-                self._lines.flush()
-            except BrokenPipeError:  # `… --json-lines | head -1`: the load goes on, and its exit code counts
-                reader_is_gone(self._lines)
-                self._lines = None
-        if self._quiet:
-            return
+            self._lines.line(json.dumps(dataclasses.asdict(snapshot)))
         pick, late = snapshot.latest["timeToPick"], snapshot.latest["lateness"]
         times = f", pick p50 {pick['p50']:.1f} p99 {pick['p99']:.1f} ms" if pick["count"] else ""
         lateness = f", generator p99 {late['p99']:.1f} ms late" if late["count"] else ""
@@ -328,4 +331,4 @@ class _Watch:
         if self._status is not None:
             self._status.update(text)
         else:
-            self._console.print(text)
+            self.say(text)

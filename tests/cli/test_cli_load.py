@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -243,6 +245,28 @@ def test_a_load_goes_on_when_the_reader_of_its_lines_is_gone(program, tmp_path: 
     said = load.stderr.read()
     assert load.wait(timeout=30) == 1, said
     assert verdicts(tmp_path)["EPP-DEST-05"] == "fail"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_load_goes_on_when_its_reader_stops_reading(tmp_path: Path, stream: str) -> None:
+    """Neither its requests nor its end wait for a reader."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writes, bytes(3900))  # as if it had gone on for long: there is room for a line or two
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: writes}
+    flags = ["--json-lines"] if stream == "stdout" else []
+    command = [sys.executable, "-m", "conformance", "load", "--rate", "20", "--seconds", "2", "-o", str(tmp_path)]
+    process = subprocess.Popen([*command, *flags], **said, text=True)
+    try:
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(reads)
+        os.close(writes)
+    assert process.returncode == 0, error
+    assert document(tmp_path)["exchanges"]["judged"] == 40
+    assert stream == "stderr" or "lines were not written: their reader stopped reading" in error
 
 
 def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_path: Path) -> None:
