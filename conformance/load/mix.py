@@ -202,13 +202,11 @@ class Mix:
         return shape
 
     def _hint(self, name: str, size: int) -> tuple[str, ...]:
-        """`size` endpoints that may be picked now; or, as of a data plane that is a little behind, an earlier hint, of
-        which at least one still may be."""
+        """`size` endpoints that may be picked now; or, as of a data plane that is a little behind, an earlier hint. If
+        none of that may be picked any more, 503 is due: nothing else shows who falls back to others."""
         pool, hints = self._pool(), self._hints[name]
         if hints and self._random.random() < _AGAIN:
-            hint = self._random.choice(hints)
-            if not pool.eligible.isdisjoint(hint):
-                return hint
+            return self._random.choice(hints)
         hint = tuple(sorted(self._random.sample(pool.in_order, min(size, len(pool.in_order)))))
         now = time.monotonic()
         if now - self._kept.get(name, -math.inf) >= _APART:

@@ -500,6 +500,28 @@ discovery: {{file: {{}}}}
     assert "serves no model 'llama-3'" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("flags", "broken"),
+    [
+        ("", None),
+        ("--fault none-eligible-means-all", "EPP-SUB-02"),
+        ("--fault none-eligible-429", "EPP-SUB-02"),
+    ],
+)
+def test_503_is_due_when_all_pods_of_a_hint_have_gone(cli, tmp_path: Path, flags: str, broken: str | None) -> None:
+    load = tmp_path / "load.yaml"
+    load.write_text("""
+mix: [{name: subset, subsetOf: 1}]
+arrivals: [{seconds: 4, rate: 60}]
+churn: [{change: remove, every: 0.4, lasts: 0.2}]
+""")
+    ran = cli("load", load, "--epp", f"{REFERENCE} {flags}", "--grace", "0.3", "-o", tmp_path / "report")
+    assert ran.code == (0 if broken is None else 1), ran.out + ran.err
+    found = verdicts(tmp_path / "report")
+    assert found.get("EPP-SUB-02") == ("pass" if broken is None else "fail")
+    assert broken is None or cli("judge", tmp_path / "report").code == 1
+
+
 def test_what_an_epp_remembers_of_a_hint_is_asked_for_when_pods_have_gone(cli, tmp_path: Path) -> None:
     load = tmp_path / "load.yaml"
     load.write_text("""
