@@ -87,7 +87,8 @@ class WrittenMoments(Moments):
 
 
 class ReadMoments(Moments):
-    """`Moments` as the file `path` has them. Call `close` at the end."""
+    """`Moments` as the file `path` has them. Call `close` at the end: what was read until then stays, for what may
+    still come on connections that close later."""
 
     def __init__(self, grace: float, path: Path) -> None:
         super().__init__(grace)
@@ -116,6 +117,8 @@ class ReadMoments(Moments):
         self._file.close()
 
     def _catch_up(self) -> None:
+        if self._head.closed:
+            return
         length = self._head[:]
         if length == self._seen:
             return

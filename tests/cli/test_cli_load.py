@@ -458,6 +458,19 @@ def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: 
     assert document(tmp_path / "r")["exchanges"]["judged"] > 0
 
 
+def test_ctrl_c_of_several_processes_is_quiet_about_what_is_under_way(program, tmp_path: Path) -> None:
+    """Their connections close last, and exchanges that had no pick yet are lost with them."""
+    slow = f"{REFERENCE} --variant slow"
+    process, _ = until_requests(
+        program, tmp_path, "--rate", "200", "--seconds", "60", "--processes", "2", "--epp", slow
+    )
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 4, said
+    assert "exchanges were still under way" in said
+    assert "Traceback" not in said
+
+
 def until_requests(program, folder: Path, *flags: object):
     """A load (by default: by two processes), and the first line that it prints of exchanges."""
     flags = flags or ("--rate", "50", "--seconds", "60", "--processes", "2")
