@@ -164,6 +164,8 @@ class LocustMaster:
                 self._asked.popleft()()
         watching.kill()
         self._runner.quit()  # the workers, too
+        for late in self._runner.clients.all:  # one may have connected meanwhile, and would wait for a minute
+            self._runner.send_message("quit", client_id=late.id)
         self._runner.server.close(linger=1000)
         self._wake.close()
         gevent.get_hub().destroy(destroy_loop=True)
@@ -204,6 +206,8 @@ class LocustMaster:
                     hint=f"on each machine: epp-conformance load-worker HOST:{self.port}",
                 )
             gevent.sleep(0.05)
+        if self._over:
+            return
         self._runner.start(self._number, self._number)
         until = time.monotonic() + _GREETING
         while not self._over and len(self.links) < self._number:

@@ -263,6 +263,14 @@ def test_ctrl_c_gives_a_report_and_ends_the_workers(master, worker, tmp_path: Pa
     assert [ended(one)[0] for one in workers] == [0, 0]
 
 
+def test_ctrl_c_while_it_waits_for_workers_says_no_more(master) -> None:
+    loading, _ = master(*SHORT)
+    loading.send_signal(signal.SIGINT)
+    _, said = loading.communicate(timeout=30)
+    assert loading.returncode == 4
+    assert said.strip() == "interrupted"
+
+
 def test_a_worker_that_comes_late_takes_no_share(master, worker, tmp_path: Path) -> None:
     load, port = master(*LONG)
     workers = [worker(port), worker(port)]
