@@ -59,7 +59,9 @@ def load(
     ] = None,
     grace: Annotated[
         float | None,
-        typer.Option("--grace", metavar="S", min=0, help="In which a pool change must be followed; default: profile."),
+        typer.Option(
+            "--grace", metavar="S", min=0, max=3600, help="In which a pool change must be followed; default: profile."
+        ),
     ] = None,
     processes: Annotated[
         int, typer.Option("--processes", metavar="N", min=1, max=64, help="Processes that share the requests.")

@@ -245,6 +245,7 @@ def summary(run: LoadRun) -> Iterator[str]:
     yield from _troubles(run)
     for change, why in _blind(run):
         yield f"after churn `{change}` no pick could be wrong: {why}"
+    yield from _untried(run)
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
     yield (
         f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "
@@ -263,6 +264,21 @@ def summary(run: LoadRun) -> Iterator[str]:
         yield f"{run.unfinished} exchanges were still under way"
     if run.lost_with_process:
         yield f"{run.lost_with_process} exchanges were lost with the process"
+
+
+def _untried(run: LoadRun) -> Iterator[str]:
+    """What the load was to show and did not come to pass, though it came to its end."""
+    if not run.complete or run.crashes:
+        return
+    if not run.totals.due:
+        yield "no request was due: at so low a rate the first comes when the load is over"
+        return
+    for kind in (one.name for one in run.settings.file.mix):
+        if not run.by_shape[kind]:
+            yield f"no request `{kind}` was judged: its share is too small for so few requests, or all were lost"
+    done = run.churn.done if run.churn is not None else {}
+    for change in sorted({one.change for one in run.settings.file.churn if one.change not in done}):
+        yield f"churn `{change}` never happened: no pod was free for it, or other changes took its time"
 
 
 def _troubles(run: LoadRun) -> Iterator[str]:

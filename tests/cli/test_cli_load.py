@@ -514,6 +514,31 @@ discovery: {{file: {{}}}}
 
 
 @pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        ("mix: [{name: rare, weight: 1.0e-7}, {name: often, weight: 1.0e+6}]", 0, "no request `rare` was judged"),
+        ("mix: [{name: a}]\narrivals: [{seconds: 0.5, rate: 0.1}]", 4, "no request was due"),
+        (
+            "mix: [{name: a}]\npods: 2\narrivals: [{seconds: 1.5, rate: 20}]\n"
+            "churn: [{change: un-ready, every: 0.2, lasts: 60}, {change: remove, every: 0.7}]",
+            0,
+            "churn `remove` never happened",
+        ),
+        ("mix: [{name: a}]\narrivals: [{seconds: 1, rate: 20}]\nchurn: [{change: restart, every: 0.3}]", 0, ""),
+    ],
+)
+def test_what_never_came_to_pass_is_told(cli, tmp_path: Path, text: str, code: int, told: str) -> None:
+    """A load that never asked for something shows nothing of it."""
+    load = tmp_path / "load.yaml"
+    load.write_text(text)
+    flags = () if "arrivals" in text else SHORT
+    ran = cli("load", load, *flags, "--seed", "1", "-o", tmp_path / "r")
+    assert ran.code == code, ran.out + ran.err
+    assert told in ran.out
+    assert told or ("never happened" not in ran.out and "no request" not in ran.out)
+
+
+@pytest.mark.parametrize(
     ("flags", "broken"),
     [
         ("", None),
