@@ -40,7 +40,9 @@ class JudgingProcess:
         max_bytes: int = 128 * 1024 * 1024,
     ) -> None:
         self.lost = 0
-        """Exchanges that were taken and not judged: the process ended, or there was no time."""
+        """Exchanges that were taken and not judged, as the process ended."""
+        self.late = 0
+        """Exchanges that were taken and not judged, as their turn had not come when it was closed."""
         self._settings = settings
         self._on_judged = on_judged
         self._on_trouble = on_trouble
@@ -87,7 +89,7 @@ class JudgingProcess:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._task = None
-        self.lost += len(self._waiting)
+        self.late += len(self._waiting)
         self._waiting.clear()
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -122,6 +124,10 @@ class JudgingProcess:
                     self._idle.set()
         except HarnessError as problem:
             return judged, problem.message
+        except asyncio.CancelledError:
+            self.late += len(batch)
+            batch = []
+            raise
         finally:
             self.lost += len(batch)
             await asyncio.to_thread(child.close)

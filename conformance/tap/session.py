@@ -91,7 +91,7 @@ class LiveTap:
     @property
     def left_out(self) -> int:
         """Exchanges that were not judged because judging was behind, or broke."""
-        return self.tap.counts.declined + self.tally.unjudged + self._process.lost
+        return self.tap.counts.declined + self.tally.unjudged + self._process.late + self._process.lost
 
     async def __aenter__(self) -> Self:
         settings = self._settings

@@ -431,6 +431,20 @@ def test_a_queue_that_is_full_takes_no_more() -> None:
     run(main)
 
 
+def test_what_has_no_turn_before_the_end_is_not_lost_with_the_process() -> None:
+    async def main() -> None:
+        results: list[JudgedExchange] = []
+        process = JudgingProcess(JudgingSettings(context=CONTEXT), results.append, lambda _: None)
+        for number in range(200):
+            assert process.offer(gathered(str(number)))
+        await process.start()
+        await process.close(timeout=0.01)
+        assert process.late > 0
+        assert (process.late + len(results), process.lost) == (200, 0)
+
+    run(main)
+
+
 def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> None:
     async def main() -> None:
         async with live(picks(A)) as (tap, heard):
