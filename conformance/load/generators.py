@@ -54,8 +54,8 @@ class Share:
     def moments(self) -> contextlib.AbstractContextManager[Moments]:
         """The pool as the process knows it."""
         if isinstance(self.pool, Path):
-            return contextlib.closing(ReadMoments(self.grace, self.pool))
-        moments = Moments(self.grace)
+            return contextlib.closing(ReadMoments(self.grace, self.settings.longest_end, self.pool))
+        moments = Moments(self.grace, self.settings.longest_end)
         moments.asked(self.pool, -math.inf)
         moments.delivered(-math.inf)
         return contextlib.nullcontext(moments)

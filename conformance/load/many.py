@@ -195,7 +195,7 @@ class ManyProcesses(ManyGenerators):
                     self._written.close()
 
     def _moments(self, grace: float) -> Moments:
-        self._written = WrittenMoments(grace, self._history)
+        self._written = WrittenMoments(grace, self.settings.longest_end, self._history)
         return self._written
 
     def _pool(self, moments: Moments) -> Path | State:  # noqa: ARG002 - they read the file

@@ -196,10 +196,12 @@ class Window:
 
 
 class Moments:
-    """The history of a pool as it unfolds. `grace`: seconds within which a delivered change must be followed."""
+    """The history of a pool as it unfolds. `grace`: seconds within which a delivered change must be followed;
+    `longest`: those that an exchange may take until it has a pick."""
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, longest: float = 120.0) -> None:
         self.grace = grace
+        self._longest = longest
         self._states: list[State] = []
         self._asked: list[float] = []
         self._binding: list[float] = []
@@ -277,9 +279,5 @@ class Moments:
 
     def _forget(self, now: float) -> None:
         """Drop states that no exchange under way can have acted on."""
-        keep = next((i for i in reversed(range(len(self._binding))) if self._binding[i] + _LONGEST < now), 0)
+        keep = next((i for i in reversed(range(len(self._binding))) if self._binding[i] + self._longest < now), 0)
         del self._states[:keep], self._asked[:keep], self._binding[:keep]
-
-
-_LONGEST = 120.0
-"""Seconds that an exchange may take."""

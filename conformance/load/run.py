@@ -158,7 +158,7 @@ class LoadRun:
             await self._pass(runner, moments, churn, disturber)
 
     def _moments(self, grace: float) -> Moments:
-        return Moments(grace)
+        return Moments(grace, self.settings.longest_end)
 
     async def _pass(self, runner: EppRunner, moments: Moments, churn: PoolChurn, disturber: Disturber) -> None:
         mode = self.settings.profile.body_modes[0]

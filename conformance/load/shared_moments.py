@@ -45,8 +45,8 @@ class _Delivered:
 class WrittenMoments(Moments):
     """`Moments` that are kept in the file `path` as well, which it makes. Call `close` at the end."""
 
-    def __init__(self, grace: float, path: Path) -> None:
-        super().__init__(grace)
+    def __init__(self, grace: float, longest: float, path: Path) -> None:
+        super().__init__(grace, longest)
         self._pods: dict[str, PodFact] = {}
         self._loads: dict[str, Load] = {}
         self._length = 0
@@ -90,8 +90,8 @@ class ReadMoments(Moments):
     """`Moments` as the file `path` has them. Call `close` at the end: what was read until then stays, for what may
     still come on connections that close later."""
 
-    def __init__(self, grace: float, path: Path) -> None:
-        super().__init__(grace)
+    def __init__(self, grace: float, longest: float, path: Path) -> None:
+        super().__init__(grace, longest)
         self._pods: dict[str, PodFact] = {}
         self._loads: dict[str, Load] = {}
         self._file = path.open("rb")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.evidence.episode import PodFact
-from conformance.load.moments import State
+from conformance.load.moments import Moments, State
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import ReadMoments, WrittenMoments
 
@@ -41,8 +41,8 @@ histories = st.lists(
 def test_a_reader_sees_the_windows_of_the_writer(history, grace) -> None:
     """Whenever it looks, and however far back: what an exchange may have acted on, and what of it matters."""
     with tempfile.TemporaryDirectory() as folder:
-        writer = WrittenMoments(grace, Path(folder) / "moments")
-        reader = ReadMoments(grace, Path(folder) / "moments")
+        writer = WrittenMoments(grace, 120, Path(folder) / "moments")
+        reader = ReadMoments(grace, 120, Path(folder) / "moments")
         loads: dict = {}
         holds = 0
         now = 1000.0
@@ -84,8 +84,8 @@ def compare(writer: WrittenMoments, reader: ReadMoments, now: float) -> None:
 def test_a_change_is_known_however_late_the_reader_is(tmp_path: Path) -> None:
     """An answer that follows a change is judged with it, also where the reader's loop has an older time."""
     old, new = (State((PodFact(name=one, endpoints=(one,)),), {}) for one in ENDPOINTS[:2])
-    writer = WrittenMoments(1, tmp_path / "moments")
-    reader = ReadMoments(1, tmp_path / "moments")
+    writer = WrittenMoments(1, 120, tmp_path / "moments")
+    reader = ReadMoments(1, 120, tmp_path / "moments")
     writer.asked(old, 10.0)
     assert [one.eligible for one in reader.window(11.0, 11.0).states] == [{ENDPOINTS[0]}]
     writer.asked(new, 12.0)
@@ -102,3 +102,14 @@ def test_processes_of_a_run_know_the_ids_of_each_other() -> None:
     assert own != other
     assert len(own) == len(other)
     assert first.strangers(b"x" + other + own, own) == (other,)
+
+
+def test_what_an_exchange_may_have_acted_on_is_kept_for_as_long_as_it_may_take() -> None:
+    """However long that is: a profile may give a target minutes for an answer."""
+    moments = Moments(1, longest=1000)
+    for number in range(1, 5):
+        pods = tuple(PodFact(name=one, endpoints=(one,)) for one in ENDPOINTS[:number])
+        moments.asked(State(pods, {}), number * 200.0)
+        moments.delivered(number * 200.0)
+    window = moments.window(250.0, 850.0)
+    assert [len(state.pods) for state in window.states] == [1, 2, 3, 4]
