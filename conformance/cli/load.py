@@ -190,10 +190,12 @@ def load(
         if lines is not None and lines.trouble:
             remarks.print(f"--json-lines: {lines.trouble}")
         results = remarks if json_lines else out()
-        for line in document.summary(run):
-            results.print(line)
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
-        written = document.write(made, run, output)
+        try:
+            written = document.write(made, run, output)  # first: Ctrl-C often comes once the summary is there
+        finally:  # a full disk costs the report, and not what came out
+            for line in document.summary(run):
+                results.print(line)
         results.print(f"report: {', '.join(map(str, written))}")
     raise typer.Exit(document.exit_code(run))
 
