@@ -40,6 +40,11 @@ class Violation:
 _KEPT = 16 * 1024
 
 
+LEAST = 32
+"""Bytes of which a message counts at least as one, where the size of all is limited: kept, a small one costs more than
+its bytes."""
+
+
 class Deframer:
     """Cuts a stream's data into messages. After a violation there is nothing more to read: later data is ignored.
 
@@ -70,7 +75,7 @@ class Deframer:
             and int.from_bytes(data[1:5]) == len(data) - _PREFIX
             and not self._refuses(0, len(data) - _PREFIX)
         ):
-            self.allow(_PREFIX - len(data))
+            self.allow(-max(len(data) - _PREFIX, LEAST))
             yield data[_PREFIX:]  # the common case: one whole message in one DATA frame
             return
         held += data
@@ -91,7 +96,7 @@ class Deframer:
                 self._needs = stop - at
                 break
             start, at = at + _PREFIX, stop
-            self.allow(-length)
+            self.allow(-max(length, LEAST))
             yield bytes(held[start:stop])
         del held[:at]
 
@@ -110,7 +115,7 @@ class Deframer:
             return f"the message has the compressed flag {flag}, but no compression was agreed"
         if length > self._limit:
             return f"the message claims {length} bytes, the limit is {self._limit}"
-        if self._total is not None and length > self._total:
+        if self._total is not None and max(length, LEAST) > self._total:
             return f"the message claims {length} bytes, which with those before it are too many for what was sent"
         return ""
 

@@ -180,7 +180,7 @@ class LiveExchange:
             and data[0] == 0
             and (int.from_bytes(data[1:_PREFIX]) == size - _PREFIX)
         ):
-            self._room -= size
+            self._room -= max(size, grpc.LEAST)
             self.step(data[_PREFIX:])  # the common case: one whole message in one DATA frame
         else:
             deframer = self._deframer = self._deframer or grpc.Deframer(total=0)

@@ -363,7 +363,7 @@ def test_a_worker_without_a_master_says_so(cli) -> None:
     assert "no master answered at 127.0.0.1:" in ran.err
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", ":5557", ""])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", ":5557"])
 def test_a_wrong_address_of_a_master_is_refused(cli, address: str) -> None:
     ran = cli("load-worker", address)
     assert ran.code == 2
@@ -391,7 +391,7 @@ def test_a_pool_that_changes_is_for_one_machine(cli, tmp_path: Path, line: str, 
         (("--wait", "5"), "--wait is for workers"),
         (("--bind", "127.0.0.1:0"), "--bind is for workers"),
         (("--workers", "2", "--bind", "x"), "--bind 'x' is no address"),
-        (("--workers", "2", "--bind", ""), "--bind '' is no address"),
+        (("--workers", "2", "--bind", ""), "what is given for --bind is empty"),
         (("--workers", "2", "--bind", "0.0.0.0:0"), "--allow-remote"),
         (("--workers", "2", "--bind", ":0", "--allow-remote"), "can't reach a target at 127.0.0.1:"),
     ],

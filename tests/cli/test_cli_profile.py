@@ -165,7 +165,7 @@ def impatient(tmp_path: Path, discovery: str, program: str) -> Path:
 def test_a_target_that_listens_elsewhere_is_told_where(cli, tmp_path: Path) -> None:
     ran = cli("profile", "check", impatient(tmp_path, "file", LISTENS))
     assert ran.code == 4
-    port = re.search(r"^(\d+)$", ran.out, re.MULTILINE)
+    port = re.search(r"^\| (\d+)$", ran.out, re.MULTILINE)
     assert port is not None, ran.out
     assert f"it listens on 127.0.0.1:{port[1]}, not on 127.0.0.1:" in ran.out
 

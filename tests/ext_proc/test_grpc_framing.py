@@ -67,6 +67,17 @@ def test_the_limit_itself_is_allowed() -> None:
     assert isinstance(next(Deframer(limit=4).feed(grpc.frame(b"12345"))), Violation)
 
 
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_many_small_messages_reach_the_limit_of_all_before_their_bytes_do(one_by_one: bool) -> None:
+    """A target that sends them without end would cost memory without end."""
+    frames = [grpc.frame(b"")] * 1000
+    deframer = Deframer(total=10 * grpc.LEAST)
+    found = [one for data in (frames if one_by_one else [b"".join(frames)]) for one in deframer.feed(data)]
+    assert found[:10] == [b""] * 10
+    assert "too many for what was sent" in found[10].reason
+    assert len(found) == 11
+
+
 @given(st.text(), st.integers(0, 16))
 def test_status_and_message_survive_the_trailers(message: str, status: int) -> None:
     trailers = grpc.trailers(status, message)
