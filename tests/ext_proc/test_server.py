@@ -269,6 +269,8 @@ def test_goaway_from_a_handler_is_graceful() -> None:
                 assert await call.read() == b"x"
                 await call.done_writing()
                 assert await call.code() == grpcio.StatusCode.OK
+                # else the next call may meet the connection that its own threads are about to leave
+                await channel.wait_for_state_change(grpcio.ChannelConnectivity.READY)
 
     run(main)
 
