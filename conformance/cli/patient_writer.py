@@ -14,8 +14,8 @@ _PATIENCE = 5.0
 
 
 class PatientWriter:
-    """Writes to `stream` on its own thread. Whoever writes to a full pipe waits for its reader: on the thread
-    that makes the requests no exchange would go on, and no Ctrl-C would be heard.
+    """Writes to `stream` on its own thread. A thread that writes to a full pipe waits for the pipe's reader: if it were
+    the one that makes the requests, no exchange would go on, and no Ctrl-C would be heard.
 
     Use as a context manager. Leaving it waits until all is written, but not without end; `trouble` says what was not.
     """

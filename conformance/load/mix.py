@@ -144,7 +144,7 @@ def problems(pods: Collection[str], document: Document) -> Iterator[Problem]:
             if name not in known:
                 hint = did_you_mean(name, known) or f"the pods of this load are {', '.join(sorted(pods)[:3])} …"
                 yield document.problem(("mix", index, "exchange", *place), f"{{{name}}} is no pod of this load", hint)
-        for place, name in references.bare(referring, known):
+        for place, name in references.bare(exchange, known):
             hint = f"`{{{name}}}` is that of the pod; `hint` takes any text"
             yield document.problem(("mix", index, "exchange", *place), f"{name} is no endpoint", hint)
 

@@ -271,8 +271,6 @@ def _semantic(part: Document, role: Role, catalogue: Catalogue, seen: dict[str, 
         if refers and name not in pods and name not in variables:
             hint = did_you_mean(name, pods | variables)
             yield part.problem(place, f"{{{name}}} is neither a pod of this scenario nor a variable", hint)
-    for place, name in references.bare({"steps": raw.get("steps")}, pods):
-        yield part.problem(place, f"{name} is no endpoint", f"`{{{name}}}` is that of the pod; `hint` takes any text")
 
 
 def _requirements(part: Document, role: Role, catalogue: Catalogue) -> Iterator[Problem]:
@@ -333,15 +331,17 @@ def _without(part: Document, matrix: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _steps(part: Document, role: Role) -> Iterator[Problem]:
-    steps = part.data.get("steps")
+    steps, pods = part.data.get("steps"), _pod_names(part.data)
     for number, step in enumerate(steps if isinstance(steps, list) else ()):
-        for action in step if isinstance(step, Mapping) else ():
+        for action, asked in step.items() if isinstance(step, Mapping) else ():
+            for place, name in references.bare(asked, pods) if isinstance(asked, Mapping) else ():
+                hint = f"`{{{name}}}` is that of the pod; `hint` takes any text"
+                yield part.problem(("steps", number, action, *place), f"{name} is no endpoint", hint)
             if action in ACTIONS and action not in ACTIONS_OF[role]:
                 message = f"the step `{action}` has no place in a scenario of role {role}"
                 hint = f"there are {', '.join(ACTIONS_OF[role])}"
                 yield part.problem(("steps", number, action), message, hint, key=True)
         named = step.get("pods") if isinstance(step, Mapping) else None
-        pods = _pod_names(part.data)
         for name in named if isinstance(named, Mapping) else ():
             if name not in pods:
                 hint = did_you_mean(name, pods)

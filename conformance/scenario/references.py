@@ -10,9 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 NOBODY = "nobody"
-_SUBSETS = frozenset({"subset", "subsets"})
-"""Keys whose strings are endpoints; `hint` takes any other."""
-
 REFERENCE = re.compile(
     r"\{(?P<name>[a-z][a-z0-9-]*)(?:/(?P<port>\d)|\.(?P<part>ip|wrong-port|cut-port|cut-address|late-address))?\}"
 )
@@ -25,12 +22,11 @@ def names(value: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
             yield place, match["name"]
 
 
-def bare(value: Any, pods: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every item of a subset hint in a JSON-shaped value that is a pod's name alone, with its place: no endpoint has
-    it, so that the hint would fit no pod, unnoticed."""
-    for place, text in _strings(value, ()):
-        if text in pods and not _SUBSETS.isdisjoint(place):
-            yield place, text
+def bare(exchange: Mapping[str, Any], pods: Collection[str]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every item of an exchange's subset hints that is a pod's name alone, with its place: no endpoint has it, so that
+    the hint would fit no pod, unnoticed. `hint` takes any text."""
+    hints = {name: exchange[name] for name in ("subset", "subsets") if name in exchange}
+    return ((place, text) for place, text in _strings(hints, ()) if text in pods)
 
 
 def resolve(value: Any, endpoints: Mapping[str, tuple[str, ...]]) -> Any:

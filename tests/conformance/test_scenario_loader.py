@@ -126,3 +126,10 @@ def test_scenarios_in_folders_of_a_folder_are_found_and_a_folder_without_any_is_
     (tmp_path / "two.yml").write_text(text % "two")
     found = {one.id for one in load(Catalogue.load(), [tmp_path])}
     assert {"mine.one", "mine.two"} <= found
+
+
+def test_a_pods_name_is_refused_as_its_endpoint_in_hints_and_nowhere_else(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, "steps: [{exchange: {subset: [a], subsets: [['{a}'], [b]]}}]")
+    assert [text for _, _, text in found] == ["a is no endpoint", "b is no endpoint"]
+    elsewhere = "{body: {json: {subset: [a]}}, metadata: {mine: {subset: [a]}}, hint: [a]}"
+    assert problems_of(tmp_path, f"steps: [{{exchange: {elsewhere}}}]") == []
