@@ -43,6 +43,10 @@ ANSWERS = 4 * 1024 * 1024
 """Bytes by which an EPP's messages may exceed those sent to it. A message beyond that is a violation at once: a target
 that sends endless bodies costs no memory."""
 
+LATE = 256
+"""Messages of a stream that are looked at after its end. As many may be on their way when a large body is aborted; more
+say nothing more, and would cost time and memory without a bound."""
+
 _numbers = itertools.count(1)
 
 
@@ -75,7 +79,8 @@ class ProcessStream:
         self._inbox = Inbox(on_event)
         self._transport: Transport | None = None
         self._stream = 0
-        self._deframer: grpc.Deframer | None = grpc.Deframer(total=ANSWERS)  # None: the answer is not gRPC
+        self._deframer: grpc.Deframer | None = grpc.Deframer(total=ANSWERS)  # None: nothing more is read
+        self._late = 0
         self._half_closed = False
         self._attempts = 0
         self._replay: list[tuple[bytes, bool, bool]] | None = []  # (bytes, is a message, end), until an answer comes
@@ -97,7 +102,7 @@ class ProcessStream:
         self._write(b"", False, True)
 
     def reset(self, code: int = ErrorCode.INTERNAL_ERROR) -> None:
-        """End the stream with RST_STREAM, as Envoy does. What still arrives afterwards is recorded all the same."""
+        """End the stream with RST_STREAM, as Envoy does. What still arrives afterwards is recorded, `LATE` of it."""
         if self.ended is not None:
             return
         if self._transport is not None:
@@ -251,9 +256,14 @@ class ProcessStream:
         return Malformed(exchange=self._exchange, stream=self.name, author=Author.DATA_PLANE, raw=data, reason=reason)
 
     def _received(self, event: Message | Malformed) -> None:
-        self._emit(event)
         if self.ended is None:
+            self._emit(event)
             self._inbox.put(event)
+        elif self._late < LATE:
+            self._late += 1
+            self._emit(event)
+        else:
+            self._deframer = None
 
     def _violated(self, violation: grpc.Violation) -> None:
         self._received(

@@ -9,7 +9,7 @@ from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.inbox import Received
 from ext_proc.record import DRAINING, STILL_OPEN, Message, Recorder, StreamEnded, Wait, header
-from ext_proc.stream import ProcessStream
+from ext_proc.stream import LATE, ProcessStream
 from fake_proxy.actions import Closing, Layer
 from fake_proxy.config import Ending, ProxyConfig
 from fake_proxy.pace import Pace
@@ -49,6 +49,7 @@ class EppStream:
         self._unsent: list[tuple[bytes, Layer]] = []
         self._closing: Closing | None = None
         self._activity = asyncio.Event()
+        self._late = 0  # messages since then
         self._lost: StreamEnded | None = None
 
     @property
@@ -104,7 +105,10 @@ class EppStream:
             stream.reset()
 
     async def leave(self, pace: Pace) -> None:
-        """The rest of the ending: wait for the EPP as configured, at most the pace's deadline, then reset."""
+        """The rest of the ending: wait for the EPP as configured, at most the pace's deadline, then reset.
+
+        It is reset at once when it has said too much since; that says nothing of whether it would have ended.
+        """
         await self.opened()
         stream = self._stream
         if stream is None or stream.ended is not None:
@@ -120,11 +124,12 @@ class EppStream:
                     await self._activity.wait()
             except TimeoutError:
                 break
+        flooded = self._late >= LATE
         self._recorder.emit(
             Wait(
                 exchange=self._exchange,
-                what=DRAINING if draining else STILL_OPEN,
-                outcome="expired" if stream.ended is None else "met",
+                what=DRAINING if draining or flooded else STILL_OPEN,
+                outcome="expired" if stream.ended is None or flooded else "met",
                 seconds=loop.time() - began,
             )
         )
@@ -151,6 +156,9 @@ class EppStream:
         match event:
             case Message(raw=raw):
                 self._heard(raw)
+                self._late += self._closing is not None
+                if self._late >= LATE and self._stream is not None:
+                    self._stream.reset()
             case StreamEnded():
                 self._closed(*grpc_status(event))
             case _:

@@ -18,13 +18,12 @@ from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
-from ext_proc.stream import ANSWERS
+from ext_proc.stream import ANSWERS, LATE
 from fake_proxy.config import Ending
 from fake_proxy.pace import PATIENCE
 
-LATE, LATE_SECONDS = 256, 1.0
-"""So much that comes after an exchange is over is looked at, and for so long. As much may be on its way when a large
-body is aborted; more says nothing more, and would cost time and memory without a bound."""
+LATE_SECONDS = 1.0
+"""So long what comes after an exchange is over is looked at."""
 
 REOPENED = 8
 """How often a refused stream is opened again."""

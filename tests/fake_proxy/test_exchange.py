@@ -25,6 +25,7 @@ from ext_proc.messages import (
     TrailersResponse,
 )
 from ext_proc.record import (
+    STILL_OPEN,
     Author,
     ClientAborted,
     ClientResponse,
@@ -41,6 +42,7 @@ from ext_proc.record import (
 )
 from ext_proc.record_json import from_json, to_json
 from ext_proc.server import serve
+from ext_proc.stream import LATE
 from fake_proxy.actions import OpenUpstream
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
@@ -131,6 +133,28 @@ async def own_epp(handler) -> AsyncIterator[str]:
         yield server.address
     finally:
         await server.close()
+
+
+@each_ending
+def test_an_epp_that_goes_on_without_end_is_reset_and_no_more_of_it_recorded(ending: Ending) -> None:
+    async def endless(stream) -> None:
+        await stream.recv()
+        while True:
+            for _ in range(LATE):
+                stream.send(immediate(503, b"no"))
+            await asyncio.sleep(0)
+            await stream.drain()
+
+    async def run() -> None:
+        async with own_epp(endless) as epp:
+            pace = Pace(deadline=600, ending_timeout=600)  # neither of them is what ends it
+            ran = await exchange(epp, POST, replace(FDS, ending=ending, quiet_window=600), pace=pace)
+            assert (ran.outcome.status, ran.outcome.body) == (503, b"no")
+            assert len([event for event in ran.of(Message) if event.author is Author.EPP]) <= 2 * LATE + 1
+            assert ran.of(StreamEnded)[0].author is Author.DATA_PLANE
+            assert STILL_OPEN not in [wait.what for wait in ran.of(Wait)]
+
+    asyncio.run(run())
 
 
 # -- model servers -----------------------------------------------------------------------------------------------------
