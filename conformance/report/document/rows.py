@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from conformance.outcome import GaugeFollowed, RequirementResult, ScenarioResult
 from conformance.report.document.ai_gateway import AiGateway
@@ -192,3 +193,11 @@ class VersionRow(Block):
     envoy_ai_gateway: AiGateway | None = Field(
         None, description="with which configurations of Envoy AI Gateway the endpoint picker would work"
     )
+
+    @field_validator("kinds")
+    @classmethod
+    def _has_the_protocol(cls, kinds: dict[Kind, Result]) -> dict[Kind, Result]:
+        """Every role has requirements of the protocol, so pages look this kind up without asking."""
+        if "protocol" not in kinds:
+            raise PydanticCustomError("kind", "the kind 'protocol' is missing")
+        return kinds

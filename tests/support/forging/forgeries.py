@@ -725,6 +725,11 @@ def a_wrong_type(f):
     f.report["results"][0]["requirements"] = "EPP-DEST-01"
 
 
+@forgery(EPP, GATEWAY, step="schema", sums=False)
+def no_result_of_the_protocol(f):
+    del f.report["versions"][0]["kinds"]["protocol"]
+
+
 @forgery(EPP, step="catalogue", sums=False)
 def another_document(f):
     f.report["specification"]["digest"] = "sha256:" + "2" * 64
