@@ -8,6 +8,9 @@ from typing import Literal
 
 from conformance.cli.console import out
 
+_LABEL = len("model server")
+"""Columns for names: the longest are those of a model server and its metrics."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
@@ -26,9 +29,9 @@ def show_answers(answers: Iterable[Diagnosis]) -> bool:
     well = True
     for answer in answers:
         symbol, style = styles[answer.state]
-        console.print(f"{symbol} {answer.name:10}", style=style, end="")
+        console.print(f"{symbol} {answer.name:{_LABEL}} ", style=style, end="")
         console.print(answer.text)
         if answer.hint:
-            console.print(f"{'':12}hint: {answer.hint}", style="dim")
+            console.print(f"{'':{_LABEL + 3}}hint: {answer.hint}", style="dim")
         well &= answer.state != "bad"
     return well

@@ -87,7 +87,8 @@ def test_adapters_that_are_named_are_looked_for(cli, tmp_path: Path) -> None:
         "MS-LORA-05": "warn",  # current vLLM writes all adapters in flight into both labels
     }
     assert checked.code == 0, checked.out
-    assert "vllm:num_requests_waiting" in checked.out
+    for part in ("✓ model server serves ", "✓ queued       vllm:num_requests_waiting", "✓ block size   vllm:"):
+        assert part in checked.out
 
 
 @pytest.mark.timeout(120)
