@@ -92,7 +92,7 @@ def _complaint(data: Any, model: type[pydantic.BaseModel], item: Any) -> Complai
     elif kind in _WORDS:
         message = f"expected {_WORDS[kind]}, got {_shown(given)}"
         if kind == "string_type" and isinstance(given, int | float):
-            hint = f'in quotes it is text: "{given}"'
+            hint = f'in quotes it is text: "{_shown(given)}"'
     other_kind = isinstance(given, list | dict) and kind in (*_WORDS, "enum", "literal_error")
     return Complaint(loc=place, message=message, hint=hint, on_key=on_key, other_kind=other_kind)
 

@@ -142,6 +142,12 @@ items:
     ]
 
 
+def test_the_hint_for_a_word_without_quotes_is_what_the_author_wrote() -> None:
+    assert problems("title: a\nitems:\n  - name: true\n") == [
+        'f.yaml:3:11: items[0].name: expected text, got true (in quotes it is text: "true")'
+    ]
+
+
 @pytest.mark.parametrize(
     ("shape", "expected"),
     [
