@@ -127,6 +127,7 @@ def _notes(report: Report, expected: Expected) -> Iterator[str]:
     if own:
         yield f"{len(own)} scenario instances are the vendor's own, not of the certified set: {', '.join(own[:5])}"
     yield (
-        "The vendor's word, not derived: implementation, subject, platform, claims, seed and dates; reasons of "
-        "waivers; anomalies; which secrets were redacted; that generated conversations were tried."
+        "The vendor's word, not derived: implementation, mode, whether it was observed, subject, platform, topology, "
+        "claims, seed and dates; reasons of waivers; anomalies; which secrets were redacted; that generated "
+        "conversations were tried."
     )

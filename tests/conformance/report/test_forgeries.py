@@ -18,6 +18,8 @@ def test_an_honest_report_is_verified(reports, check, name):
     text = verification_text(verification).plain
     assert "can't prove where the evidence comes from" in text
     assert "The vendor's word, not derived" in text
+    for word in ("implementation", "mode", "observed", "subject", "platform", "topology", "claims", "seed", "dates"):
+        assert word in verification.notes[-1]
 
 
 @pytest.mark.parametrize("name", REPORTS)

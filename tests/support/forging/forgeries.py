@@ -783,6 +783,12 @@ def another_program(f):
     f.report["subject"].update(name="better-epp", digest="sha256:" + "3" * 64)
 
 
+@forgery(EPP, step=None)
+def another_set_up(f):
+    f.report.update(mode="hardened", observed=True)
+    f.report["environment"]["topology"].update(tls="verified", scrapes=False, connections=9)
+
+
 @forgery(BAD_EPP, step=None)
 def a_failing_version_is_not_claimed(f):
     f.report["versions"][0]["claimed"] = False
