@@ -12,6 +12,9 @@ from conformance.report.document.model import Report
 from conformance.report.verify.known import remedy
 from conformance.report.verify.steps import VerificationStep, answered, unknown
 
+README = "README.md"
+"""The page of an implementation's folder, which people may take for checked."""
+
 MOST_BYTES = 256 * 1024 * 1024
 """A larger file is no face of a report."""
 
@@ -37,6 +40,8 @@ def files_step(report: Report, path: Path, evidence: Path | None) -> Verificatio
         beside = f"; {HTML} can't be compared without the evidence"
     else:
         beside = ""
+    if path.with_name(README).is_file():
+        beside += f"; {README} is not compared: it tells of a whole folder, and `certify` makes it"
     problems = []
     for name in there:
         try:

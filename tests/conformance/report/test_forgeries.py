@@ -42,3 +42,12 @@ def test_a_forgery_is_caught(reports, check, catalogue, tmp_path, forgery: Forge
         assert (verification.step(forgery.step).answer, verification.answer) == ("unknown", "unknown"), failed
     else:
         assert forgery.step in failed
+
+
+def test_a_readme_beside_the_report_is_said_to_be_unchecked(reports, check, catalogue, tmp_path):
+    forger = Forger(reports(BAD_EPP))
+    forger.texts["README.md"] = "# Conformant, as everybody can see\n"
+    forger.write(tmp_path / "forged", catalogue)
+    step = check(tmp_path / "forged").step("files")
+    assert step.answer == "pass"
+    assert "README.md is not compared" in step.text
