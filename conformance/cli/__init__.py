@@ -107,9 +107,12 @@ def _invoke(arguments: list[str]) -> int:
 
 def _show(problem: Exception) -> int:
     from conformance.cli.console import show_defect, show_error
-    from conformance.errors import ConformanceError, HarnessError
+    from conformance.errors import ConformanceError, HarnessError, UsageError
 
-    if isinstance(problem, OSError) and problem.strerror is not None and not isinstance(problem, ConnectionError):
+    if isinstance(problem, PermissionError) and problem.filename is not None:  # such as a path in a closed folder
+        hint = "may this user read or write it, and enter each folder above it?"
+        problem = UsageError(f"{problem.filename}: {problem.strerror}", hint=hint)
+    elif isinstance(problem, OSError) and problem.strerror is not None and not isinstance(problem, ConnectionError):
         where = f"{problem.filename}: " if problem.filename is not None else ""
         hint = "a problem of this machine: is there room, may it be written there? --debug shows what was done"
         problem = HarnessError(f"{where}{problem.strerror}", hint=hint)

@@ -219,6 +219,16 @@ def test_a_full_disk_for_messages_ends_no_run(tmp_path: Path) -> None:
         assert subprocess.run(wrong, stderr=full, timeout=60, check=False).returncode == 2
 
 
+def test_a_path_that_is_out_of_reach_is_wrong_use(cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: list[str]) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", "closed/profile.yaml")
+
+    monkeypatch.setattr(command_line, "_invoke", closed)
+    ran = cli("list")
+    assert ran.code == 2
+    assert ran.err.startswith("error: closed/profile.yaml: Permission denied\n  hint: may this user read or write it")
+
+
 def test_a_full_disk_is_trouble_of_the_machine(cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: list[str]) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", "report.json")
