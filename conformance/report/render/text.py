@@ -157,7 +157,7 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
         rest = [f"{row.version} {mark(row.result)}" for row in report.versions[len(shown) :]]
         _one_line(block, "", ", ".join(rest))
     for label, text in facts:
-        _one_line(block, label, text, cut=label not in ("report", "AI Gateway"))
+        _one_line(block, label, text, cut=label in ("warnings", "gauges", "waivers", "anomalies"))
     return block.text
 
 

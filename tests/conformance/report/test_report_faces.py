@@ -89,6 +89,15 @@ def test_the_summary_has_at_most_twelve_lines(run, catalogue, profile):
     assert "selection only" in many[1]
 
 
+def test_a_narrow_terminal_costs_neither_the_seed_nor_a_blocker(run):
+    document = run.report().document()
+    document["environment"]["seed"] = 4294967295
+    document["versions"][0]["blockers"] = [f"EPP-DEST-{number:02}" for number in range(1, 12)]
+    text = summary_text(seal(document), ["r/report.html"], width=40).plain
+    assert "seed 4294967295" in text
+    assert "EPP-DEST-11" in text
+
+
 def test_the_summary_says_what_the_counts_of_scenarios_do_not(run):
     document = run.report().document()
     failed = next(row for row in document["requirements"] if row["id"] == "ENV-22" and row["verdict"] == "fail")
