@@ -91,6 +91,9 @@ class JudgedAgain:
         for row in rows[1:]:
             self._broken.append(f"{row.version} {row.id}: names the same episode as {rows[0].id}")
         row = rows[0]
+        if row.evidence is not None and row.evidence.episode != episode.id:
+            stated = f"{short(printable(row.evidence.episode))}; its line has {short(printable(episode.id))}"
+            self._broken.append(f"{row.version} {row.id}: names the episode {stated}")
         if cut:
             self._cut.append(f"{row.version} {row.id}: its episode was cut, as it would not fit")
             return

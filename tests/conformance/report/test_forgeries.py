@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from forging.forger import Forger
 from forging.forgeries import BAD_EPP, BAD_GATEWAY, EPP, FORGERIES, GATEWAY, Forgery
 
+from conformance.report.document.canonical import digest
 from conformance.report.render.text import verification_text
 
 REPORTS = (EPP, BAD_EPP, GATEWAY, BAD_GATEWAY)
@@ -51,3 +54,15 @@ def test_a_readme_beside_the_report_is_said_to_be_unchecked(reports, check, cata
     step = check(tmp_path / "forged").step("files")
     assert step.answer == "pass"
     assert "README.md is not compared" in step.text
+
+
+def test_a_result_that_names_the_episode_of_another_is_caught(reports, check, catalogue, tmp_path):
+    path = Forger(reports(EPP)).write(tmp_path / "forged", catalogue)
+    document = json.loads(path.read_text())
+    first, second = [row["evidence"] for row in document["results"] if row["evidence"]][:2]
+    first["episode"], second["episode"] = second["episode"], first["episode"]
+    document["digest"] = digest(document)
+    path.write_text(json.dumps(document))
+    step = check(tmp_path / "forged").step("evidence")
+    assert step.answer == "fail"
+    assert len([text for text in step.details if "names the episode" in text]) == 2
