@@ -77,6 +77,7 @@ def test_check_starts_the_target_and_sends_a_request(cli, tmp_path: Path) -> Non
     assert cli("profile", "init", path, "--name", "x", "--command", REFERENCE).code == 0
     ran = cli("profile", "check", path)
     assert ran.code == 0, ran.out
+    assert f"the profile {path} is well-formed" in " ".join(ran.err.split())
     for part in ("✓ target", "✓ request", "HTTP 200", "readiness SERVING", "/metrics of 3 of 3 pods"):
         assert part in ran.out
 
@@ -86,6 +87,7 @@ def test_check_explains_a_target_that_ends(cli, tmp_path: Path) -> None:
     assert ran.code == 4
     assert "exited with 7" in ran.out
     assert "no such flag --f" in ran.out
+    assert "well-formed" not in ran.err  # flags are no profile
 
 
 def test_check_explains_a_missing_program(cli) -> None:
