@@ -130,6 +130,17 @@ def test_a_failure_is_an_annotation_of_the_line_that_claims_the_version(quick, p
     assert (project / "conformance-report" / "report.html").is_file()
 
 
+@pytest.mark.parametrize("wrong", [{"epp": "reference", "arguments": "--no-such-flag"}, {}])
+def test_a_run_that_did_not_begin_has_not_the_result_of_the_run_before(quick, project, wrong):
+    before = Runner(project, epp="reference", arguments=SUBSET).run()
+    assert before.outputs == {"result": "incomplete"}, before.log
+    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+        before.files[name].write_text("")
+    runner = Runner(project, **wrong).run()
+    assert (runner.code, runner.outputs) == (2, {}), runner.log
+    assert runner.files["GITHUB_STEP_SUMMARY"].read_text() == ""
+
+
 def test_a_selection_fails_the_job_unless_that_is_accepted(quick, project):
     (project / "my epp" / "profile.yaml").write_text(PROFILE % "")
     assert Runner(project, profile="my epp/profile.yaml", arguments=SUBSET).run().code == 4
