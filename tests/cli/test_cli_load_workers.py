@@ -294,7 +294,7 @@ def test_a_worker_that_comes_late_takes_no_share(master, worker, tmp_path: Path)
 
 
 def test_too_few_workers_are_not_waited_for_without_end(master, worker, tmp_path: Path) -> None:
-    load, port = master(*SHORT, "--wait", "6")
+    load, port = master(*SHORT, "--wait", "12")
     one = worker(port)
     code, said = ended(load)
     assert code == 4, said
