@@ -348,9 +348,10 @@ class Http2Connection:
         if code:
             self._farewell = f", after GOAWAY {f.code_name(code)} {payload[8:208].decode('latin-1')}".rstrip()
         for stream in [one for one in self._streams.values() if one.id > last]:
-            del self._streams[stream.id]
-            self._sender.drop(stream)
+            self._sender.drop(self._streams.pop(stream.id))
             stream.sink.on_closed("refused", code, f"GOAWAY {f.code_name(code)}, last stream {last}")
+        if code and self._closing:  # what we wrote raw ended it, and not every peer closes it then (Node.js)
+            self.lost("the peer ended the connection")
 
     def _on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
@@ -362,8 +363,7 @@ class Http2Connection:
             self._sender.widen_connection(increment)
         else:
             self._known(stream_id, "WINDOW_UPDATE")
-            stream = self._streams.get(stream_id)
-            if stream is not None:
+            if (stream := self._streams.get(stream_id)) is not None:
                 self._sender.widen(stream, increment)
 
     # -- bookkeeping ---------------------------------------------------------------------------------------------------

@@ -616,6 +616,22 @@ def test_what_a_goaway_says_is_told_to_streams_that_are_lost() -> None:
     run(main)
 
 
+def test_a_connection_made_dirty_is_lost_when_the_peer_gives_it_up_and_leaves_it_open() -> None:
+    async def handler(stream: ServedStream) -> None:
+        stream.transport.goaway(ErrorCode.PROTOCOL_ERROR, debug=b"DATA: stream_id == 0")  # as of Node.js's HTTP/2
+        await stream.recv()
+
+    async def main() -> None:
+        async with scripted(handler) as channel:
+            stream = await channel.open()
+            stream.write_raw(frames.frame(0x77, 0, 0, b"what the peer calls an error"))
+            ended = await stream.wait_ended()
+            assert ended.how == "lost"
+            assert ended.message.endswith("after GOAWAY PROTOCOL_ERROR DATA: stream_id == 0")
+
+    run(main)
+
+
 def test_the_channel_sends_authority_and_metadata() -> None:
     seen: list[tuple[tuple[bytes, bytes], ...]] = []
 
