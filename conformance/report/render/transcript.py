@@ -38,6 +38,7 @@ from conformance.report.render.messages import (
     in_words,
     json_of,
 )
+from conformance.targets.output import cause_of
 from ext_proc.protocol import DESTINATION_NAMESPACE
 from ext_proc.record import (
     Author,
@@ -275,7 +276,7 @@ def _other(event: Event) -> Described | None:
         case ProcessExited():
             why = "as asked" if event.asked else "by itself"
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
-            return TARGET, "process ends", f"{how}, {why}", tuple(event.output.splitlines()[-6:])
+            return TARGET, "process ends", f"{how}, {why}", _last_words(event.output)
         case PodConduct(pod=pod, conduct=conduct):
             return SUITE, "pod", f"{pod} {_CONDUCT[conduct]}", ()
         case EppConduct(epp=epp, up=up):
@@ -285,7 +286,7 @@ def _other(event: Event) -> Described | None:
             return SUITE, "health check", f"{event.service or '(whole server)'}: {status}", ()
         case StartAttempt():
             how = "it starts" if event.started else "it does not start"
-            details = (*event.configuration.splitlines(), *event.output.splitlines()[-6:])
+            details = (*event.configuration.splitlines(), *_last_words(event.output))
             return SUITE, "starts a copy", how, details
         case HarnessTrouble(what=what):
             return SUITE, "trouble of our own", what, ()
@@ -293,6 +294,13 @@ def _other(event: Event) -> Described | None:
             return SUITE, "not met", what, ()
         case _:
             return server_events.described(event)
+
+
+def _last_words(output: str) -> tuple[str, ...]:
+    """The end of what a process printed; first what it died of, behind which most languages print a longer stack."""
+    lines = output.splitlines()
+    last, cause = lines[-6:], cause_of(lines)
+    return (cause, "…", *last[-4:]) if cause and cause not in last else tuple(last)
 
 
 def _pod_state(pod: Any) -> str:

@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from conformance.errors import UnknownNameError
+from conformance.evidence.episode import ProcessExited
 from conformance.evidence.store import episodes
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
@@ -170,6 +171,25 @@ def test_a_conversation_names_authors_and_marks_the_offender(run):
     (marked,) = [line for line in lines if line.marked]
     assert "metadata envoy.lb / x-gateway-destination-endpoint: 127.1.0.3:8000" in marked.details
     assert lines[4].count == 3
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("SyntaxError: no JSON\n{stack}\nNode.js v20.20.2", "SyntaxError: no JSON"),
+        ("Error: no model\n{stack}\nNode.js v20.20.2", "Error: no model"),
+        ("TypeError [ERR_X]: no text\n{stack}\nNode.js v20.20.2", "TypeError [ERR_X]: no text"),
+        ('Exception in thread "main" java.lang.Error: no\n{stack}', 'Exception in thread "main" java.lang.Error: no'),
+        ("panic: no\n\ngoroutine 1 [running]:\n{stack}", "panic: no"),
+    ],
+)
+def test_what_a_process_died_of_is_shown_before_the_end_of_its_stack(made, said, cause):
+    output = said.format(stack="\n".join(f"    at frame {number}" for number in range(9)))
+    episode = made.episode("e", [ProcessExited(pid=7, code=1, asked=False, output=output)])
+    (line,) = (one for one in transcript(episode) if one.what == "process ends")
+    assert line.details[0] == cause
+    assert line.details[-1] == output.splitlines()[-1]
+    assert len(line.details) <= 6
 
 
 def test_a_long_conversation_is_shortened_around_the_mark(made):
