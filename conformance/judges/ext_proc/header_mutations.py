@@ -35,24 +35,30 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
         for option in mutation.set_headers:
             seen = True
             if (problem := _illegal(option)) is not None:
-                yield view.fail("ENV-11", *problem, at=message)
+                expected, actual, hint = problem
+                yield view.fail("ENV-11", expected, actual, at=message, hint=hint)
             elif option.header.value and not option.header.raw_value:
                 yield _in_value(view, message, option)
         for name in mutation.remove_headers:
             if not _NAME.fullmatch(name):
-                yield view.fail("ENV-11", "names of headers are tokens", f"{name!r} is to be removed", at=message)
+                actual = f"{name!r} is to be removed"
+                yield view.fail("ENV-11", "names of headers are tokens", actual, at=message, hint=_REJECTED)
     if seen:
         yield passed("ENV-11")
 
 
-def _illegal(option: HeaderValueOption) -> tuple[str, str] | None:
+_REJECTED = "Envoy takes nothing of such an answer and fails the request. A newline at the end may come from a file."
+
+
+def _illegal(option: HeaderValueOption) -> tuple[str, str, str] | None:
+    """What is right, what was found, and a hint; None if the header is legal."""
     header = option.header
     if header.value and header.raw_value:
-        return "a value in raw_value alone", f"{header.key!r} has both value and raw_value"
+        return "a value in raw_value alone", f"{header.key!r} has both value and raw_value", ""
     if not _NAME.fullmatch(header.key):
-        return "names of headers are tokens", f"a header named {header.key!r} is set"
+        return "names of headers are tokens", f"a header named {header.key!r} is set", _REJECTED
     if not _VALUE.fullmatch(value_of(header)):
-        return "no control characters in values", f"{header.key!r} is set to {value_of(header)[:80]!r}"
+        return "no control characters in values", f"{header.key!r} is set to {value_of(header)[:80]!r}", _REJECTED
     return None
 
 

@@ -530,7 +530,9 @@ class TestHeaders:
         [("x", "a\r\nb"), ("x", "a\0"), ("x", "a\x01b"), ("x", "\x7f"), ("", "1"), ("a b", "1"), ("ä", "1")],
     )
     def test_illegal(self, ask, name, value):
-        assert ask(mutated(option(name, value))).failed == {"ENV-11"}
+        verdicts = ask(mutated(option(name, value)))
+        assert verdicts.failed == {"ENV-11"}
+        assert "Envoy" in verdicts.finding("ENV-11").hint  # else the requirement's common cause is printed: another
 
     def test_an_empty_value_and_odd_bytes_are_legal(self, ask):
         assert ask(mutated(option("x-empty", ""), option("x-bytes", b"\xff\t"), option("X-Upper", "1"))).blamed == set()
