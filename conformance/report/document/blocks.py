@@ -24,6 +24,11 @@ Text = Annotated[str, pydantic.BeforeValidator(well_formed)]
 _INTERPRETER = re.compile(r"\{python\}|python[0-9.]*|pypy[0-9.]*|node|java|ruby|deno|bun|sh|bash|env|uv|npx")
 """Programs whose name says nothing of what they run."""
 
+_WITH_A_VALUE = frozenset(
+    {"-cp", "-classpath", "--class-path", "-p", "--module-path", "-r", "--require", "--import", "-W", "-X"}
+)
+"""Options of interpreters whose value is the next word."""
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, in hex")]
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 
@@ -92,7 +97,13 @@ class Subject(Block):
             return program
         if "-m" in self.flags[:-1]:
             return self.flags[self.flags.index("-m") + 1]
-        return next((PurePath(flag).name for flag in self.flags if not flag.startswith("-")), program)
+        words = iter(self.flags)
+        for word in words:
+            if word in _WITH_A_VALUE:
+                next(words, None)
+            elif not word.startswith("-") and word != "run":  # as of `deno run epp.ts`
+                return PurePath(word).name
+        return program
 
 
 class Platform(Block):

@@ -123,6 +123,9 @@ def test_notes_that_repeat_are_told_once(run):
         ("/usr/bin/python3.12", ("-u", "-m", "my_epp", "--port={port}"), "my_epp"),
         ("{python}", ("tools/epp.py", "--port={port}"), "epp.py"),
         ("java", ("-jar", "epp.jar"), "epp.jar"),
+        ("java", ("-Xmx64m", "-cp", "classes:lib/*", "com.example.Epp", "{port}"), "com.example.Epp"),
+        ("node", ("--import", "tsx", "src/epp.ts"), "epp.ts"),
+        ("deno", ("run", "--allow-net", "epp.ts"), "epp.ts"),
         ("bash", ("-m",), "bash"),
     ],
 )
