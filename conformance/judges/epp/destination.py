@@ -234,8 +234,10 @@ def destination(view: ExchangeView) -> Iterator[Ruling]:
         yield passed("EPP-DEST-08")
     if destination.request_metadata is not None:
         yield from (passed("EPP-DEST-02"), passed("EPP-DEST-03"), passed("ENV-14"))
-    if destination.header is not None and destination.header == destination.request_metadata:
-        yield passed("EPP-DEST-05")
+    header, metadata = destination.header, destination.request_metadata
+    if header is not None and metadata is not None and _items(header) == _items(metadata):
+        if header == metadata:  # else only blanks differ, which is a warning
+            yield passed("EPP-DEST-05")
         if view.shape in (Shape.BODYLESS, Shape.ODD):
             yield passed("EPP-DEST-07")
     yield from _stray_namespaces(view)

@@ -250,6 +250,14 @@ class TestForm:
         verdicts = ask(given(f"{A},{B}", f"{A}, {B}"))
         assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-05"})
 
+    def test_a_request_that_asks_for_no_model_is_steered_by_values_that_differ_in_blanks(self, ask):
+        script = Script(pool=POOL)
+        answers = (headers_answer(A, metadata=f"{A}\n"), *echo(b"{not json"))
+        script.exchange().request(b"{not json").answers(*answers).drained()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-DEST-05"})
+        assert verdicts["EPP-DEST-07"] is Verdict.PASS
+
     def test_header_set_twice(self, ask):
         assert ask(given(A, B, options=[option(DESTINATION, B)])).blamed == {"EPP-DEST-05"}
 
