@@ -111,7 +111,8 @@ def follow(conversation: Conversation, *, behind: bool = False) -> StreamState:
             case Message():
                 _take(stream, next(message))
             case Malformed(author=Author.EPP, reason=reason):
-                _offend(stream, offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}"))
+                hint = "Envoy takes no compression: turn it off. Else the prefix of the message is wrong."
+                _offend(stream, offence("ENV-01", entry, ("a gRPC message",), f"bytes that are none: {reason}", hint))
             case Malformed():
                 stream.garbled = True
             case ClientAborted():

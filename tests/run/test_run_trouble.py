@@ -284,6 +284,16 @@ def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
         conduct(target.model_copy(update={"start": elsewhere}))
 
 
+def test_one_that_compresses_its_answers_unasked_is_accused_of_that(tmp_path):
+    """As grpcio does whatever the data plane accepts; Envoy accepts nothing compressed."""
+    outcome = conduct(profile("compresses", tmp_path / "mark"))
+    (finding, *_) = [one for result in results(outcome).values() for one in result.findings]
+    assert finding.requirement == "ENV-01"
+    assert "no compression was agreed" in finding.actual
+    assert "compression" in finding.hint
+    assert outcome.versions[0].result is Result.NON_CONFORMANT
+
+
 # -- the requests to the Kubernetes API are quoted ---------------------------------------------------------------------
 
 ASKS = """

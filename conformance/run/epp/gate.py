@@ -9,7 +9,7 @@ from conformance.errors import GateFailedError
 from conformance.printable import quoted
 from conformance.reading.decoded_message import decode
 from conformance.targets.profile import Kubernetes, Profile
-from ext_proc.record import Author, Entry, Message
+from ext_proc.record import Author, Entry, Malformed, Message
 from fake_kubernetes.log import RequestRecord
 from fake_proxy.exchange import ExchangeOutcome
 
@@ -49,8 +49,10 @@ HEADERS_ONLY = (
 
 
 def said(entry: Entry) -> str:
-    """The kind of an EPP's message; empty for everything else."""
+    """The kind of an EPP's message, also of bytes that are none, as of compressed ones; empty for everything else."""
     event = entry.event
+    if isinstance(event, Malformed) and event.author is Author.EPP:
+        return "something else"
     if not isinstance(event, Message) or event.author is not Author.EPP:
         return ""
     return decode(entry, event).what or "something else"

@@ -7,6 +7,7 @@ in earlier lives.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ext_proc import grpc
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Endpoint
@@ -82,7 +84,10 @@ class Hostile(Service):
     async def send(self, stream: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
             await asyncio.Event().wait()
-        await super().send(stream, answer)
+        if self.habit == "compresses":
+            stream.send_data(grpc.frame(gzip.compress(answer.SerializeToString()), compressed=1))
+        else:
+            await super().send(stream, answer)
 
     async def read(self, stream: Any, messages: Any, conversation: Conversation) -> Any:
         message = await super().read(stream, messages, conversation)
