@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+
+from conformance.reading.crash import cause_of
 
 KEPT = 65_536
 """Bytes that are kept, so that a target that floods its log fills neither memory nor a disk."""
@@ -45,19 +47,6 @@ class Output:
         if cause and cause not in last:  # Go prints every goroutine after it
             last = [cause, "…", *last[2:]]
         return "\n".join(_shown(line) for line in last)
-
-
-_CAUSE = re.compile(
-    r"(?:panic|fatal error|fatal): .+|thread '.*' (?:\(\d+\) )?panicked at .+|Exception in thread .+"
-    r"|[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?: \[\w+\])?(?:: .*)?|Error(?: \[\w+\])?: .+"
-)
-
-
-def cause_of(lines: Sequence[str]) -> str:
-    """The line that says why a program crashed: Go's or Rust's panic, an exception of Python, Java or JavaScript; else
-    nothing.
-    """
-    return next((line for line in reversed(lines) if _CAUSE.fullmatch(line.rstrip())), "")
 
 
 def _shown(line: str) -> str:

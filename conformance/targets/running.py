@@ -9,7 +9,7 @@ from typing import Protocol
 
 from conformance.errors import TargetUnreachableError
 from conformance.printable import quoted
-from conformance.targets.output import cause_of
+from conformance.reading.crash import cause_of
 
 _PORT_TAKEN = re.compile(
     r"address (?:is )?already in use|EADDRINUSE|failed to bind to address|port is already allocated|"

@@ -14,6 +14,7 @@ from conformance.judges.episode_view import Crash, EpisodeView
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.reading.crash import cause_of
 from conformance.verdict import Verdict
 from ext_proc.record import STILL_OPEN
 
@@ -34,7 +35,8 @@ def process(episode_view: EpisodeView) -> Iterator[Ruling]:
 def _crash(crash: Crash) -> Ruling:
     code, output = crash.exited.code, crash.exited.output.strip()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    last = f"; its last words: {output.splitlines()[-1][:300]}" if output else ""
+    lines = output.splitlines()
+    last = f"; its last words: {(cause_of(lines) or lines[-1])[:300]}" if output else ""
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
     several = "" if lone else f" with {len(crash.suspects)} exchanges in flight"
     return Ruling(

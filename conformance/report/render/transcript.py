@@ -24,6 +24,7 @@ from conformance.evidence.episode import (
 from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.printable import printable
 from conformance.reading.conversation import conversations
+from conformance.reading.crash import cause_of
 from conformance.reading.decoded_message import decode
 from conformance.reading.destination import Destination
 from conformance.reading.endpoints import canonical, parse_list
@@ -38,7 +39,6 @@ from conformance.report.render.messages import (
     in_words,
     json_of,
 )
-from conformance.targets.output import cause_of
 from ext_proc.protocol import DESTINATION_NAMESPACE
 from ext_proc.record import (
     Author,

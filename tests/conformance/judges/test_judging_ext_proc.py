@@ -396,10 +396,10 @@ class TestRobustness:
     def test_death(self, ask):
         script, one = started()
         one.request().lost()
-        script.crashed(output="panic: boom")
+        script.crashed(output="panic: boom\n\ngoroutine 1 [running]:\n\tepp/main.go:7")
         finding = ask(script).finding("ENV-27")
         assert finding.verdict is Verdict.FAIL
-        assert "panic" in finding.actual
+        assert "panic: boom" in finding.actual  # and not the end of the stack
         assert ask(script).failed == {"ENV-27"}
 
     def test_death_after_an_abort(self, ask):
