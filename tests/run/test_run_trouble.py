@@ -284,6 +284,12 @@ def test_one_that_never_gives_an_endpoint_is_shown_with_its_output(tmp_path):
         conduct(target.model_copy(update={"start": elsewhere}))
 
 
+def test_one_whose_handler_fails_is_shown_with_what_it_printed(tmp_path):
+    with pytest.raises(GateFailedError, match=r"ended with gRPC status (2|13)(.|\n)*no table of models") as caught:
+        conduct(profile("raises", tmp_path / "mark", timeouts=Timeouts(start=2, answer=1)))
+    assert "its handler failed" in caught.value.hint
+
+
 def test_one_that_compresses_its_answers_unasked_is_accused_of_that(tmp_path):
     """As grpcio does whatever the data plane accepts; Envoy accepts nothing compressed."""
     outcome = conduct(profile("compresses", tmp_path / "mark"))

@@ -16,8 +16,11 @@ from fake_proxy.exchange import ExchangeOutcome
 ASKED = 15
 """Requests to the Kubernetes API that an explanation quotes."""
 
-UNIMPLEMENTED, NOT_FOUND = 12, 404
-"""The gRPC status of a server without the service that was called, and the HTTP status for a model that is unknown."""
+UNKNOWN, UNIMPLEMENTED, INTERNAL = 2, 12, 13
+"""gRPC status: of a handler that failed (2, 13), and of a server without the service that was called."""
+
+NOT_FOUND = 404
+"""The HTTP status for a model that is unknown."""
 
 
 def passes(last: ExchangeOutcome, heard: Sequence[str], *, eligible: bool) -> bool:
@@ -109,6 +112,8 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
     ended = last.stream if last is not None else None
     if ended is not None and ended.how == "status" and ended.status == UNIMPLEMENTED:
         return "the server has no ext_proc service there: is this the right port?"
+    if ended is not None and ended.how == "status" and ended.status in (UNKNOWN, INTERNAL):
+        return "its handler failed, and the status is all that a client gets of that: what does it print?"
     if last is not None and last.expired:
         return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
     if last is not None and last.status == NOT_FOUND:

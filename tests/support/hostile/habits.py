@@ -68,6 +68,8 @@ class Hostile(Service):
     streams = 0
 
     async def process(self, stream: Any) -> None:
+        if self.habit == "raises":
+            raise RuntimeError("no table of models")
         Hostile.streams += 1
         try:
             await super().process(stream)
