@@ -160,10 +160,29 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     def data_received(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._refuse(400, f"this is not an HTTP/1.1 request: {error}")
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._without_offer() + data[upgrade.args[0] :]
+            except httptools.HttpParserError as error:
+                self._refuse(400, f"this is not an HTTP/1.1 request: {error}")
+                return
+            else:
+                return
+
+    def _without_offer(self) -> bytes:
+        """The head just read, to be read again less its offer of another protocol: with one the body is not parsed.
+
+        Java's own client offers HTTP/2 with every request, and goes on in HTTP/1.1 if it is not taken up.
+        """
+        method, version = self._parser.get_method(), self._parser.get_http_version()
+        self._parser = httptools.HttpRequestParser(self)
+        if method == b"CONNECT":
+            self._refuse(405, "this is no proxy")
+            return b""
+        headers = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items() if name != "upgrade")
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version.encode(), headers.encode("latin-1"))
 
     # -- httptools -----------------------------------------------------------------------------------------------------
 
@@ -179,7 +198,9 @@ class _Connection(asyncio.Protocol):
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        if self._headers.get("expect", "").lower() == "100-continue" and self._transport is not None:
+        if self._transport is None or self._parser.should_upgrade():
+            return
+        if self._headers.get("expect", "").lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -188,7 +209,7 @@ class _Connection(asyncio.Protocol):
             self._refuse(413, f"the request body is longer than {MAX_BODY} bytes")
 
     def on_message_complete(self) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing() or self._parser.should_upgrade():
             return
         path, _, query = self._url.partition(b"?")
         request = ApiRequest(

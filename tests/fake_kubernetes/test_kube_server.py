@@ -66,6 +66,16 @@ def test_http_1_0_streams_end_with_the_connection():
     assert answer.endswith(b"\r\n\r\n012")
 
 
+def test_an_offer_of_another_protocol_is_not_taken_up():
+    offer = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    data = b"GET /a HTTP/1.1\r\n" + offer + b"\r\nPOST /b HTTP/1.1\r\nContent-Length: 2\r\n" + offer + b"\r\nhi"
+    answer = _talk(_echo, data + b"GET /c HTTP/1.1\r\n" + CLOSE)
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.endswith(b"Connection: close\r\n\r\nGET /c {} ")
+    assert b"POST /b {} hiHTTP/1.1" in answer
+    assert _talk(_echo, b"CONNECT x:1 HTTP/1.1\r\n" + CLOSE).startswith(b"HTTP/1.1 405 ")
+
+
 def test_expect_continue():
     data = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n" + CLOSE + b"hi"
     assert _talk(_echo, data).startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")
