@@ -373,7 +373,9 @@ def test_a_taken_port_is_explained_and_the_kubeconfig_leads_here(serving, tmp_pa
                 await Emulator(port=emulator.port).start()
             text = emulator.kubeconfig(tmp_path / "kubeconfig", namespace="other").read_text()
             document = yaml.safe_load(text)
-            assert document["clusters"][0]["cluster"]["server"] == emulator.url == f"http://127.0.0.1:{emulator.port}"
+            cluster = document["clusters"][0]["cluster"]
+            assert cluster["server"] == emulator.url == f"http://127.0.0.1:{emulator.port}"
+            assert cluster["insecure-skip-tls-verify"] is True  # without it the client for Node takes no plain HTTP
             assert document["contexts"][0]["context"]["namespace"] == "other"
             path = emulator.kubeconfig(tmp_path / "inside", server="http://172.17.0.1:1")
             assert "server: http://172.17.0.1:1\n" in path.read_text()
