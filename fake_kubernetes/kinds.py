@@ -148,7 +148,7 @@ KINDS: tuple[Kind, ...] = (
     INFERENCE_MODELS,
     LEASES,
 )
-"""Everything that is served unless told otherwise. Leases take JSON bodies only (see `api.py`)."""
+"""Everything that is served unless told otherwise."""
 
 _YES = {"allowed": True, "reason": "the emulator allows everything"}
 REVIEWS: tuple[Review, ...] = (
