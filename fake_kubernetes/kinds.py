@@ -59,6 +59,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def custom(self) -> bool:
+        """Whether a cluster has it by a CustomResourceDefinition."""
+        return self.group in (INFERENCE, INFERENCE_EXPERIMENTAL)
+
+    @property
     def resource(self) -> str:
         """`plural.group`, as error messages and kubectl name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -215,6 +215,9 @@ class Objects:
         return self._store.delete(kind, name, namespace)
 
     def _checked_metadata(self, at: ObjectRoute, obj: Object) -> dict[str, Any]:
+        if not at.kind.custom:  # clients in Python, Java and JavaScript leave out what the path says already
+            for field, said in (("apiVersion", at.kind.api_version), ("kind", at.kind.kind)):
+                obj[field] = obj.get(field) or said
         if (obj.get("apiVersion"), obj.get("kind")) != (at.kind.api_version, at.kind.kind):
             raise ApiError.bad_request(
                 f"this path takes apiVersion {at.kind.api_version}, kind {at.kind.kind};"

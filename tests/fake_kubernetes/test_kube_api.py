@@ -239,6 +239,24 @@ def test_generated_names_dry_runs_and_apply(serving):
     asyncio.run(scenario())
 
 
+def test_built_in_kinds_need_not_be_named_in_bodies(serving):
+    async def scenario():
+        async with serving() as (_, client):
+            leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+            lease = {"metadata": {"name": "epp"}, "spec": {"holderIdentity": "a"}}
+            created = await client.post(leases, json=lease)
+            assert created.status_code == 201
+            assert (created.json()["apiVersion"], created.json()["kind"]) == ("coordination.k8s.io/v1", "Lease")
+            replaced = await client.put(f"{leases}/epp", json={**lease, "apiVersion": None, "kind": ""})
+            assert (replaced.status_code, replaced.json()["kind"]) == (200, "Lease")
+            _refused(await client.post(leases, json={**lease, "kind": "Pod"}), 400, "BadRequest")
+            pool = builders.pool("p", {}, [1])
+            del pool["kind"]
+            _refused(await client.post(POOLS_PATH, json=pool), 400, "BadRequest")
+
+    asyncio.run(scenario())
+
+
 def test_finalizers_hold_a_deletion_and_pods_terminate_before_they_go(serving, watching):
     async def scenario():
         async with serving() as (emulator, client):
