@@ -15,7 +15,7 @@ from fake_kubernetes.faults import Faults
 from fake_kubernetes.kinds import Review
 from fake_kubernetes.log import KEPT_REQUESTS, RequestRecord
 from fake_kubernetes.media import AGGREGATED_TYPE, Form, negotiate
-from fake_kubernetes.objects import Objects
+from fake_kubernetes.objects import Objects, flag
 from fake_kubernetes.routes import ObjectRoute, route
 from fake_kubernetes.server import ApiAnswer, ApiRequest
 from fake_kubernetes.store import Store
@@ -143,7 +143,7 @@ def _verb(target: ObjectRoute, request: ApiRequest) -> str:
     verbs = _OBJECT_VERBS if target.name else _COLLECTION_VERBS
     verb = verbs.get(request.method)
     if verb is None and request.method == "GET":
-        return "watch" if request.query.get("watch", "").lower() in ("1", "true") else "list"
+        return "watch" if flag(request.query, "watch") else "list"
     create_without_namespace = verb == "create" and target.kind.namespaced and target.namespace is None
     if verb is None or create_without_namespace or (target.subresource and verb == "delete"):
         raise _not_allowed(request)

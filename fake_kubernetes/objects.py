@@ -25,7 +25,7 @@ from fake_kubernetes.store import Change, Object, Store
 from fake_kubernetes.views import render, render_list
 from fake_kubernetes.watch import OpenWatch, Watches, WatchOptions
 
-__all__ = ["Objects"]
+__all__ = ["Objects", "flag"]
 
 WATCH_SECONDS = 1_800.0  # when the client names no timeout
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -75,8 +75,8 @@ class Objects:
             if self._watches.faults.refuse_watch_list:
                 why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
                 raise ApiError.invalid("ListOptions", "", "sendInitialEvents", why)
-            initial = _flag(query, "sendInitialEvents")
-            mark = initial and _flag(query, "allowWatchBookmarks")
+            initial = flag(query, "sendInitialEvents")
+            mark = initial and flag(query, "allowWatchBookmarks")
         elif "resourceVersionMatch" in query:
             why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             raise ApiError.invalid("ListOptions", "", "resourceVersionMatch", why)
@@ -85,7 +85,7 @@ class Objects:
         options = WatchOptions(
             start=None if initial else start,
             mark_initial_end=mark,
-            bookmarks=_flag(query, "allowWatchBookmarks"),
+            bookmarks=flag(query, "allowWatchBookmarks"),
             timeout=_seconds(query) or WATCH_SECONDS,
             form=form,
             include_object=query.get("includeObject", "Metadata"),
@@ -262,8 +262,9 @@ def _selection(at: ObjectRoute, query: Mapping[str, str]) -> ObjectSelection:
     return ObjectSelection(namespace=at.namespace, labels=labels, fields=fields)
 
 
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").lower() in ("1", "true")
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether a parameter is on: by being there, whatever it says but 0 and false, as an API server reads them."""
+    return query.get(name, "0").lower() not in ("0", "false")
 
 
 def _seconds(query: Mapping[str, str]) -> float:

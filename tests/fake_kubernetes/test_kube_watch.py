@@ -44,6 +44,19 @@ def test_a_watch_from_a_version_gets_what_came_after_it(serving, watching, run):
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("said", "watches"), [("", True), ("yes", True), ("True", True), ("0", False), ("False", False)]
+)
+def test_watch_is_on_whatever_it_says_but_no(serving, said, watches):
+    async def scenario():
+        async with serving() as (_, client):
+            answer = await client.get(PODS_PATH, params={"watch": said, "timeoutSeconds": "1"})
+            assert ("transfer-encoding" in answer.headers) is watches
+            assert (answer.content == b"") is watches
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": ""}, {"resourceVersion": "0"}])
 def test_a_watch_from_nowhere_begins_with_what_is_there(serving, watching, query):
     async def scenario():
