@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         self._refused = False
         self._half_closed = False
         self._live = False
+        self._offer: list[tuple[bytes, bytes]] | None = None
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._start_message()
 
@@ -79,19 +80,31 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # We offer no other protocol; what follows is plain HTTP/1.1 still.
-            self._parser = httptools.HttpRequestParser(self)
-            self._start_message()
-            if rest := data[upgrade.args[0] :]:
-                self.data_received(rest)
-                return
-        except httptools.HttpParserError as problem:
-            if not self._refused:
-                self._refuse(400, f"not an HTTP/1.1 request: {problem}")
+        while data and not self._refused:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._without_offer() + data[upgrade.args[0] :]
+            except httptools.HttpParserError as problem:
+                if not self._refused:
+                    self._refuse(400, f"not an HTTP/1.1 request: {problem}")
+            else:
+                break
         self._advance()
+
+    def _without_offer(self) -> bytes:
+        """The head just read, to be read again less its offer of another protocol: with one the body is not parsed.
+
+        We speak no other; Java's own client offers HTTP/2 with every request, and goes on in HTTP/1.1.
+        """
+        method, version, has_offer = self._parser.get_method(), self._parser.get_http_version(), self._has_offer
+        self._parser = httptools.HttpRequestParser(self)
+        if not has_offer:  # a CONNECT: it is answered, and what follows is HTTP/1.1 still
+            self._start_message()
+            return b""
+        self._offer = self._fields
+        fields = b"".join(b"%b: %b\r\n" % field for field in self._fields if field[0].lower() != b"upgrade")
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version.encode(), fields)
 
     def abort(self) -> None:
         """Drop the connection now, whatever it is doing."""
@@ -102,6 +115,11 @@ class Connection(asyncio.Protocol):
         sock = self._transport.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
         self._transport.abort()
+
+    @property
+    def _has_offer(self) -> bool:
+        """Whether the head just read offers another protocol; the parser stops after a CONNECT, too, which does not."""
+        return bool(self._parser.should_upgrade()) and self._parser.get_method() != b"CONNECT"
 
     # -- the parser's side ---------------------------------------------------------------------------------------------
 
@@ -127,6 +145,10 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head = False
+        if self._has_offer:
+            return
+        if self._offer is not None:
+            self._fields, self._offer = self._offer, None  # the request is told of as it was sent
         for name, value in self._fields:
             if name.lower() == b"expect" and value.lower() == b"100-continue" and self._task is None:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -141,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        if self._refused:
+        if self._refused or self._has_offer:
             return
         version = self._parser.get_http_version()
         self._requests.append(

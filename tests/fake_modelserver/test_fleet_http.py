@@ -100,6 +100,29 @@ def test_keep_alive_is_the_clients_choice(run, connect, request_bytes, closes):
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [(b"Content-Length: 5", b"abcde"), (b"Transfer-Encoding: chunked", b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")],
+)
+def test_a_body_is_read_though_another_protocol_is_offered(run, connect, framing, body):
+    async def scenario():
+        async with Fleet(on_request=(heard := []).append) as fleet:
+            client = await connect(await fleet.add(PodSpec(name="a")))
+            head = b"POST /x HTTP/1.1\r\nConnection: Upgrade\r\nUPGRADE: h2c\r\nExpect: 100-continue\r\n" + framing
+            for byte in head + b"\r\n\r\n":
+                await client.send(bytes([byte]))
+            assert await client.head() == b"HTTP/1.1 100 Continue\r\n\r\n"
+            await client.send(body + b"GET /y HTTP/1.1\r\n\r\n")
+            assert (await client.head()).startswith(b"HTTP/1.1 404 Not Found\r\n")
+            assert b"HTTP/1.1 404 Not Found\r\n" in await client.head()  # after the first one's body
+            client.close()
+        posted, got = heard
+        assert (posted.method, posted.body, got.method, got.body) == ("POST", b"abcde", "GET", b"")
+        assert (b"UPGRADE", b"h2c") in posted.headers
+
+    run(scenario())
+
+
 def test_http_1_0_gets_a_stream_without_chunked_coding(run, connect):
     async def scenario():
         async with Fleet() as fleet:
