@@ -80,7 +80,7 @@ class Api:
             if request.method != "POST":
                 raise _not_allowed(request)
             self._fail_if_asked("create")
-            return _review(target)
+            return _review(target, request.body)
         verb = _verb(target, request)
         self._fail_if_asked(verb)
         match verb:
@@ -154,12 +154,17 @@ def _not_allowed(request: ApiRequest) -> ApiError:
     return ApiError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
 
 
-def _review(review: Review) -> ApiAnswer:
+def _review(review: Review, body: bytes) -> ApiAnswer:
+    """The answer, with the question where that can be read: some clients check that a token review names a token."""
+    try:
+        spec = json.loads(body)["spec"]
+    except (ValueError, TypeError, KeyError):
+        spec = {}
     document = {
         "kind": review.kind,
         "apiVersion": f"{review.group}/{review.version}",
         "metadata": {"creationTimestamp": None},
-        "spec": {},
+        "spec": spec,
         "status": review.answer,
     }
     return ApiAnswer(status=201, body=json.dumps(document).encode())

@@ -77,7 +77,7 @@ class Kind:
 class Review:
     """A create-only resource that is answered at once with yes, whatever the body says; nothing is stored.
 
-    Typed Go clients send these bodies as protobuf, so the body is not read at all.
+    Typed Go clients send these bodies as protobuf, so nothing in them is needed; the spec of one in JSON is sent back.
     """
 
     group: str

@@ -292,6 +292,9 @@ def test_reviews_say_yes_and_events_are_accepted_whatever_the_body(serving):
                 answer = await client.post(path, content=b"k8s\0\x0a\x01", headers=PROTOBUF)
                 assert answer.status_code == 201
                 assert answer.json()["status"][field] is True
+                for question in ({"spec": {"token": "t"}}, {}, [], None):
+                    told = (await client.post(path, json=question)).json()
+                    assert (told["spec"], told["status"][field]) == (dict(question or {}).get("spec", {}), True)
                 _refused(await client.get(path), 405, "MethodNotAllowed")
             events = "/api/v1/namespaces/default/events"
             assert (await client.post(events, content=b"k8s\0", headers=PROTOBUF)).status_code == 201
