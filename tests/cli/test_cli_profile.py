@@ -148,7 +148,7 @@ ASKS = (
     "import os, time, urllib.request, yaml; "
     "url = yaml.safe_load(open(os.environ['KUBECONFIG']))['clusters'][0]['cluster']['server']; "
     "path = '/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools'; "
-    "urllib.request.urlopen(url + path + '?fieldSelector=metadata.name%3Dmypool').read(); "
+    "urllib.request.urlopen(url + path + '?fieldSelector=metadata.name%3D{equals}mypool').read(); "
 )
 
 
@@ -172,8 +172,9 @@ def test_a_target_that_listens_elsewhere_is_told_where(cli, tmp_path: Path) -> N
     assert f"it listens on 127.0.0.1:{port[1]}, not on 127.0.0.1:" in ran.out
 
 
-def test_a_target_that_asks_for_another_pool_is_told_which(cli, tmp_path: Path) -> None:
-    ran = cli("profile", "check", impatient(tmp_path, "kubernetes", ASKS))
+@pytest.mark.parametrize("equals", ["", "%3D"])
+def test_a_target_that_asks_for_another_pool_is_told_which(cli, tmp_path: Path, equals: str) -> None:
+    ran = cli("profile", "check", impatient(tmp_path, "kubernetes", ASKS.replace("{equals}", equals)))
     assert ran.code == 4
     assert "it asks for pool 'mypool' in namespace 'default', and the suite has 'pool' in 'default'" in ran.out
 

@@ -74,7 +74,7 @@ def asked(requests: Sequence[RequestRecord], given: Kubernetes | None) -> str:
 def _other_pool(request: RequestRecord, given: Kubernetes) -> str:
     if not (found := _POOLS.search(request.path)):
         return ""
-    field = re.search(r"metadata\.name=([^,]+)", request.query.get("fieldSelector", ""))
+    field = re.search(r"metadata\.name==?([^,]+)", request.query.get("fieldSelector", ""))
     name = found[2] or (field[1] if field else given.pool)
     if (found[1], name) == (given.namespace, given.pool):
         return ""
