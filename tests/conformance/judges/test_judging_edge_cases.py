@@ -111,6 +111,16 @@ class TestContentLength:
         exchange.answers(answer).drained()
         assert ("ENV-10" in ask(made).failed) is wrong
 
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize(("number", "wrong"), [(len(BODY), False), (7, True)])
+    def test_of_a_body_that_is_not_shown(self, ask, side, number, wrong):
+        """In mode NONE Envoy passes the length on, and cuts the body off there."""
+        made, set_length = script(), {side: [length(number)]}
+        exchange = made.exchange(mode="NONE", headers=LENGTH).request_headers()
+        exchange.answers(headers_answer(A, options=set_length.get("request", ()))).response_headers(headers=LENGTH)
+        exchange.answers(headers_answer(side="response", options=set_length.get("response", ()))).drained()
+        assert ("ENV-10" in ask(made).failed) is wrong
+
     @pytest.mark.parametrize(("mode", "wrong"), [("BUFFERED", True), ("BUFFERED_PARTIAL", False)])
     def test_left_as_it_was(self, ask, mode, wrong):
         assert ("ENV-10" in self.judged(ask, self.rewritten(mode=mode)).failed) is wrong
