@@ -111,6 +111,10 @@ class TestContentLength:
         exchange.answers(answer).drained()
         assert ("ENV-10" in ask(made).failed) is wrong
 
+    def test_of_very_many_digits(self, ask):
+        then = HeaderMutation(set_headers=[option("content-length", "9" * 5000)])
+        assert "ENV-10" in self.judged(ask, self.rewritten(then=then)).failed
+
     @pytest.mark.parametrize("side", ["request", "response"])
     @pytest.mark.parametrize(("number", "wrong"), [(len(BODY), False), (7, True)])
     def test_of_a_body_that_is_not_shown(self, ask, side, number, wrong):
