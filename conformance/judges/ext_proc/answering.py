@@ -80,6 +80,9 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
                 yield from _response_not_reached()
+        elif stop.kind is StopKind.CLOSED and side == RESPONSE and part == "headers":
+            yield _left_at_the_response(view, stop)
+            yield from _response_not_reached()
         elif view.ended_by_exit:
             return
         elif _error_by_status(view, stop):
@@ -276,13 +279,34 @@ def _refused_mode(view: ExchangeView, stop: StreamStop, side: str) -> bool:
 
 
 def _may_close(view: ExchangeView, side: str, part: str) -> bool:
-    """Whether a clean close is right with this part unanswered: Envoy then goes on without the EPP."""
+    """Whether a clean close is right with this part unanswered: Envoy then goes on without the EPP.
+
+    Not so with bytes of a body in full duplex, which are with the EPP: what did not come back is lost, and without the
+    end of stream Envoy 1.40 does not end the body. Trailers it still has, and passes on.
+    """
     direction = view.stream.direction(side)
-    if side == RESPONSE:
-        return direction.headers_answer is None or not direction.duplex or _all_came_back(direction)
-    if view.stream.response.complete:
+    if side == REQUEST and view.stream.response.complete:
         return True  # an early response, which the client has
-    return not direction.duplex and part != "headers"  # unsteered is another matter (EPP-DEST-01)
+    if _in_hand(direction):
+        return part == "trailers" and _all_came_back(direction)
+    return side == RESPONSE or part != "headers"  # unsteered is another matter (EPP-DEST-01)
+
+
+def _in_hand(direction: StreamDirection) -> bool:
+    """Whether the EPP has been given bytes of a body that the data plane has not kept."""
+    return direction.duplex and any(message.body or message.partial for message in direction.bodies)
+
+
+def _left_at_the_response(view: ExchangeView, stop: StreamStop) -> Ruling:
+    """A clean close with bytes of a response of which nothing was answered. A warning, as the close may have been under
+    way before they came."""
+    return view.warn(
+        "ENV-16",
+        "a stream that is not wanted for the response ends before any of its body comes",
+        f"{stop.what}, with bytes of the response in hand",
+        at=stop.entry.seq if stop.entry is not None else None,
+        hint="In full duplex Envoy has given the body away: its client gets the headers and an empty body.",
+    )
 
 
 def _response_not_reached() -> Iterator[Ruling]:

@@ -283,6 +283,29 @@ class TestUnanswered:
         one.answers(headers_answer(side="response")).body(b"hello", side="response").closed()
         assert ask(script).failed == {"ENV-16"}
 
+    @pytest.mark.parametrize(("body", "warned"), [(b"hello", {"ENV-16"}), (b"", set())])
+    def test_closed_with_nothing_of_the_response_answered(self, ask, body, warned):
+        """Real Envoy's client gets an empty body then."""
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers().body(body, side="response").closed()
+        verdicts = ask(script)
+        assert (verdicts.failed, verdicts.warned) == (set(), warned)
+
+    def test_closed_without_the_end_of_the_response(self, ask):
+        """Real Envoy waits for it although all bytes are back."""
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers()
+        one.answers(headers_answer(side="response")).body(b"hello", side="response")
+        one.answers(*echo(b"hello", side="response", end=False)).closed()
+        assert ask(script).failed == {"ENV-16"}
+
+    @pytest.mark.parametrize(("back", "failed"), [(BODY, set()), (BODY[:9], {"ENV-06"})])
+    def test_closed_at_the_trailers_of_the_request(self, ask, back, failed):
+        """ext_proc asks for an answer, or for the end of the stream; Envoy has the trailers, and passes them on."""
+        script, one = started()
+        one.request(trailers=True).answers(headers_answer(A), *echo(back, end=False)).closed()
+        assert ask(script).blamed == failed
+
     def test_a_status_after_everything_was_answered_is_nothing(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).drained(status=1)
