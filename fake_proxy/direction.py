@@ -17,7 +17,7 @@ from fake_proxy.actions import HeaderList, Side
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.gate import Gate, Next
-from fake_proxy.header_map import REQUEST, RESPONSE, RESPONSE_TRAILERS, get, remove
+from fake_proxy.header_map import REQUEST, RESPONSE, RESPONSE_TRAILERS, get, number, remove
 from fake_proxy.mutations import HeaderRules, apply_body, apply_headers
 from fake_proxy.writer import body_part, headers_part, trailers_part
 
@@ -360,8 +360,8 @@ class Direction:
     def _buffered_answer(self, common: CommonResponse) -> None:
         self._mutate(common)
         if common.HasField("body_mutation"):
-            length = get(self._gate.headers, b"content-length") if self._mutable else None
-            if length is not None and length.isdigit() and int(length) != len(common.body_mutation.body):
+            length = number(get(self._gate.headers, b"content-length")) if self._mutable else None
+            if length is not None and length != len(common.body_mutation.body):
                 raise RejectedError("mismatch between content length and the length of the mutated body")
             self._gate.buffer = bytearray(apply_body(common.body_mutation, bytes(self._gate.buffer or b"")))
         self._answered(Awaiting.NOTHING)

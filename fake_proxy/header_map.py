@@ -43,6 +43,11 @@ def get(headers: HeaderList, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key == name), None)
 
 
+def number(value: bytes | None) -> int | None:
+    """`value` as a number; None if it is none, or has more digits than Envoy reads."""
+    return int(value) if value is not None and value.isdigit() and len(value) < 20 else None
+
+
 def remove(headers: HeaderList, name: bytes) -> None:
     """Drop every entry of `name`."""
     if any(key == name for key, _ in headers):

@@ -32,7 +32,7 @@ LocalReply: TypeAlias = Callable[[int, bytes, str], None]
 def dialable(endpoint: str) -> bool:
     """Whether `endpoint` is an IP address with a port, written as Envoy would write it."""
     host, _, port = endpoint.rpartition(":")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536 and port == str(int(port))):
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536 and port[0] != "0"):
         return False
     bracketed = host.startswith("[") and host.endswith("]")
     try:

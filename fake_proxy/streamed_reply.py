@@ -11,7 +11,7 @@ from fake_proxy.actions import HeaderList
 from fake_proxy.answer_errors import RejectedError, SpuriousError
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.downstream import Downstream
-from fake_proxy.header_map import RESPONSE, get
+from fake_proxy.header_map import RESPONSE, get, number
 from fake_proxy.mutations import HeaderRules, apply_headers
 
 DETAILS = "ext_proc_local_response"
@@ -59,7 +59,7 @@ class StreamedReply:
             missing = "missing required header: :status"
             details = f"filter_removed_required_response_headers{{{missing}}}"
             raise RejectedError(details, status=502, body=missing.encode())
-        if not (status.isdigit() and int(status) >= 200):
+        if (number(status) or 0) < 200:
             raise RejectedError("header_mutation_set_headers_failed")
         self.begun = True
         self._client.headers(headers, head.end_of_stream)

@@ -14,7 +14,7 @@ from typing import Protocol
 import h11
 
 from fake_proxy.actions import HeaderList, OpenUpstream
-from fake_proxy.header_map import get
+from fake_proxy.header_map import get, number
 from fake_proxy.router import Failure
 
 _READ = 64 * 1024
@@ -164,9 +164,9 @@ class _HttpAttempt:
         opening = self._opening
         method, path, authority = (get(opening.headers, name) or b"" for name in (b":method", b":path", b":authority"))
         headers = [(b"host", authority), *(pair for pair in opening.headers if not pair[0].startswith(b":"))]
-        length = get(headers, b"content-length")
-        if length is not None and length.isdigit():
-            self._left = int(length)
+        length = number(get(headers, b"content-length"))
+        if length is not None:
+            self._left = length
         elif opening.end and not opening.body and opening.trailers is None:
             self._left = 0
             if method not in _BODYLESS:

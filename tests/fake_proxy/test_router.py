@@ -165,6 +165,7 @@ def test_a_broken_response_is_cut() -> None:
         ("127.0.0.1:", False),
         ("127.0.0.1:0", False),
         ("127.0.0.1:65536", False),
+        ("127.0.0.1:" + "9" * 5000, False),
         ("127.0.0.1:080", False),
         ("127.0.0.011:80", False),
         ("host:80", False),

@@ -45,6 +45,11 @@ def trailers() -> bytes:
     return _part(trailers_response=said)
 
 
+def test_a_status_of_thousands_of_digits_is_none() -> None:
+    driven = Driven(FDS).request(POST).epp(head("4" * 5000, end=True))
+    assert (driven.status, driven.details) == (500, "header_mutation_set_headers_failed")
+
+
 @pytest.mark.parametrize("config", [FDS, NONE], ids=["fds", "none"])
 @pytest.mark.parametrize("request_", [POST, GET], ids=["post", "get"])
 @pytest.mark.parametrize("parts", [[b"bu", b"sy"], [b"busy"], [b"", b"busy", b""]])
