@@ -223,8 +223,7 @@ class ExchangeView:
     def incomprehensible(self) -> bool:
         """Whether an EPP may fail to understand the request (AMB-08): its path or body is odd, it does not say that the
         body is JSON, or a POST has none."""
-        opened = self.conversation.opened
-        empty = self.shape is Shape.BODYLESS and opened is not None and opened.method == "POST"
+        empty = self.shape is Shape.BODYLESS and self.request_header(":method") == b"POST"
         odd = self.shape in (Shape.ODD, Shape.UNSEEN)
         untyped = not self.bodyless and not is_json(self.request_header("content-type") or b"")
         return empty or odd or untyped or is_malformed(self.request_header(":path") or b"")

@@ -607,6 +607,15 @@ def test_an_entry_that_is_conditional_on_what_an_earlier_answer_removed(ask, fir
     assert ("ENV-12" in ask(made).failed) is wrong
 
 
+@pytest.mark.parametrize(("method", "wrong"), [("POST", False), ("GET", True)])
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_request_without_a_body_that_is_refused(ask, opened, method, wrong):
+    """A tap knows the method from the headers alone."""
+    made = script()
+    made.exchange(opened=opened, method=method).request(None).answers(immediate(400)).drained()
+    assert ("EPP-DEST-07" in ask(made).failed) is wrong
+
+
 @pytest.mark.parametrize(("hint", "pick"), [("[::ffff:10.0.0.1]:8000", A), (A, "[::ffff:10.0.0.1]:8000")])
 def test_an_ipv4_mapped_ipv6_address(ask, hint, pick):
     made = script()
