@@ -80,7 +80,7 @@ def _error(view: ExchangeView) -> Ruling | None:
         return found
     if view.due.error_due:
         return _due_error(view)
-    if errors.tolerated(view) or view.unknown_model:
+    if errors.tolerated(view):
         return None
     if not view.due.endpoint_due:
         return destination.undue_error(view) if errors.never_due(view) else None

@@ -81,19 +81,21 @@ def undecided(view: ExchangeView) -> Ruling | None:
 def tolerated(view: ExchangeView) -> bool:
     """Whether an error is right although an endpoint is due.
 
-    The scenario says so; the EPP is blind; it sheds; its own filters may leave nothing of a busy subset (AMB-11);
-    no EPP needs to understand the request; or, before `next`, it is very large.
+    The scenario says so; no server has the model; the EPP is blind; it sheds; its own filters may leave nothing of a
+    busy subset (AMB-11); no EPP needs to understand the request; or, before `next`, it is very large.
     """
     code, load = view.code, view.due.load
     if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
         return True
+    if view.unknown_model and code >= 400 and (code < 500 or view.facts.counts("EPP-ERR-01")):
+        return True  # 0.2.0 names no code
     if code == UNAVAILABLE and (load.blind or (load.saturated and view.hint.set)):
         return True
     if code == TOO_MANY:
         return load.blind or not load.idle
     if code >= 400 and load.saturated and view.facts.counts("EPP-ERR-01"):
         return True  # 0.2.0 names no code
-    if code in range(400, 500) and (view.unknown_model or view.incomprehensible):
+    if code in range(400, 500) and view.incomprehensible:
         return True
     large = len(view.request_body or b"") > LARGE_BODY
     return code == TOO_LARGE and large and not view.facts.counts("EPP-STRM-01")

@@ -262,6 +262,16 @@ class TestModel:
         assert ask(refused(immediate(400), note=self.UNKNOWN), "0.3.0").blamed == {"EPP-MODEL-01"}
         assert ask(refused(immediate(400), note=self.UNKNOWN), "1.0.0").blamed == set()
 
+    @pytest.mark.parametrize("version", ["1.0.0", "next"])
+    @pytest.mark.parametrize(("code", "broken"), [(200, "EPP-DEST-01"), (500, "EPP-DEST-01"), (503, "EPP-ERR-02")])
+    def test_what_is_never_right(self, ask, version, code, broken):
+        """From 1.0.0 on it is an endpoint or a 4xx."""
+        assert ask(refused(immediate(code), note=self.UNKNOWN), version).failed == {broken}
+
+    def test_any_error_in_the_first_version(self, ask):
+        assert ask(refused(immediate(500), note=self.UNKNOWN), "0.2.0").blamed == set()
+        assert ask(refused(immediate(200), note=self.UNKNOWN), "0.2.0").failed == {"EPP-DEST-01"}
+
     def test_no_endpoints_and_no_model(self, ask):
         for code in (503, 404):
             assert ask(refused(immediate(code), pool={}, note=self.UNKNOWN), "0.3.0").blamed == set()
