@@ -11,14 +11,16 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed, recorded
 from conformance.reading.conversation import BUFFERED_MODES
-from conformance.reading.decoded_message import REQUEST, DecodedMessage
+from conformance.reading.decoded_message import REQUEST, DecodedMessage, HeaderList
 from conformance.reading.destination import apply, counting, protected, sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
 from ext_proc.headers import value_of
 from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import DESTINATION
 
-MAX_HEADERS = 100
-"""Envoy's default limit for the headers of a request."""
+MAX_HEADERS, MAX_BYTES = 100, 60 * 1024
+"""Envoy's default limits: for the headers of a message, and for those that an answer sets or removes; for the bytes of
+a message's names and values."""
 
 _NAME = re.compile(r":?[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -133,13 +135,40 @@ def protected_headers(view: ExchangeView) -> Iterator[Ruling]:
                 actual = f"{name} is set to {value.decode('latin-1')[:80]!r}"
                 hint = "Envoy ignores it, or fails the request where disallow_is_error is set."
                 yield view.warn("ENV-26", f"{name} is left alone", actual, at=message, hint=hint)
-        most = len(sent) + (len(mutation.set_headers) if mutation is not None else 0)
-        if mutation is not None and most > MAX_HEADERS >= len(sent) and len(apply(mutation, sent)) > MAX_HEADERS:
-            fine = False
-            actual = f"{len(sent)} headers became {len(apply(mutation, sent))}"
-            yield view.warn("ENV-26", f"at most {MAX_HEADERS} headers", actual, at=message)
-    if fine and view.destination.observed:
+    over = [*_over_a_limit(view, direction), *_over_a_limit(view, view.stream.response)]
+    yield from over
+    if fine and not over and view.destination.observed:
         yield passed("ENV-26")
+
+
+def _over_a_limit(view: ExchangeView, direction: StreamDirection) -> Iterator[Ruling]:
+    """The first answer with more changes than Envoy takes, or after which there are more headers, or bytes of them,
+    than it passes on. Of what was over the limit before, the EPP is not accused."""
+    headers = sent_headers(direction)
+    for message in counting(direction):
+        mutation = message.header_mutation
+        if headers is None or mutation is None:
+            continue
+        left = apply(mutation, headers)
+        most = max(len(mutation.set_headers), len(mutation.remove_headers))
+        hint = "Envoy answers 500 to this."
+        if most > MAX_HEADERS:
+            expected, actual = f"at most {MAX_HEADERS} changes in an answer", f"{most} headers are set, or removed"
+            yield view.warn("ENV-26", expected, actual, at=message, hint=hint)
+            return
+        if len(left) > MAX_HEADERS >= len(headers):
+            expected, actual = f"at most {MAX_HEADERS} headers", f"{len(headers)} headers became {len(left)}"
+            yield view.warn("ENV-26", expected, actual, at=message, hint=hint)
+            return
+        if _bytes(left) > MAX_BYTES >= _bytes(headers):
+            expected, actual = f"at most {MAX_BYTES} bytes of headers", f"they have {_bytes(left)} bytes"
+            yield view.warn("ENV-26", expected, actual, at=message, hint=hint)
+            return
+        headers = left
+
+
+def _bytes(headers: HeaderList) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
 
 
 def _alias(name: str) -> str:

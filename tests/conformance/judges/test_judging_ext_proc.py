@@ -584,6 +584,27 @@ class TestHeaders:
         many = [option(f"x-{n}", "1") for n in range(100)]
         assert ask(mutated(*many)).warned == {"ENV-26"}
 
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize(
+        ("options", "remove", "warned"),
+        [
+            ([option("x-one", "1")] * 99, [f"x-{n}" for n in range(100)], set()),
+            ([option("x-one", "1")] * 101, [], {"ENV-26"}),
+            ([], [f"x-{n}" for n in range(101)], {"ENV-26"}),
+            ([option(f"x-{n}", "1") for n in range(100)], [], {"ENV-26"}),
+            ([option("x-long", "1" * 60_000)], [], set()),
+            ([option("x-long", "1" * 62_000)], [], {"ENV-26"}),
+        ],
+    )
+    def test_more_than_envoy_takes(self, ask, side, options, remove, warned):
+        """Real Envoy answers 500 to each of those that are warned of."""
+        script, one = started()
+        changes = {"options": options, "remove": remove}
+        one.request().answers(headers_answer(A, **(changes if side == "request" else {})), *echo(BODY))
+        one.response_headers(end=True)
+        one.answers(headers_answer(side="response", **(changes if side == "response" else {}))).drained()
+        assert ask(script).blamed == warned
+
     @pytest.mark.parametrize(
         ("mutation", "warned"),
         [
