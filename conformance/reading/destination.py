@@ -1,9 +1,9 @@
 """The destination as a data plane finds it: what the EPP's answers make of the request's headers and metadata.
 
-`header_list` applies header mutations as Envoy does (removals first; an entry without append flags overwrites; names in
-any case; the value is `raw_value`, else `value`). `Destination` looks for the destination: in the header where header
-mutations count in the body mode (ENV-13), in `dynamic_metadata` up to the answer that releases the request (ENV-14),
-and where it was put besides.
+`header_list` applies header mutations as Envoy does (removals first; an entry overwrites, whatever its `append_action`,
+unless `append` is true; names in any case; the value is `raw_value`, else `value`). `Destination` looks for the
+destination: in the header where header mutations count in the body mode (ENV-13), in `dynamic_metadata` up to the
+answer that releases the request (ENV-14), and where it was put besides.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def counting(direction: StreamDirection) -> tuple[DecodedMessage, ...]:
 def header_list(direction: StreamDirection, *, append: bool = False) -> HeaderList | None:
     """The headers of a direction after the answers that count; None if not observed.
 
-    `append`: read an entry without append flags as the API's default says, which is not what Envoy does.
+    `append`: read `append_action` as the API says, whose default is to append; Envoy does not read it.
     """
     headers, answers = sent_headers(direction), counting(direction)
     if headers is None or any(message.partial for message in answers):
@@ -66,7 +66,7 @@ def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False
         if protected(name):
             continue
         present = name in names
-        match _mode(option, append):
+        match _mode(option) if append or option.HasField("append") else "overwrite":
             case "append" if present:
                 out.append((name, value))
             case "if-absent" if present:
@@ -81,7 +81,8 @@ def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False
     return out
 
 
-def _mode(option: HeaderValueOption, append: bool) -> str:
+def _mode(option: HeaderValueOption) -> str:
+    """What an entry asks for by the API."""
     if option.HasField("append"):
         return "append" if option.append.value else "overwrite"
     match option.append_action:
@@ -89,7 +90,7 @@ def _mode(option: HeaderValueOption, append: bool) -> str:
             return "if-absent"
         case HeaderValueOption.OVERWRITE_IF_EXISTS:
             return "if-exists"
-        case HeaderValueOption.APPEND_IF_EXISTS_OR_ADD if append:
+        case HeaderValueOption.APPEND_IF_EXISTS_OR_ADD:
             return "append"
         case _:
             return "overwrite"
@@ -107,7 +108,9 @@ class HeaderSetting(NamedTuple):
     @property
     def conditional(self) -> bool:
         """Whether it may keep a value of the client, or set nothing (ENV-12). What is removed before can't be kept."""
-        mode = _mode(self.option, False)
+        mode = _mode(self.option)
+        if mode == "append" and not self.option.HasField("append"):
+            return False  # the default, where nothing was asked for
         return mode == "if-exists" or (mode != "overwrite" and not self.removed)
 
 

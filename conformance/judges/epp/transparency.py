@@ -14,10 +14,14 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import apply, counting, header_list, protected, sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
+from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import DESTINATION, PREFIX
 
 _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "EPP-TRN-03"}
 """Headers that have their own requirement; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
+
+_UNREAD = "Envoy 1.40 does not read append_action: ADD_IF_ABSENT overwrites."
 
 _ENCODING = "content-encoding"
 """The one header that changes what a body means by being added: no model server can read it any more."""
@@ -40,12 +44,20 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
             yield passed(requirement)
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
-            yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1])
+            hint = _UNREAD if name in _asked_to_stay(direction) else ""
+            yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1], hint=hint)
     coded = [one for one in left.get(_ENCODING, []) if one.lower() not in (b"", b"identity")]
     if coded and not view.bodyless and all(name != _ENCODING for name, _ in before):
         expected, actual = "the body is as the headers say", f"{_ENCODING} is added: {_show(coded)}"
         yield view.warn("EPP-TRN-05", expected, actual, at=counting(direction)[-1])
     yield from _same_under_append(view, left.get(DESTINATION, []))
+
+
+def _asked_to_stay(direction: StreamDirection) -> set[str]:
+    """The headers that an answer says are to be set only where there are none."""
+    mutations = (message.header_mutation for message in counting(direction))
+    options = (option for mutation in mutations if mutation is not None for option in mutation.set_headers)
+    return {option.header.key.lower() for option in options if option.append_action == HeaderValueOption.ADD_IF_ABSENT}
 
 
 @judge_of_exchange("EPP-TRN-06")

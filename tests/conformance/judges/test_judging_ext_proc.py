@@ -570,6 +570,28 @@ class TestHeaders:
             answer = headers_answer(None, options=[option(DESTINATION, A, **flags)], metadata=A)
             assert ask(answered(answer, *echo(BODY), headers=headers)).failed == {"ENV-12"}
 
+    @pytest.mark.parametrize(
+        ("action", "client", "warned"),
+        [
+            ("ADD_IF_ABSENT", b"Bearer client", {"EPP-TRN-01"}),
+            ("ADD_IF_ABSENT", None, set()),
+            ("OVERWRITE_IF_EXISTS", None, set()),
+        ],
+    )
+    def test_an_action_that_envoy_does_not_read(self, ask, action, client, warned):
+        """Real Envoy overwrites, whatever the action is."""
+        own = option("authorization", "Bearer epp", append_action=HeaderValueOption.HeaderAppendAction.Value(action))
+        sent = ((b"authorization", client),) if client else ()
+        assert ask(mutated(own, headers=sent)).blamed == warned
+
+    def test_an_action_that_envoy_does_not_read_in_the_response(self, ask):
+        own = option("set-cookie", "b=2", append_action=HeaderValueOption.ADD_IF_ABSENT)
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY))
+        one.response_headers(headers=((b"set-cookie", b"a=1"),), end=True)
+        one.answers(headers_answer(side="response", options=[own])).drained()
+        assert ask(script).warned == {"ENV-24"}
+
     def test_appended_destination(self, ask):
         appended = option(DESTINATION, A)
         appended.append.value = True
