@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -10,6 +11,11 @@ from conformance.reading.bodies import not_json
 
 _INFERENCE, _CHAT = b"completions", b"/chat/completions"
 """How the paths of inference end, and those of chats."""
+
+DEEP = 100
+"""Levels of nesting that every reader of JSON takes: some stop at 100 or 128."""
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 _NO_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -31,10 +37,20 @@ def is_json(content_type: bytes) -> bool:
 
 
 def is_ordinary(path: bytes, body: bytes) -> bool:
-    """Whether `body`, sent to `path`, is an inference request with a model and a prompt or, for chats, messages."""
+    """Whether `body`, sent to `path`, is an inference request with a model and a prompt or, for chats, messages.
+
+    One that RFC 8259 lets a reader of JSON refuse is not: a name that is there twice (section 4), a number that no
+    double holds (6), half a surrogate pair (8.2), or very deep nesting (9).
+    """
     try:
-        content: Any = json.loads(body.decode(), parse_constant=not_json)
+        content: Any = json.loads(
+            body.decode(), parse_constant=not_json, parse_int=_number, parse_float=_number, object_pairs_hook=_members
+        )
+        if _SURROGATE.search(body):
+            json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
+        return False
+    if body.count(b"[") + body.count(b"{") > DEEP and _is_deep(content):
         return False
     if not is_inference(path) or not isinstance(content, dict):
         return False
@@ -45,6 +61,31 @@ def is_ordinary(path: bytes, body: bytes) -> bool:
         return isinstance(messages, list) and bool(messages) and all(isinstance(one, dict) for one in messages)
     prompt = content.get("prompt")
     return isinstance(prompt, str | list) and bool(prompt)
+
+
+def _number(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise ValueError(f"{text[:20]} is out of range")
+    return value
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _is_deep(content: Any) -> bool:
+    level = [content]
+    for _ in range(DEEP):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, list | dict)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return any(isinstance(one, list | dict) for one in level)
 
 
 def _bare(path: bytes) -> bytes:

@@ -607,6 +607,29 @@ def test_an_entry_that_is_conditional_on_what_an_earlier_answer_removed(ask, fir
     assert ("ENV-12" in ask(made).failed) is wrong
 
 
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        (b'"n": 1e400', False),
+        (b'"n": ' + b"9" * 400, False),
+        (b'"n": 1e300', True),
+        (b'"suffix": "\\ud83d"', False),
+        (b'"suffix": "\\ud83d\\ude00"', True),
+        (b'"model": "other"', False),
+        (b'"more": [{"a": 1}, {"a": 2}]', True),
+        (b'"more": ' + b"[" * 200 + b"]" * 200, False),
+        (b'"more": [' + b"[], " * 200 + b"[]]", True),
+    ],
+)
+def test_json_that_readers_may_refuse(ask, more, wrong):
+    """RFC 8259, sections 4, 6, 8.2 and 9: a 4xx is right then, and so is an endpoint."""
+    body = BODY[:-1] + b", " + more + b"}"
+    for answers, blamed in (([immediate(400)], wrong), ([headers_answer(A), *echo(body)], False)):
+        made = script()
+        made.exchange().request(body).answers(*answers).drained()
+        assert bool(ask(made).failed) is blamed
+
+
 @pytest.mark.parametrize(("method", "wrong"), [("POST", False), ("GET", True)])
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_request_without_a_body_that_is_refused(ask, opened, method, wrong):
