@@ -53,6 +53,11 @@ class EndpointList:
         return any(item.padded for item in self.items)
 
     @property
+    def respelled(self) -> tuple[str, ...]:
+        """Endpoints that are not in their one spelling: IPv6 in capitals or with zeros, or IPv4 mapped to it."""
+        return tuple(item.text for item in self.items if item.canonical not in (None, item.text.strip(BLANKS)))
+
+    @property
     def repeated(self) -> tuple[str, ...]:
         """Endpoints that are listed more than once."""
         found = self.endpoints

@@ -17,7 +17,7 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.decoded_message import REQUEST
 from conformance.reading.destination import HeaderSetting, header_list, values_of
-from conformance.reading.endpoints import BLANKS, EndpointList, parse_list
+from conformance.reading.endpoints import BLANKS, EndpointList, canonical, parse_list
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
@@ -168,6 +168,10 @@ def _value(view: ExchangeView) -> Iterator[Ruling]:
     elif found.padded or found.repeated:
         what = "blanks around an endpoint" if found.padded else f"{', '.join(found.repeated)} more than once"
         yield view.warn("EPP-DEST-04", expected, f"{what}: {given!r}")
+    elif found.respelled:
+        actual = f"{', '.join(found.respelled)}, of which the usual spelling is {canonical(found.respelled[0])}"
+        hint = "Envoy looks a host up by its text: it finds none, and sends the request to one that it chooses itself."
+        yield view.warn("EPP-DEST-04", expected, actual, hint=hint)
 
 
 def _lines(view: ExchangeView) -> int:

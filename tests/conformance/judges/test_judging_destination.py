@@ -88,7 +88,7 @@ class TestWhatIsRight:
         script = Script(pool={"a": "[fd00::1]:8000"})
         answer = headers_answer("[FD00:0:0::1]:8000")
         script.exchange().request(BODY).answers(answer, *echo(BODY)).drained()
-        assert ask(script).blamed == set()
+        assert ask(script).failed == set()
 
 
 class TestMissingOrMisplaced:
