@@ -185,8 +185,8 @@ def _body_of(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
         return f"the model server sent {len(final.body)} bytes" if final is not None and final.body else ""
     length = header(exchange.opened.headers, b"content-length") or b""
     arrived = next((len(attempt.request.body) for attempt in exchange.attempts if attempt.request.body), 0)
-    if length.isdigit() and int(length):
-        return f"content-length {int(length)}"
+    if length.isdigit() and length.strip(b"0"):
+        return f"content-length {length.decode()[:20]}"
     return f"{arrived} bytes arrived at the model server" if arrived else ""
 
 

@@ -155,8 +155,9 @@ class TestMessages:
         script.exchange(opened=False).raw(b"\xfa\x3f\x01x", Author.DATA_PLANE).reset()
         assert wire(ask, script).blamed == set()
 
-    def test_early_end_of_a_request_with_a_body(self, gateway, script):
-        one = script.exchange(headers=((b"content-length", b"51"),)).request_headers(end=True)
+    @pytest.mark.parametrize("length", [b"51", b"9" * 5000])
+    def test_early_end_of_a_request_with_a_body(self, gateway, script, length):
+        one = script.exchange(headers=((b"content-length", length),)).request_headers(end=True)
         one.answers(headers_answer(A)).upstream(A, body=BODY).response_headers(served=A).body(b"{}", side="response")
         one.client(200).reset()
         assert gateway(script).blamed == {"DP-EXTP-01"}
