@@ -143,6 +143,9 @@ class _Connection:
             match event:
                 case h11.NEED_DATA:
                     self._http.receive_data(await self._reader.read(_READ))
+                case h11.Request(http_version=version) if version > b"1.1":
+                    await self._refuse(505, "HTTP/1.1 is spoken here, and no HTTP/2")
+                    return None
                 case h11.Request():
                     return event
                 case _:
@@ -225,8 +228,9 @@ class _Connection:
                         pass
 
     async def _refuse(self, status: int, reason: str) -> None:
-        self._writer.write(_refusal(self._http, status, reason))
-        await self._writer.drain()
+        if not self._writer.is_closing():  # else the client has gone, and uvloop raises
+            self._writer.write(_refusal(self._http, status, reason))
+            await self._writer.drain()
 
 
 class _LiveClient:

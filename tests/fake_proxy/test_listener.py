@@ -314,13 +314,14 @@ async def raw(listener: Listener, data: bytes) -> bytes:
         (b"garbage\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),  # no host
         (b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: " + b"y" * 300_000 + b"\r\n\r\n", b"431"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"505"),
     ],
 )
 def test_clients_that_speak_no_http_are_told_so(data: bytes, status: bytes) -> None:
     async def main() -> None:
         async with stage() as here:
             assert (await raw(here.listener, data)).startswith(b"HTTP/1.1 " + status)
+            assert not here.entries
             assert (await here.client.get("/v1/models")).status_code == 200
 
     run(main)
