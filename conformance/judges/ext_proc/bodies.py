@@ -259,7 +259,7 @@ def _check_lengths(
     elif not values[0].isdigit():
         yield view.fail("ENV-10", "content-length is a number", f"it is {shown!r}", at=at)
     elif length is not None and _number(values[0]) != length:
-        expected = f"content-length is {length}, the length of the {direction.side} body that goes on"
+        expected = f"content-length is {length}, the length of the {direction.side} body that is answered"
         yield view.fail("ENV-10", expected, f"it is set to {shown}", at=at)
     elif length is not None:
         yield passed("ENV-10")
