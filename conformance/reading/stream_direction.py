@@ -19,6 +19,8 @@ class StreamDirection:
     headers_answer: DecodedMessage | None = None
     bodies: list[DecodedMessage] = field(default_factory=list)
     body_answers: list[DecodedMessage] = field(default_factory=list)
+    cut: bool = False
+    """Of some answer to a body the record has only a part, which need not tell whether it ends the stream."""
     trailers: DecodedMessage | None = None
     trailers_answer: DecodedMessage | None = None
     end: DecodedMessage | None = None
@@ -60,8 +62,7 @@ class StreamDirection:
         if self.replaced or self.header_only:
             return None
         if self.duplex:
-            seen = not any(message.partial for message in self.body_answers)
-            if self.bodies and self.finish is None and self.trailers is None and seen:
+            if self.bodies and self.finish is None and self.trailers is None and not self.cut:
                 return "body"
         elif len(self.body_answers) < len(self.bodies):
             return "body"

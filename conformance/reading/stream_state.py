@@ -302,6 +302,7 @@ def _answered(stream: StreamState, message: DecodedMessage) -> None:
                 _overridden(stream)
         case "body":
             direction.body_answers.append(message)
+            direction.cut = direction.cut or message.partial
             if direction.duplex and streams_end(message):
                 direction.finish = message
         case "trailers":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from scripted import (
@@ -1026,3 +1027,26 @@ def test_one_destination_in_two_headers(ask, append, lines):
     found = ask(made)
     assert not found.failed
     assert ("EPP-DEST-04" in found.warned) is (lines > 1)
+
+
+def test_the_work_grows_with_the_messages_and_not_with_their_square(ask):
+    """A data plane may cut a body of some megabytes into pieces of some bytes."""
+
+    def calls(chunks: int) -> int:
+        body, made, count = b"x" * chunks, script(), 0
+
+        def called(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        made.exchange().request(body, chunks=chunks).answers(headers_answer(A), *echo(body, chunks=chunks)).drained()
+        before = sys.getprofile()
+        sys.setprofile(called)
+        try:
+            ask(made)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    calls(1)  # what is done once and remembered
+    assert calls(1600) < 6 * calls(400)
