@@ -46,6 +46,7 @@ class Player:
         """Take the first message, then all that follows."""
         await self._take(first)
         async for event in self._stream:
+            await asyncio.sleep(0)  # however many messages came at a time, other streams have their turn
             match event:
                 case Message(raw=raw):
                     await self._take(raw)

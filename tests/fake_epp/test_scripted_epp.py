@@ -337,6 +337,25 @@ def test_any_body_comes_back_whole(chunks: list[bytes], decides) -> None:
     assert [one.end_of_stream for one in streamed] == [False] * (len(streamed) - 1) + [True]
 
 
+def test_many_messages_at_a_time_on_one_stream_hold_up_no_other() -> None:
+    tape = Tape()
+
+    async def main() -> None:
+        async with playing(default=picks(A), recorder=tape.recorder) as (_, channel):
+            long, short = await channel.open(), await channel.open()
+            for message in (headers_message(), *[body_message(b"x", end=False)] * 200, body_message(b"", end=True)):
+                long.send(message)
+            short.send(headers_message(end=True))
+            assert await short.recv() is not None
+            for _ in range(202):
+                assert await long.recv() is not None
+
+    run(main)
+    answers = [one.event for one in tape.entries if isinstance(one.event, Message) and one.event.author is Author.EPP]
+    assert len({one.stream for one in answers}) == 2
+    assert answers[-1].stream == answers[0].stream
+
+
 @given(st.binary(max_size=300))
 @settings(max_examples=40)
 def test_whatever_a_data_plane_sends_the_server_lives(raw: bytes) -> None:
