@@ -12,6 +12,9 @@ from ext_proc.record import Entry, Event, Message, Recorder, shortened
 LIMIT = 64 * 1024 * 1024
 """Bytes of messages kept whole in one episode; later messages keep their beginning, length and digest."""
 
+UNNAMED = "epp-"
+"""What the names begin with that the scripted EPP gives to streams of which it can't tell the request."""
+
 KEPT = 512
 """Bytes kept of a message beyond the limit."""
 
@@ -59,7 +62,8 @@ class Capture:
 
     def _take(self, entry: Entry) -> None:
         event = entry.event
-        if not (self._strays or event.exchange is None or event.exchange.startswith(self._prefix)):
+        wanted = (self._prefix, UNNAMED) if self._strays else self._prefix
+        if not (event.exchange is None or event.exchange.startswith(wanted)):
             return
         if isinstance(event, Message):
             self._bytes += len(event.raw)

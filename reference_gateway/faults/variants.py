@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
+from ext_proc.channel import Channel
+from ext_proc.http2.errors import ConnectFailed
+from ext_proc.stream import ProcessStream
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
-from reference_gateway.relay import Gateway
+from reference_gateway.relay import Gateway, Settings
 
 
 class _ImpatientTalk(Talk):
@@ -13,6 +19,28 @@ class _ImpatientTalk(Talk):
 
 class _Impatient(Gateway):
     talk_type = _ImpatientTalk
+
+
+class _BackingOffChannel(Channel):
+    """Waits a second before it connects again, as gRPC's clients do by default; no stream is opened until then."""
+
+    _again = 0.0
+
+    async def open(self, *given: Any, **options: Any) -> ProcessStream:
+        """See `Channel`."""
+        if time.monotonic() < self._again:
+            raise ConnectFailed(self.address, "an attempt to connect failed a moment ago", "wait a second")
+        try:
+            return await super().open(*given, **options)
+        except ConnectFailed:
+            self._again = time.monotonic() + 1.0
+            raise
+
+
+class _BackingOff(Gateway):
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.channels = {pool.epp: _BackingOffChannel(pool.epp, timeout=4.0) for pool in settings.pools}
 
 
 VARIANTS: tuple[Fault, ...] = (
@@ -33,6 +61,13 @@ VARIANTS: tuple[Fault, ...] = (
         claims={"retries": 0},
     ),
     Fault(name="impatient", why="an EPP that has not answered in 0.2 s is as good as none", gateway=_Impatient),
+    Fault(
+        name="backs-off",
+        why="an EPP that could not be reached is not tried again for a second, and requests are sent on meanwhile",
+        gateway=_BackingOff,
+        settings={"fails_open": True},
+        claims={"failureMode": "open"},
+    ),
     Fault(name="http1-only", why="clients speak HTTP/1.1, as none need speak another", settings={"http2": False}),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),

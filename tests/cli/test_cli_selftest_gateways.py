@@ -31,8 +31,9 @@ def test_some_are_caught_for_what_they_break(cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_a_right_gateway_is_not_accused(cli) -> None:
-    ran = cli("selftest", "--role", "data-plane", "two-pools", "--jobs", 1)
+@pytest.mark.parametrize("name", ["two-pools", "backs-off"])
+def test_a_right_gateway_is_not_accused(cli, name) -> None:
+    ran = cli("selftest", "--role", "data-plane", name, "--jobs", 1)
     assert ran.code == 0, ran.out + ran.err
 
 

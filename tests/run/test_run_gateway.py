@@ -289,6 +289,19 @@ def test_a_gateway_that_dies_is_started_again_and_the_death_is_its_own() -> None
     assert blamed <= {"DP-EXTP-01"}
 
 
+def test_a_gateway_has_time_to_find_its_epp_again() -> None:
+    """What is sent meanwhile is no part of the scenario."""
+    log = Log()
+    target = small("--variant", "backs-off", claims=GatewayFacts(failure_mode="open"))
+    outcome = conduct(target, "gateway.fails-open*", log=log)
+    assert {one.verdict for one in outcome.versions[0].results} <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+    for method in ("GET", "POST"):
+        episode = log.finished(f"gateway.fails-open[method={method}]").episode
+        assert episode is not None
+        assert {entry.event.exchange for entry in episode.entries} - {None} == {f"{episode.id}.1", f"{episode.id}.2"}
+        assert [event.exchange for _, event in episode.of(StreamOpened)] == [f"{episode.id}.2"]
+
+
 def test_results_are_those_of_the_role() -> None:
     outcome = conduct(small(), smoke=True)
     version = outcome.versions[0]

@@ -53,13 +53,18 @@ class GatewayExecution(Execution):
         facts = await self._gateway.pods.cast(self._work.instance.scenario.pool)
         self._capture.remark(PoolState(phase="effective", pods=facts))
 
+    async def end(self) -> None:
+        """What the scenario left down listens again, so that the next one finds a gateway that knows."""
+        for name in self._gateway.pickers.down:
+            await self._gateway.pickers.conduct(name, "up", self._gateway.found)
+
     async def _pods(self, pods: Mapping[str, Conduct], _: Expect | None) -> None:
         for name, conduct in pods.items():
             await self._gateway.pods.conduct(name, conduct)
 
     async def _epps(self, epps: Mapping[str, Literal["up", "down"]], _: Expect | None) -> None:
         for name, state in epps.items():
-            await self._gateway.pickers.conduct(name, state)
+            await self._gateway.pickers.conduct(name, state, self._gateway.found)
 
     async def _requests(self, request: Request, expect: Expect | None) -> None:
         self._gateway.pods.reply(model_server_reply(request.reply))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -59,19 +59,27 @@ class Pickers:
             _, epp = self._up.popitem()
             await epp.close()
 
-    async def conduct(self, name: str, state: Literal["up", "down"]) -> None:
-        """Let one listen, or not."""
-        if state == "up" and name not in self._up:
-            await self._listen(name, *split_address(self.addresses[name]))
-        elif state == "down" and name in self._up:
+    @property
+    def down(self) -> tuple[str, ...]:
+        """Those that do not listen."""
+        return tuple(name for name in self.addresses if name not in self._up)
+
+    async def conduct(
+        self, name: str, state: Literal["up", "down"], found: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
+        """Let one listen, or not. In the log it does so only after `found`, which waits for the gateway to know."""
+        if state == "down" and name in self._up:
             await self._up.pop(name).close()
+        elif state == "up" and name not in self._up:
+            await self._listen(name, *split_address(self.addresses[name]))
+            if found is not None:
+                await found(name)
         self._recorder.emit(EppConduct(epp=name, up=state == "up"))
 
     async def reset(self) -> None:
         """Let all of them listen, without a word in the log."""
-        for name in self.addresses:
-            if name not in self._up:
-                await self._listen(name, *split_address(self.addresses[name]))
+        for name in self.down:
+            await self._listen(name, *split_address(self.addresses[name]))
 
     def script(self, exchange: str, scripts: Mapping[str, EppScript], endpoints: Mapping[str, tuple[str, ...]]) -> None:
         """What each does for the request of that name; what is scripted for others ends."""

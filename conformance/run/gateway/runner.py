@@ -14,6 +14,7 @@ from typing import Any
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.printable import quoted
+from conformance.run.capture import UNNAMED
 from conformance.run.data_plane.stimuli import http_request
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
@@ -205,6 +206,28 @@ class GatewayRunner(TargetRunner):
         """Send a request on its own connection. Raises `OSError`."""
         return await send_request(self.target.address, http, timeout=timeout)
 
+    async def found(self, epp: str) -> None:
+        """Send requests until the gateway asks the EPP `epp`, which listens again, or has had time to find it.
+
+        gRPC clients wait between attempts to connect, by default a second after the first: until then the EPP is as
+        good as away. These requests are no part of a scenario, and not judged.
+        """
+        first = epp == EPPS[0]
+        if not (first or self.profile.claims.split_header):
+            return  # it is asked where the first pool fails, which no scenario has together with this
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.profile.timeouts.convergence
+        scripts = {pool: EppScript(pick=endpoints[:1]) for pool, endpoints in self.pods.pools.items()}
+        request = Request(epp=scripts[EPPS[0]], second_epp=scripts[epp], split=not first)
+        self.pods.reply(None)
+        before = self._streams.asked[epp]
+        for number in itertools.count(1):
+            name = f"found.{number}"
+            await self.exchange(request, name, self.send, Random(name))
+            if self._streams.asked[epp] > before or self.crashed or loop.time() >= until:
+                return
+            await asyncio.sleep(0.05)
+
     def _note(self, request: Request) -> dict[str, Any]:
         """What judges can't read off the messages."""
         if request.subset is None:
@@ -265,10 +288,11 @@ def _got(response: HttpResponse | None) -> str:
 
 
 class _OpenStreams:
-    """Counts ext_proc streams by request, and those that are open."""
+    """Counts ext_proc streams by request and by EPP, and those that are open."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.seen: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
         self._open: Counter[str] = Counter()
         self._changed = asyncio.Event()
         recorder.listen(self._take)
@@ -276,7 +300,7 @@ class _OpenStreams:
     @property
     def strays(self) -> int:
         """How many streams named no request of the suite."""
-        return sum(count for name, count in self.seen.items() if name.startswith("epp-"))
+        return sum(count for name, count in self.seen.items() if name.startswith(UNNAMED))
 
     async def ended(self, exchange: str) -> bool:
         """Wait until the streams of a request are over; False if one is not in time."""
@@ -289,8 +313,9 @@ class _OpenStreams:
 
     def _take(self, entry: Entry) -> None:
         match entry.event:
-            case StreamOpened(exchange=str(exchange)):
+            case StreamOpened(exchange=str(exchange), epp=epp):
                 self.seen[exchange] += 1
+                self.asked[epp] += 1
                 self._open[exchange] += 1
             case StreamEnded(exchange=str(exchange)):
                 self._open[exchange] -= 1
