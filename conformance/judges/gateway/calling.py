@@ -167,7 +167,7 @@ def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
         lost = next((name for name in _PSEUDO.get(message.what, ()) if name not in names), None)
         if lost is not None:
             expected, hint = f"{lost} among the headers", "Are only some forwarded to the EPP (Envoy's forward_rules)?"
-            yield exchange.fail(EXTP, expected, "it is not there", at=message, verdict=Verdict.WARN, hint=hint)
+            yield exchange.fail(EXTP, expected, f"no {lost}", at=message, verdict=Verdict.WARN, hint=hint)
     if not first and request.HasField("protocol_config"):
         yield exchange.fail(EXTP, "protocol_config on the first message only", f"on {message.what}, too", at=message)
     if message.part == "headers" and message.ends and (size := _body_of(one, exchange, message)):

@@ -150,7 +150,9 @@ def test_pseudo_headers_are_there(ask, script, missing):
 
     one = script.exchange(opened=False).say(request_headers=named(":method", ":path")).answers(headers_answer(A))
     one.say(response_headers=named(":status", "x")).reset()
-    assert ask(script, role="data-plane")["DP-EXTP-01"] is Verdict.WARN
+    found = ask(script, role="data-plane")
+    assert found["DP-EXTP-01"] is Verdict.WARN
+    assert found.finding("DP-EXTP-01").actual == f"no {missing}"  # a warning is printed without what was expected
 
 
 class TestNotJudged:
