@@ -19,7 +19,7 @@ from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.render.transcript import Line, transcript
-from conformance.verdict import Verdict
+from conformance.verdict import Result, Verdict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -164,7 +164,9 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
 def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     headline = report.headline()
     if headline is not None and headline.blockers and not report.stopped:
-        yield "blockers", " ".join(headline.blockers)
+        unsettled = report.result is Result.INCOMPLETE and report.complete
+        why = "  (why: epp-conformance report show --unsettled)" if unsettled else ""
+        yield "blockers", " ".join(headline.blockers) + why
     scenarios = Counter(row.verdict for row in report.results)
     provisional = sum(row.provisional for row in report.results)
     took = f"{len(report.results)} in {report.duration:.1f} s, seed {report.environment.seed}"
