@@ -246,7 +246,7 @@ class GatewayFacts(Described):
     failure_mode: Literal["closed", "open"] = "closed"
     """What becomes of a request when the EPP can't be asked: it fails, or is sent on unsteered."""
     sends_subset: bool = False
-    """Whether it was told to send a subset hint with each request."""
+    """Whether it was told to send a subset hint with each request: an empty list where `subsetHeader` is empty."""
     reports_served: bool | None = None
     """Whether it says that it reports the served endpoint; None: it says nothing."""
     split_header: str = ""
