@@ -80,9 +80,6 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
             if side == RESPONSE:
                 yield from _response_not_reached()
-        elif stop.kind is StopKind.CLOSED and side == RESPONSE and part == "headers":
-            yield _left_at_the_response(view, stop)
-            yield from _response_not_reached()
         elif view.ended_by_exit:
             return
         elif _error_by_status(view, stop):
@@ -282,11 +279,14 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
     """Whether a clean close is right with this part unanswered: Envoy then goes on without the EPP.
 
     Not so with bytes of a body in full duplex, which are with the EPP: what did not come back is lost, and without the
-    end of stream Envoy 1.40 does not end the body. Trailers it still has, and passes on.
+    end of stream Envoy 1.40 does not end the body. Trailers it still has, and passes on. But a close with nothing of
+    the response answered may have been under way before the response came.
     """
     direction = view.stream.direction(side)
     if side == REQUEST and view.stream.response.complete:
         return True  # an early response, which the client has
+    if side == RESPONSE and part == "headers":
+        return True
     if _in_hand(direction):
         return part == "trailers" and _all_came_back(direction)
     return side == RESPONSE or part != "headers"  # unsteered is another matter (EPP-DEST-01)
@@ -295,18 +295,6 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
 def _in_hand(direction: StreamDirection) -> bool:
     """Whether the EPP has been given bytes of a body that the data plane has not kept."""
     return direction.duplex and any(message.body or message.partial for message in direction.bodies)
-
-
-def _left_at_the_response(view: ExchangeView, stop: StreamStop) -> Ruling:
-    """A clean close with bytes of a response of which nothing was answered. A warning, as the close may have been under
-    way before they came."""
-    return view.warn(
-        "ENV-16",
-        "a stream that is not wanted for the response ends before any of its body comes",
-        f"{stop.what}, with bytes of the response in hand",
-        at=stop.entry.seq if stop.entry is not None else None,
-        hint="In full duplex Envoy has given the body away: its client gets the headers and an empty body.",
-    )
 
 
 def _response_not_reached() -> Iterator[Ruling]:

@@ -283,13 +283,13 @@ class TestUnanswered:
         one.answers(headers_answer(side="response")).body(b"hello", side="response").closed()
         assert ask(script).failed == {"ENV-16"}
 
-    @pytest.mark.parametrize(("body", "warned"), [(b"hello", {"ENV-16"}), (b"", set())])
-    def test_closed_with_nothing_of_the_response_answered(self, ask, body, warned):
-        """Real Envoy's client gets an empty body then."""
+    @pytest.mark.parametrize("body", [b"hello", b""])
+    def test_closed_with_nothing_of_the_response_answered(self, ask, body):
+        """Real Envoy's client gets an empty body then; but the close may have been under way before it came."""
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).response_headers().body(body, side="response").closed()
         verdicts = ask(script)
-        assert (verdicts.failed, verdicts.warned) == (set(), warned)
+        assert verdicts.blamed == set()
 
     def test_closed_without_the_end_of_the_response(self, ask):
         """Real Envoy waits for it although all bytes are back."""
