@@ -45,9 +45,9 @@ BY_NAME = {
     ("ScenarioFile", "role"): ("conformance/scenario/loader.py", '"role"'),
     ("ScenarioFile", "section"): ("conformance/scenario/loader.py", "section="),
     ("ScenarioFile", "scenarios"): ("conformance/scenario/loader.py", '"scenarios"'),
-    ("Profile", "name"): ("conformance/cli/profile.py", "profile.name"),
-    ("GatewayProfile", "name"): ("conformance/cli/profile.py", "profile.name"),
-    ("ModelServerProfile", "name"): ("conformance/cli/profile.py", "profile.name"),
+    ("Profile", "name"): ("conformance/pytest_plugin/plugin.py", "profile.name"),
+    ("GatewayProfile", "name"): ("conformance/pytest_plugin/plugin.py", "profile.name"),
+    ("ModelServerProfile", "name"): ("conformance/pytest_plugin/plugin.py", "profile.name"),
     ("KubernetesStep", "fault"): ("conformance/run/epp/execute.py", "step.fault"),
     ("StartWith", "attributes"): ("conformance/run/epp/execute.py", "step.attributes"),
 }

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 
 from conformance.outcome import GaugeFollowed, RequirementResult, ScenarioResult
 from conformance.report.document.ai_gateway import AiGateway
@@ -199,5 +198,5 @@ class VersionRow(Block):
     def _has_the_protocol(cls, kinds: dict[Kind, Result]) -> dict[Kind, Result]:
         """Every role has requirements of the protocol, so pages look this kind up without asking."""
         if "protocol" not in kinds:
-            raise PydanticCustomError("kind", "the kind 'protocol' is missing")
+            raise ValueError("the kind 'protocol' is missing")
         return kinds
