@@ -141,7 +141,10 @@ def parse_report(document: Mapping[str, Any], name: str) -> Report:
     try:
         return Report.model_validate(document)
     except pydantic.ValidationError as error:
-        problems = [f"{path_text(problem['loc'])}: {problem['msg']}"[:300] for problem in error.errors()]
+        problems = [
+            f"{path_text(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}"[:300]
+            for problem in error.errors()
+        ]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ReportError(f"{name}: not a valid report: {'; '.join(problems[:5])}{more}") from error
 
