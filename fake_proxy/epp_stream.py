@@ -48,8 +48,8 @@ class EppStream:
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[tuple[bytes, Layer]] = []
         self._closing: Closing | None = None
-        self._activity = asyncio.Event()
         self._late = 0  # messages since then
+        self._activity = asyncio.Event()
         self._lost: StreamEnded | None = None
 
     @property

@@ -165,7 +165,8 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     headline = report.headline()
     if headline is not None and headline.blockers and not report.stopped:
         unsettled = report.result is Result.INCOMPLETE and report.complete
-        why = "  (why: epp-conformance report show --unsettled)" if unsettled else ""
+        folder = f" {paths[0].parent}" if paths else ""
+        why = f"  (why: epp-conformance report show{folder} --unsettled)" if unsettled else ""
         yield "blockers", " ".join(headline.blockers) + why
     scenarios = Counter(row.verdict for row in report.results)
     provisional = sum(row.provisional for row in report.results)
