@@ -14,10 +14,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from conformance.run.engine import cores
-from conformance.targets.listening import PROC, family
+from conformance.targets.listening import family, threads
 
 INTERVAL = 0.5
 """Seconds between two looks."""
@@ -102,16 +101,10 @@ class ProcessorTime:
     def _now(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Each thread with the nanoseconds that it ran, and that it was ready and did not."""
         for pid in family(self._pid):
-            for thread in _threads(PROC / str(pid) / "task"):
+            for thread in threads(pid):
                 with contextlib.suppress(OSError, ValueError):
                     ran, ready, _ = (thread / "schedstat").read_text().split()
                     yield str(thread), (int(ran), int(ready))
-
-
-def _threads(folder: Path) -> list[Path]:
-    with contextlib.suppress(OSError):
-        return list(folder.iterdir())
-    return []
 
 
 def _more(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[float, float]:

@@ -33,10 +33,17 @@ def may_listen(pid: int, address: str) -> bool:
 def family(pid: int) -> Iterator[int]:
     """The process id, and those of all that descend from it, as far as they are known."""
     yield pid
-    for tasks in (PROC / str(pid) / "task").glob("*/children"):
+    for thread in threads(pid):
         with contextlib.suppress(OSError):
-            for child in tasks.read_text().split():
+            for child in (thread / "children").read_text().split():
                 yield from family(int(child))
+
+
+def threads(pid: int) -> list[Path]:
+    """The folder of each of its threads in /proc; [] if it has ended, or no such folder is known."""
+    with contextlib.suppress(OSError):
+        return list((PROC / str(pid) / "task").iterdir())
+    return []
 
 
 def _sockets(pid: int) -> Iterator[str]:

@@ -18,6 +18,8 @@ import uvloop
 
 from conformance.errors import HarnessError, UsageError
 from conformance.run.engine import EngineThread
+from conformance.run.processor import ProcessorTime
+from conformance.targets.listening import family
 from conformance.targets.process import TargetProcess, start_process
 from conformance.targets.running import exited_early, port_was_taken
 
@@ -166,6 +168,17 @@ def test_an_end_with_0_has_a_hint_of_its_own():
     run(check())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the children of a process")
+def test_it_may_end_while_it_is_looked_at():
+    with subprocess.Popen(shell("for i in $(seq 200); do (sleep 0 & sleep 0 & wait); done")) as process:
+        seen = set()
+        while process.poll() is None:
+            seen.update(family(process.pid))
+            ProcessorTime(process.pid).look()
+    assert process.pid in seen
+    assert list(family(process.pid)) == [process.pid]
+
+
 def test_stopping_twice_is_harmless():
     async def check():
         process = await started("sleep 100")
@@ -277,6 +290,8 @@ def test_nothing_outlives_a_suite_that_is_killed(script, tmp_path):
     suite = f"""
 import asyncio
 from conformance.run.engine import EngineThread
+from conformance.run.processor import ProcessorTime
+from conformance.targets.listening import family
 from conformance.targets.process import start_process
 
 async def main():
