@@ -16,8 +16,7 @@ from conformance.load.mix import Churn
 from conformance.load.moments import IDLE, Load, Moments, State, load_of
 from conformance.run.epp.pool import PoolController
 from conformance.scenario.pool import Load as PodLoad
-from conformance.scenario.pool import Pod, PodState
-from conformance.scenario.schema import PoolStep
+from conformance.scenario.pool import Pod, PodState, PoolStep
 from conformance.strict_yaml import Document, Problem
 from ext_proc.record import Entry
 

@@ -62,7 +62,7 @@ def _another_pool(scenario: Scenario) -> str:
         return f"a pool with {pool.ports} ports"
     if any(pod.family == "ipv6" for pod in pool.pods):
         return "an IPv6 pod"
-    if any(not pod.is_ready or not pod.is_selected or pod.terminating for pod in pool.pods):
+    if any(not pod.is_ready or not pod.is_selected_by(pool.selector) or pod.terminating for pod in pool.pods):
         return "a pod that may not be picked"
     return ""
 

@@ -20,9 +20,9 @@ from conformance.reading.endpoints import parse_list
 from conformance.reading.stream_state import follow
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.single import send_one
-from conformance.scenario.pool import Load, Pod, PodState, Pool
+from conformance.scenario.pool import Load, Pod, PodState, Pool, PoolStep
 from conformance.scenario.references import NOBODY
-from conformance.scenario.schema import Exchange, PoolStep
+from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Profile
 from conformance.verdict import Finding, Verdict
 from ext_proc.protocol import DESTINATION_NAMESPACE

@@ -68,7 +68,7 @@ class Requirement:
     pending: str | None
     conditional: bool
     universal: bool
-    place: str = field(default="", compare=False)
+    place: str = field(default="", compare=False, repr=False)
 
     @property
     def since(self) -> str:

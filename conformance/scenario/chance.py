@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from conformance.scenario import references
 from conformance.scenario.expect import Expect
 from conformance.scenario.loader import Instance
-from conformance.scenario.pool import Pod
-from conformance.scenario.schema import Exchange, PoolStep, Scenario
+from conformance.scenario.pool import Pod, Pool
+from conformance.scenario.schema import Exchange, Scenario
 
 SUBSET_RULES = frozenset(f"EPP-SUB-{number:02}" for number in (1, 5, 7, 8, 9, 11))
 """Without one of these an endpoint picker considers the whole eligible pool."""
@@ -93,18 +93,16 @@ def draws(requirement: str, scenario: Scenario) -> list[Draw]:
     """Every pick of the scenario that bears on `requirement`; none if the scenario does not name it."""
     if requirement not in scenario.requirements or requirement not in RULES:
         return []
-    pods = {pod.name: pod for pod in scenario.pool.pods}
-    ever = dict(pods)
-    ports = scenario.pool.ports
+    pool = scenario.pool
+    ever = {pod.name: pod for pod in pool.pods}
     found: list[Draw] = []
     for step in scenario.steps:
         if step.pool is not None:
-            pods = _changed(pods, step.pool)
-            ever = {**pods, **ever}
-            ports = step.pool.ports or ports
+            pool = pool.after(step.pool)
+            ever = {pod.name: pod for pod in pool.pods} | ever
         elif step.exchange is not None:
-            endpoints = _endpoints(ever.values(), ports)
-            eligible = frozenset(_eligible(pods.values(), ports))
+            endpoints = _endpoints(ever.values(), pool.ports)
+            eligible = frozenset(_eligible(pool))
             found += _picks(requirement, step.exchange, step.expect, endpoints, eligible)
     return found
 
@@ -134,23 +132,15 @@ def _picks(
             yield Draw(considered=eligible, allowed=allowed)
 
 
-def _changed(pods: Mapping[str, Pod], step: PoolStep) -> dict[str, Pod]:
-    kept = {name: pod for name, pod in pods.items() if name not in step.remove}
-    for name, state in step.set.items():
-        if name in kept:
-            kept[name] = kept[name].model_copy(update=state.model_dump(exclude_unset=True))
-    return {**kept, **{pod.name: pod for pod in step.add}}
-
-
 def _endpoints(pods: Iterable[Pod], ports: int) -> dict[str, tuple[str, ...]]:
     """Every pod's endpoints, with addresses that stand for those it will have."""
     own = {pod.name: tuple(f"{pod.name}.pod:{8000 + port}" for port in range(ports)) for pod in pods}
     return {**own, references.NOBODY: ("no.pod:8000",)}
 
 
-def _eligible(pods: Iterable[Pod], ports: int) -> Sequence[str]:
-    ready = [pod for pod in pods if pod.is_ready and pod.is_selected and not pod.terminating]
-    endpoints = _endpoints(ready, ports)
+def _eligible(pool: Pool) -> Sequence[str]:
+    ready = [pod for pod in pool.pods if pod.is_ready and pod.is_selected_by(pool.selector) and not pod.terminating]
+    endpoints = _endpoints(ready, pool.ports)
     return [
         one
         for pod in ready

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from conformance.requirements.catalogue import Catalogue
+from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.scenario.digest import scenarios_digest
 from conformance.scenario.loader import Instance, load
 from conformance.strict_yaml import FileModel, dump, load_located
@@ -65,7 +65,7 @@ def history() -> tuple[CatalogueVersion, ...]:
     return found.versions
 
 
-def fingerprints(catalogue: Catalogue, instances: Sequence[Instance]) -> dict[str, str]:
+def fingerprints(catalogue: Iterable[Requirement], instances: Sequence[Instance]) -> dict[str, str]:
     """Of each requirement, a digest of its entry and of the scenarios that name it."""
     scenarios: dict[str, list[str]] = {}
     for one in instances:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -17,6 +18,18 @@ def _bare(name: str) -> str:
 Name = Annotated[str, Field(pattern=r"^\{?[a-z][a-z0-9-]*\}?$"), AfterValidator(_bare)]
 """A pod's name; a variable of the matrix may stand for it."""
 
+
+Selector = Literal["both-labels", "one-label", "longer-value"]
+
+_BOTH = {"app": "epp-conformance", "component": "model-server"}
+LABELS: Mapping[bool | str, Mapping[str, str]] = {
+    True: _BOTH,
+    False: {"app": "something-else"},
+    "both-labels": _BOTH,
+    "one-label": {"app": _BOTH["app"]},
+    "longer-value": {**_BOTH, "component": f"{_BOTH['component']}-canary"},
+}
+"""A pod's labels by what a scenario says of `selected`, and those that a pool selects by its `selector`."""
 
 Metrics = Literal[
     "ok", "down", "slow", "garbage", "nan", "negative", "stale", "error", "empty", "half", "no-newline"
@@ -54,8 +67,8 @@ class PodState(Load):
     )
     selected: bool | Literal["one-label", "longer-value"] | None = Field(
         None,
-        description="carries both labels that the pool selects (default), neither, one of the two, or both with a "
-        "value that is longer than the right one",
+        description="carries both labels that a pool selects at first (default), neither, one of the two, or both "
+        "with a value that is longer than the right one",
     )
     terminating: bool | None = Field(None, description="is being deleted, and still answers")
     namespace: Literal["pool", "other"] | None = Field(None, description="the pool's namespace, or another")
@@ -66,9 +79,18 @@ class PodState(Load):
         return self.ready in (None, True)
 
     @property
-    def is_selected(self) -> bool:
-        """Whether the pool selects it: both labels, in the pool's namespace."""
-        return self.selected in (None, True) and self.namespace != "other"
+    def labels(self) -> Mapping[str, str]:
+        """Those that pools select by."""
+        return LABELS[True if self.selected is None else self.selected]
+
+    def is_selected_by(self, selector: Selector) -> bool:
+        """Whether a pool with this selector selects it: all its labels, in the pool's namespace."""
+        return LABELS[selector].items() <= self.labels.items() and self.namespace != "other"
+
+    def changed(self, change: Load) -> Self:
+        """This pod with what `change` names."""
+        named = {name: value for name, value in change.model_dump(exclude_unset=True).items() if value is not None}
+        return self.model_copy(update=named)
 
 
 class Pod(PodState):
@@ -89,11 +111,29 @@ class Pod(PodState):
 STANDARD_PODS = (Pod(name="a"), Pod(name="b"), Pod(name="c"))
 
 
+class PoolStep(FileModel):
+    """A change of the pool, which settles before the next step (unless `settle` is false)."""
+
+    add: tuple[Pod, ...] = Field((), description="pods that come")
+    remove: tuple[Name, ...] = Field((), description="pods that go")
+    set: dict[Name, PodState] = Field({}, description="pods that change, by name")
+    ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
+    selector: Selector | None = Field(None, description="what labels the pool selects from here on")
+    pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
+    settle: bool | Literal["quietly"] = Field(
+        True,
+        description="whether the target is polled until it follows, before the next step; quietly: it is given the "
+        "time to converge, and nothing is sent meanwhile",
+    )
+    convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
+
+
 class Pool(FileModel):
     """The pool that a scenario starts from: three idle, ready pods on one port, unless said otherwise."""
 
     pods: tuple[Pod, ...] = Field(STANDARD_PODS, description="its pods; default: a, b and c, idle and ready")
     ports: int = Field(1, ge=1, le=8, description="how many target ports the pool has")
+    selector: Selector = Field("both-labels", description="what labels the pool selects")
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Pool:
@@ -102,6 +142,16 @@ class Pool(FileModel):
         if repeated:
             raise ValueError(f"two pods are named {', '.join(repeated)}")
         return self
+
+    def after(self, step: PoolStep) -> Pool:
+        """The pool that `step` makes of it."""
+        pods = {pod.name: pod for pod in self.pods if pod.name not in step.remove}
+        pods |= {name: pods[name].changed(change) for name, change in step.set.items() if name in pods}
+        pods |= {pod.name: pod for pod in step.add}
+        named = {"ports": step.ports, "selector": step.selector}
+        return self.model_copy(
+            update={"pods": tuple(pods.values()), **{name: value for name, value in named.items() if value is not None}}
+        )
 
 
 class KubernetesStep(FileModel):

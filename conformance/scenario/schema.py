@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from conformance.scenario.expect import Expect
 from conformance.scenario.header_fields import Base64, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
-from conformance.scenario.pool import KubernetesStep, Load, Name, Pod, PodState, Pool
+from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
 from conformance.strict_yaml import FileModel
 
 Role = Literal["epp", "data-plane", "model-server"]
@@ -212,22 +212,6 @@ class Request(ClientRequest):
 
 
 Conduct = Literal["serves", "refuses", "resets", "503"]
-
-
-class PoolStep(FileModel):
-    """A change of the pool, which settles before the next step (unless `settle` is false)."""
-
-    add: tuple[Pod, ...] = Field((), description="pods that come")
-    remove: tuple[Name, ...] = Field((), description="pods that go")
-    set: dict[Name, PodState] = Field({}, description="pods that change, by name")
-    ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
-    pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
-    settle: bool | Literal["quietly"] = Field(
-        True,
-        description="whether the target is polled until it follows, before the next step; quietly: it is given the "
-        "time to converge, and nothing is sent meanwhile",
-    )
-    convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
 
 
 class HealthStep(FileModel):

@@ -38,6 +38,11 @@ def test_nothing_is_missing_of_a_version_that_was_just_cut(catalogue, cut):
     assert list(problems(catalogue, load(catalogue), history(), cut)) == []
 
 
+def test_a_requirement_that_only_moved_in_its_file_did_not_change(catalogue):
+    moved = [dataclasses.replace(one, place="elsewhere.yaml:1") for one in catalogue]
+    assert fingerprints(moved, []) == fingerprints(catalogue, [])
+
+
 def test_another_scenario_needs_a_new_version_and_a_word_on_its_requirements(catalogue, cut):
     first, *rest = load(catalogue)
     scenario = first.scenario.model_copy(update={"stimulus": "off-contract", "title": "Another"})

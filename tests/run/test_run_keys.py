@@ -18,6 +18,7 @@ from conformance.run.data_plane.replies import upstream_for
 from conformance.run.data_plane.stimuli import prepare
 from conformance.run.engine import EngineThread
 from conformance.run.epp.kubernetes import KubernetesApi
+from conformance.run.epp.members import PoolSpec
 from conformance.run.epp.target import client_tls
 from conformance.run.session import RunSettings, Session
 from conformance.scenario import schema
@@ -202,4 +203,4 @@ async def _published(profiles: list[profile.Profile | gateway.GatewayProfile]) -
         if isinstance(one, profile.Profile) and one.discovery.kubernetes is not None:
             kubernetes = one.discovery.kubernetes
             api = KubernetesApi(Emulator(namespaces=(kubernetes.namespace,)), kubernetes)
-            await api.publish((), (kubernetes.pod_port,), exists=True)
+            await api.publish((), PoolSpec((kubernetes.pod_port,), "both-labels"))

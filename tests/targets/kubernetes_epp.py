@@ -1,4 +1,8 @@
-"""The reference EPP behind a minimal reader of the Kubernetes API, for images: it polls pods and pool into a file."""
+"""The reference EPP behind a minimal reader of the Kubernetes API: it polls pods and pool into a file.
+
+The file is that of the environment's ENDPOINTS. With KEEPS_ITS_SELECTOR there it goes on with the labels that the pool
+selected first.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,10 @@ import time
 import urllib.request
 from pathlib import Path
 
-ENDPOINTS = Path("/tmp/endpoints")
+ENDPOINTS = Path(os.environ.get("ENDPOINTS", "/tmp/endpoints"))
 POOL = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools/pool"
+SELECTED: dict[str, dict] = {}
+"""The labels that the pool selected at first."""
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -38,8 +44,12 @@ def follow(server: str) -> None:
 
 
 def write(server: str) -> None:
-    ports = [one["number"] for one in get(server + POOL)["spec"]["targetPorts"]]
-    addresses = [pod["status"]["podIP"] for pod in get(server + PODS)["items"] if ready(pod)]
+    pool = get(server + POOL)["spec"]
+    ports = [one["number"] for one in pool["targetPorts"]]
+    labels = pool["selector"]["matchLabels"]
+    if "KEEPS_ITS_SELECTOR" in os.environ:
+        labels = SELECTED.setdefault("first", labels)
+    addresses = [pod["status"]["podIP"] for pod in get(server + PODS)["items"] if ready(pod) and selected(pod, labels)]
     scratch = ENDPOINTS.with_suffix(".new")
     scratch.write_text("".join(f"{address}:{port}\n" for address in addresses for port in ports))
     scratch.replace(ENDPOINTS)
@@ -48,6 +58,10 @@ def write(server: str) -> None:
 def ready(pod: dict) -> bool:
     conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
     return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def selected(pod: dict, labels: dict) -> bool:
+    return labels.items() <= pod["metadata"].get("labels", {}).items()
 
 
 def get(url: str) -> dict:

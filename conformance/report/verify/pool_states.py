@@ -5,14 +5,14 @@ Where pods are follows from no scenario; that they are there, ready, terminating
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from conformance.evidence.episode import Episode, PoolState
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
-from conformance.scenario.pool import Pod
-from conformance.scenario.schema import PoolStep, Step
+from conformance.scenario.pool import Pool
+from conformance.scenario.schema import Step
 
 Standing: TypeAlias = dict[str, tuple[bool, bool, bool]]
 """By pod: whether it is ready, terminating, selected."""
@@ -26,8 +26,8 @@ def problems(planned: Planned, episode: Episode, first: int | None, *, ended_ear
     if planned.pool is None or planned.work.mode == "direct":
         return  # a model server is in no pool
     gateway = planned.work.mode == "gateway"
-    pods = planned.work.instance.scenario.pool.pods if gateway else planned.pool.pods
-    wanted = standing(pods)
+    pool = planned.work.instance.scenario.pool if gateway else planned.pool
+    wanted = standing(pool)
     found = [(entry.seq, state.phase, _found(state, wanted, gateway=gateway)) for entry, state in episode.of(PoolState)]
     before = [one for seq, phase, one in found if phase == "effective" and (first is None or seq < first)]
     if wanted not in before:
@@ -37,13 +37,13 @@ def problems(planned: Planned, episode: Episode, first: int | None, *, ended_ear
         return
     begin = next(number for number, one in enumerate(found) if one[1:] == ("effective", wanted))
     states = [(phase, one) for _, phase, one in found[begin:]]
-    changes = list(_changes(pods, planned.work.instance.scenario.steps))
+    changes = list(_changes(pool, planned.work.instance.scenario.steps))
     yield from _compared(states, [("effective", wanted), *changes], ended_early=ended_early)
 
 
-def standing(pods: Sequence[Pod]) -> Standing:
+def standing(pool: Pool) -> Standing:
     """Of a scenario's pods."""
-    return {pod.name: (pod.is_ready, bool(pod.terminating), pod.is_selected) for pod in pods}
+    return {pod.name: (pod.is_ready, bool(pod.terminating), pod.is_selected_by(pool.selector)) for pod in pool.pods}
 
 
 def _found(state: PoolState, wanted: Standing, *, gateway: bool) -> Standing:
@@ -53,27 +53,18 @@ def _found(state: PoolState, wanted: Standing, *, gateway: bool) -> Standing:
     return found
 
 
-def _changes(pods: Sequence[Pod], steps: Sequence[Step]) -> Iterator[State]:
+def _changes(pool: Pool, steps: Sequence[Step]) -> Iterator[State]:
     """What must be in the log of each step that changes the pool: that it was begun, and that it was over."""
-    members: Mapping[str, Pod] = {pod.name: pod for pod in pods}
-    exists, last = True, standing(pods)
+    exists, last = True, standing(pool)
     for step in (one.pool for one in steps if one.pool is not None):
-        members = _after(members, step)
+        pool = pool.after(step)
         exists = exists if step.pool is None else step.pool == "create"
-        now = standing(tuple(members.values())) if exists else {}
+        now = standing(pool) if exists else {}
         if now != last:
             yield "asked", now
         if now != last and step.settle:
             yield "effective", now
         last = now
-
-
-def _after(members: Mapping[str, Pod], step: PoolStep) -> Mapping[str, Pod]:
-    kept = {name: pod for name, pod in members.items() if name not in step.remove}
-    for name, change in step.set.items():
-        named = {key: value for key, value in change.model_dump(exclude_unset=True).items() if value is not None}
-        kept[name] = kept[name].model_copy(update=named)
-    return kept | {pod.name: pod for pod in step.add}
 
 
 def _compared(found: Sequence[State], wanted: Sequence[State], *, ended_early: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from conformance.errors import IncompleteError, UsageError
-from conformance.run.epp.members import Member
+from conformance.run.epp.members import Member, PoolSpec
 from conformance.targets.profile import File
 from conformance.targets.template import FileTemplate
 
@@ -24,8 +24,8 @@ from conformance.targets.template import FileTemplate
 class PoolDiscovery(Protocol):
     """One way for the target to learn its pool."""
 
-    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
-        """Make this the pool. `ports` are its target ports; with `exists` False the pool object itself is gone."""
+    async def publish(self, members: Sequence[Member], spec: PoolSpec | None) -> None:
+        """Make this the pool; with `spec` None the pool object itself is gone."""
 
     async def delivered(self, timeout: float) -> bool:
         """Wait until what was published last was handed to the target; False if that took longer than `timeout`."""
@@ -34,7 +34,7 @@ class PoolDiscovery(Protocol):
 class FixedEndpoints:
     """The target knows its endpoints; there is nothing to publish."""
 
-    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
+    async def publish(self, members: Sequence[Member], spec: PoolSpec | None) -> None:
         """Nothing to do: the plan admits no scenario that needs another pool."""
 
     async def delivered(self, timeout: float) -> bool:  # noqa: ARG002 - part of the interface
@@ -56,9 +56,9 @@ class WatchedFile:
         self._original = _Original.of(path)
         self._template = FileTemplate(settings.template)
 
-    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:  # noqa: ARG002
+    async def publish(self, members: Sequence[Member], spec: PoolSpec | None) -> None:
         """Write the endpoints of the eligible pods, or remove the file if the pool is gone."""
-        if not exists:
+        if spec is None:
             self._again(lambda: self._path.unlink(missing_ok=True))
             return
         facts = [member.fact for member in members]

@@ -17,8 +17,8 @@ from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
 from conformance.run.execution import Action, Execution, ran_out
 from conformance.scenario.expect import Expect
-from conformance.scenario.pool import KubernetesStep, Load
-from conformance.scenario.schema import Exchange, HealthStep, PoolStep, Reply, StartWith
+from conformance.scenario.pool import KubernetesStep, Load, PoolStep
+from conformance.scenario.schema import Exchange, HealthStep, Reply, StartWith
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from conformance.errors import UsageError
 from conformance.run.epp import loads
-from conformance.run.epp.members import OTHER_NAMESPACE, Member
-from conformance.scenario.pool import Pod
+from conformance.run.epp.members import OTHER_NAMESPACE, Member, PoolSpec
+from conformance.scenario.pool import LABELS, Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
     INFERENCE_POOLS,
@@ -21,16 +21,8 @@ from fake_kubernetes import (
     builders,
 )
 
-SELECTOR = {"app": "epp-conformance", "component": "model-server"}
 FURTHER = {"pod-template-hash": "5d8c7b9f6"}
 """A label that the pool says nothing about, as every pod of a Deployment has one."""
-LABELS: Mapping[bool | str, Mapping[str, str]] = {
-    True: SELECTOR,
-    False: {"app": "something-else"},
-    "one-label": {"app": SELECTOR["app"]},
-    "longer-value": {**SELECTOR, "component": f"{SELECTOR['component']}-canary"},
-}
-"""A pod's labels by what a scenario says of `selected`."""
 
 SLOW = 0.3
 """Seconds before every answer of an API that is slow."""
@@ -64,7 +56,7 @@ class KubernetesApi:
             except KubernetesEmulatorError as problem:
                 raise UsageError(f"discovery.kubernetes.objects[{number}] of the profile: {problem}") from None
 
-    async def publish(self, members: Sequence[Member], ports: Sequence[int], *, exists: bool) -> None:
+    async def publish(self, members: Sequence[Member], spec: PoolSpec | None) -> None:
         """Make the objects match: deletions first, so that an address can pass from one pod to another."""
         if not self._lost:  # else all that is changed meanwhile is to be delivered afterwards
             self._newest = {}
@@ -76,7 +68,7 @@ class KubernetesApi:
             if self._pods.get(key) != pod:
                 self._note("pods", self._emulator.store.put(pod))
                 self._pods[key] = pod
-        pool = self._pool_object(ports) if exists else None
+        pool = self._pool_object(spec) if spec else None
         if pool is None and self._pool is not None:
             kind = INFERENCE_POOLS if self._settings.group == INFERENCE_POOLS.group else INFERENCE_POOLS_V1ALPHA2
             self._note("pool", self._emulator.store.delete(kind, self._settings.pool, self._settings.namespace))
@@ -135,7 +127,7 @@ class KubernetesApi:
             namespace=namespace,
             ready=True if pod.ready is None else pod.ready,
             terminating=member.fact.terminating,
-            labels={**FURTHER, **LABELS[True if pod.selected is None else pod.selected], **_engine_label(pod)},
+            labels={**FURTHER, **pod.labels, **_engine_label(pod)},
             active_ports=[int(endpoint.rpartition(":")[2]) for endpoint in member.endpoints]
             if pod.active_ports
             else None,
@@ -145,11 +137,11 @@ class KubernetesApi:
         """A pod's address never changes: another one under the same name is another pod."""
         return bool(self._pods[key]["status"].get("podIP") != pod["status"].get("podIP"))
 
-    def _pool_object(self, ports: Sequence[int]) -> dict[str, Any]:
+    def _pool_object(self, spec: PoolSpec) -> dict[str, Any]:
         return builders.pool(
             self._settings.pool,
-            SELECTOR,
-            list(ports),
+            LABELS[spec.selector],
+            list(spec.ports),
             namespace=self._settings.namespace,
             version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
         )

@@ -6,9 +6,17 @@ import dataclasses
 from dataclasses import dataclass
 
 from conformance.evidence.episode import PodFact
-from conformance.scenario.pool import Load, Pod, PodState
+from conformance.scenario.pool import Load, Pod, Selector
 
 OTHER_NAMESPACE = "elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    """What the pool itself says: its target ports, and the labels that it selects."""
+
+    ports: tuple[int, ...]
+    selector: Selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +27,8 @@ class Member:
     endpoints: tuple[str, ...]
     generation: int = 0
     """Grows when a pod is replaced under its name."""
+    spec: PoolSpec
+    """The pool that it is in, or beside."""
 
     @property
     def name(self) -> str:
@@ -33,10 +43,9 @@ class Member:
             endpoints=self.endpoints,
             ready=self.pod.is_ready,
             terminating=bool(self.pod.terminating),
-            selected=self.pod.is_selected,
+            selected=self.pod.is_selected_by(self.spec.selector),
         )
 
-    def changed(self, change: PodState | Load) -> Member:
+    def changed(self, change: Load) -> Member:
         """This member with what `change` names."""
-        named = {name: value for name, value in change.model_dump(exclude_unset=True).items() if value is not None}
-        return dataclasses.replace(self, pod=self.pod.model_copy(update=named))
+        return dataclasses.replace(self, pod=self.pod.changed(change))

@@ -17,10 +17,9 @@ from conformance.evidence.episode import GaugesShown, PodFact, PoolState
 from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
-from conformance.run.epp.members import Member
-from conformance.scenario.pool import IDLE, Load, Pod, Pool
+from conformance.run.epp.members import Member, PoolSpec
+from conformance.scenario.pool import IDLE, Load, Pod, Pool, PoolStep
 from conformance.scenario.references import NOBODY
-from conformance.scenario.schema import PoolStep
 from conformance.targets.ports import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait
@@ -56,7 +55,7 @@ class PoolController:
         self._generation = 0
         self._exists = True
         self._nobody = fleet.allocate()
-        self._ports: tuple[int, ...] = (self._first_port,)
+        self._spec = PoolSpec((self._first_port,), Pool().selector)
         self.probe: Probe | None = None
         """Set once the target answers."""
         self.ipv6_host: str | None = "::1"
@@ -73,7 +72,7 @@ class PoolController:
     @property
     def endpoints(self) -> Mapping[str, tuple[str, ...]]:
         """What scenario references stand for: each pod's endpoints, the last ones of pods that are gone, `nobody`."""
-        nobody = tuple(f"{self._nobody.host}:{port}" for port in self._ports)
+        nobody = tuple(f"{self._nobody.host}:{port}" for port in self._spec.ports)
         return {NOBODY: nobody} | self._gone | {name: member.endpoints for name, member in self._members.items()}
 
     def __contains__(self, endpoint: str) -> bool:
@@ -113,14 +112,14 @@ class PoolController:
         # One port for all pods, and only one IPv6 address: the port is one that is free there.
         on_ipv6 = any(pod.family == "ipv6" for pod in pool.pods)
         first = free_port(self.ipv6_host) if on_ipv6 and self.ipv6_host else self._first_port
-        ports = tuple(first + index for index in range(pool.ports))
-        same_ports = ports == self._ports
+        spec = PoolSpec(tuple(first + index for index in range(pool.ports)), pool.selector)
+        same_ports = spec.ports == self._spec.ports
         keep = {
             name: dataclasses.replace(member, pod=wanted[name])
             for name, member in self._members.items()
             if name in wanted and same_ports and _same_place(member.pod, wanted[name])
         }
-        await self._become(keep, [pod for pod in pool.pods if pod.name not in keep], ports, exists=True)
+        await self._become(keep, [pod for pod in pool.pods if pod.name not in keep], spec, exists=True)
         await self.load({pod.name: loads.full(pod) for pod in pool.pods})
 
     async def change(self, step: PoolStep) -> None:
@@ -130,11 +129,12 @@ class PoolController:
             raise UsageError(f"the pool has no pod {', '.join(missing)}")
         keep = {name: member for name, member in self._members.items() if name not in step.remove}
         keep |= {name: keep[name].changed(change) for name, change in step.set.items()}
-        ports = self._ports if step.ports is None else tuple(self._first_port + i for i in range(step.ports))
-        if ports != self._ports:
+        ports = self._spec.ports if step.ports is None else tuple(self._first_port + i for i in range(step.ports))
+        if ports != self._spec.ports:
             keep = {name: await self._moved(member, ports) for name, member in keep.items()}
+        spec = PoolSpec(ports, step.selector or self._spec.selector)
         exists = self._exists if step.pool is None else step.pool == "create"
-        await self._become(keep, step.add, ports, exists=exists, settle=step.settle, convergence=step.convergence)
+        await self._become(keep, step.add, spec, exists=exists, settle=step.settle, convergence=step.convergence)
         await self.load(
             {name: loads.only_load(change) for name, change in step.set.items()}
             | {p.name: loads.full(p) for p in step.add}
@@ -180,7 +180,7 @@ class PoolController:
 
     async def publish(self) -> None:
         """Hand the pool as it stands to the target, by its way of discovery."""
-        await self._channel.publish(tuple(self._members.values()), self._ports, exists=self._exists)
+        await self._channel.publish(tuple(self._members.values()), self._spec if self._exists else None)
 
     async def settle(self) -> None:
         """Poll the target until it follows, as after a change."""
@@ -202,25 +202,25 @@ class PoolController:
         self,
         keep: Mapping[str, Member],
         add: Iterable[Pod],
-        ports: tuple[int, ...],
+        spec: PoolSpec,
         *,
         exists: bool,
         settle: bool | Literal["quietly"] = True,
         convergence: float | None = None,
     ) -> None:
-        before, existed, old_ports = dict(self._members), self._exists, self._ports
+        before, existed, old_spec = dict(self._members), self._exists, self._spec
         order = {**before, **keep}
-        members = {name: keep[name] for name in order if name in keep}
+        members = {name: dataclasses.replace(keep[name], spec=spec) for name in order if name in keep}
         for name, member in before.items():
             if name not in members:
                 self._gone[name] = member.endpoints
                 await self._fleet.remove(self._server(member))
         for pod in add:
-            members[pod.name] = await self._started(pod, ports, before)
-        if (members, exists, ports) == (before, existed, old_ports) and before and self.followed:
+            members[pod.name] = await self._started(pod, spec, before)
+        if (members, exists, spec) == (before, existed, old_spec) and before and self.followed:
             return
         old = _eligible(before.values()) if existed else set()
-        self._members, self._exists, self._ports = members, exists, ports
+        self._members, self._exists, self._spec = members, exists, spec
         self._doubtful |= old ^ set(self.eligible)
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self.publish()
@@ -236,11 +236,11 @@ class PoolController:
         if settle:
             self._emit(PoolState(phase="effective", pods=self.facts))
 
-    async def _started(self, pod: Pod, ports: tuple[int, ...], before: Mapping[str, Member]) -> Member:
+    async def _started(self, pod: Pod, spec: PoolSpec, before: Mapping[str, Member]) -> Member:
         """Start the model server of a new pod, on a new address or on that of a pod that is gone."""
         self._generation += 1
-        member = Member(pod=pod, endpoints=(), generation=self._generation)
-        served = [ports[index] for index in pod.active_ports] if pod.active_ports else list(ports)
+        member = Member(pod=pod, endpoints=(), generation=self._generation, spec=spec)
+        served = [spec.ports[index] for index in pod.active_ports] if pod.active_ports else list(spec.ports)
         host: str | None = None
         if pod.address_of is not None:
             host, _, port = before[pod.address_of].endpoints[0].rpartition(":")
@@ -254,7 +254,7 @@ class PoolController:
             served = [number]
         elif self._fleet.shares_address:
             host, served = self._nobody.host, [0 for _ in served]
-        spec = PodSpec(
+        server_spec = PodSpec(
             name=self._server(member),
             address=host,
             ports=tuple(served),
@@ -264,7 +264,7 @@ class PoolController:
             **loads.page(pod),
         )
         try:
-            server = await self._fleet.add(spec)
+            server = await self._fleet.add(server_spec)
         except FleetError as problem:
             raise cant_bind(problem) from problem
         server.metrics_fault = loads.fault(pod)
