@@ -1,9 +1,9 @@
 """The resource types that are served: a table, and the look-ups on it.
 
 An EPP of the Gateway API Inference Extension reads pods, its InferencePool, and InferenceObjectives; later versions add
-InferenceModelRewrites, earlier ones had InferenceModels and an InferencePool in the experimental group. Namespaces and
-events are there so that ordinary tools work. A kind that is left out of `Emulator(kinds=…)` is not discoverable and
-answers 404, as on a cluster without that CRD.
+InferenceModelRewrites, earlier ones had InferenceModels and an InferencePool in the experimental group. Some of what
+every cluster has is there, so that ordinary tools work, and EPPs that read more. A kind that is left out of
+`Emulator(kinds=…)` is not discoverable and answers 404, as on a cluster without that CRD.
 """
 
 from __future__ import annotations
@@ -113,6 +113,14 @@ EVENTS = Kind(
         "type",
     ),
 )
+CORE: tuple[Kind, ...] = (
+    Kind(group="", version="v1", plural="nodes", kind="Node", namespaced=False, short_names=("no",)),
+    Kind(group="", version="v1", plural="services", kind="Service", short_names=("svc",), categories=("all",)),
+    Kind(group="", version="v1", plural="configmaps", kind="ConfigMap", has_status=False, short_names=("cm",)),
+    Kind(group="", version="v1", plural="secrets", kind="Secret", has_status=False, fields=("type",)),
+    Kind(group="discovery.k8s.io", version="v1", plural="endpointslices", kind="EndpointSlice", has_status=False),
+)
+"""What every cluster has, and an EPP may read. The suite puts nothing there; a profile's `objects` may."""
 INFERENCE_POOLS = Kind(
     group=INFERENCE, version="v1", plural="inferencepools", kind="InferencePool", short_names=("infpool",)
 )
@@ -146,6 +154,7 @@ KINDS: tuple[Kind, ...] = (
     NAMESPACES,
     PODS,
     EVENTS,
+    *CORE,
     INFERENCE_POOLS,
     INFERENCE_POOLS_V1ALPHA2,
     INFERENCE_OBJECTIVES,

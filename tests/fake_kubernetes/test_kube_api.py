@@ -19,6 +19,7 @@ from fake_kubernetes import (
     builders,
     without,
 )
+from fake_kubernetes.kinds import CORE
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
 POOLS_PATH = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools"
@@ -157,6 +158,21 @@ def test_lists_are_whole_and_selected(serving):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("kind", CORE, ids=lambda kind: kind.kind)
+def test_what_every_cluster_has_can_be_read_and_made(serving, kind):
+    async def scenario():
+        async with serving() as (_, client):
+            root = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
+            path = f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+            assert (await client.get(path)).json()["items"] == []
+            made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "one"}}
+            assert (await client.post(path, json=made)).status_code == 201
+            (item,) = (await client.get(f"{root}/{kind.plural}")).json()["items"]
+            assert item["metadata"]["name"] == "one"
+
+    asyncio.run(scenario())
+
+
 def test_refusals_are_status_documents(serving):
     async def scenario():
         async with serving() as (emulator, client):
@@ -164,7 +180,7 @@ def test_refusals_are_status_documents(serving):
             assert (await client.post(PODS_PATH, json=pod)).status_code == 201
             _refused(await client.post(PODS_PATH, json=pod), 409, "AlreadyExists")
             _refused(await client.get("/apis/unknown.group/v1/things"), 404, "NotFound")
-            _refused(await client.get("/api/v1/namespaces/default/secrets"), 404, "NotFound")
+            _refused(await client.get("/api/v1/namespaces/default/podtemplates"), 404, "NotFound")
             _refused(await client.get("/nothing"), 404, "NotFound")
             _refused(await client.get(f"{PODS_PATH}/a/log"), 404, "NotFound")
             _refused(await client.put(f"{PODS_PATH}/b", json=builders.pod("b", "127.0.0.1")), 404, "NotFound")
