@@ -229,9 +229,12 @@ def report_path(where: Path) -> Path:
 
     path = where / "report.json" if where.is_dir() else where
     if not path.is_file():
-        hint = (
-            "`epp-conformance run` writes one" if where == options.DEFAULT_OUTPUT else "name report.json or its folder"
-        )
+        others = sorted(other for pattern in ("*-report.yaml", "*/report.json") for other in where.glob(pattern))
+        hint = "`epp-conformance run` writes one"
+        if others:
+            hint = f"name one of its reports, such as {others[0]}"
+        elif where != options.DEFAULT_OUTPUT:
+            hint = "name report.json or its folder"
         folder = "" if path.is_absolute() else f" (the working folder is {Path.cwd()})"
         raise UsageError(f"there is no report at {where}: no file {path}{folder}", hint=hint)
     return path

@@ -91,6 +91,15 @@ def test_what_is_no_report(cli, tmp_path: Path, text: str) -> None:
     assert cli("report", "verify", path).code == 1
 
 
+@pytest.mark.parametrize("inside", ["1.0.0-epp-report.yaml", "first/report.json"])
+def test_the_folder_of_several_reports_names_one(cli, tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).parent.mkdir(exist_ok=True)
+    (tmp_path / inside).touch()
+    ran = cli("report", "verify", tmp_path)
+    assert ran.code == 2
+    assert f"hint: name one of its reports, such as {tmp_path / inside}" in ran.err
+
+
 def test_diff(cli, a_report: Path, tmp_path: Path) -> None:
     same = cli("report", "diff", a_report, a_report)
     assert same.code == 0
