@@ -277,6 +277,11 @@ class GatewayExchange:
         asked = self.opened.note.get("subset") if self.opened is not None else None
         return frozenset(map(canonical, asked)) if asked is not None else None
 
+    @property
+    def subset_owed(self) -> bool:
+        """Whether the client named endpoints of a subset by the header that, as the profile says, makes the hint."""
+        return bool(self.subset and self.opened is not None and self.opened.note.get("subset_owed"))
+
     # -- what stands around it -----------------------------------------------------------------------------------------
 
     @property

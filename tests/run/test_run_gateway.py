@@ -205,6 +205,11 @@ def test_what_the_profile_does_not_claim_is_not_asked_of_it() -> None:
     assert reasons["gateway.takes-the-first-of-a-list"] == (Verdict.SKIPPED, f"needs 3 ipv4 {few} 1")
 
 
+def test_a_hint_is_owed_where_the_profile_names_the_header_that_makes_it() -> None:
+    outcome = conduct(small("--fault=hint-not-sent"), "gateway.subset-hint")
+    assert verdicts(outcome.versions[0])["DP-SUB-01"] is Verdict.FAIL
+
+
 # -- gateways in trouble -----------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,8 @@ def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
         if elsewhere is not None:
             message, name = elsewhere
             return exchange.fail(SUB, where, f"it is in namespace {name!r}", at=message)
-        if exchange.gateway.sends_subset and first is not None:
+        owed = exchange.gateway.sends_subset or (exchange.subset_owed and one is exchange.asked[0])
+        if owed and first is not None:
             why = "Is the namespace among those that are forwarded to the EPP (metadata_options)?"
             return exchange.fail(
                 SUB, f"{where}, as the gateway was told to send it", "no subset hint", at=first, hint=why

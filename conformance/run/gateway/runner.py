@@ -232,7 +232,8 @@ class GatewayRunner(TargetRunner):
         """What judges can't read off the messages."""
         if request.subset is None:
             return {}
-        return {"subset": list(references.resolve(request.subset, self.pods.pods_of))}
+        said = self.profile.subset_header is not None  # and not by the way in which we set an Envoy up
+        return {"subset": list(references.resolve(request.subset, self.pods.pods_of)), "subset_owed": said}
 
     def _http(self, request: Request, name: str, rng: Random) -> HttpRequest:
         endpoints = self.pods.pods_of

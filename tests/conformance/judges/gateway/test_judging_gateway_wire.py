@@ -250,6 +250,16 @@ class TestSubset:
         assert gateway(script)["DP-SUB-01"] is Verdict.NOT_APPLICABLE
         assert gateway(script, sends_subset=True).blamed == {"DP-SUB-01"}
 
+    @pytest.mark.parametrize(
+        ("named", "owed", "verdict"),
+        [([A], True, Verdict.FAIL), ([A], False, Verdict.NOT_APPLICABLE), ([], True, Verdict.NOT_APPLICABLE)],
+    )
+    def test_none_although_the_client_named_one_by_the_header_of_the_profile(
+        self, gateway, script, named, owed, verdict
+    ):
+        self.sent(script, ..., note={"subset": named, "subset_owed": owed})
+        assert gateway(script)["DP-SUB-01"] is verdict
+
     def test_the_tap_knows_no_pool(self, ask):
         script = Script()
         script.exchange(opened=False, subset=["10.7.7.7:8000"]).request().reset()
