@@ -233,6 +233,14 @@ def test_a_gateway_that_never_gets_going_is_explained(how: str, error: type[Inco
     assert raised.value.exit_code == 4
 
 
+def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> None:
+    elsewhere = tuple(part.replace("{endpoints}", "127.0.0.1:9") for part in TWO_POOLS[:-4])
+    alone = small(start=GatewayStart(command=elsewhere), backends=(Backend(),), timeouts=SHORT)
+    with pytest.raises(GateFailedError, match="called the EPP and sent the first plain request to no") as raised:
+        conduct(alone, "gateway.asks-about-head")
+    assert all(cause in raised.value.hint for cause in ("the pool that it knows must be", "end_of_stream"))
+
+
 def test_a_gateway_that_does_not_run_is_out_of_reach() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: it refuses

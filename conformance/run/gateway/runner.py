@@ -154,7 +154,8 @@ class GatewayRunner(TargetRunner):
             hint = f"it must call the EPP at {where} ({tls}); and {self.profile.requests.path} must be routed"
         else:
             what = "called the EPP and sent the first plain request to no model server"
-            hint = f"the pool that it knows must be {', '.join(self.pods.pools[EPPS[0]])}"
+            pool = ", ".join(self.pods.pools[EPPS[0]])
+            hint = f"the pool that it knows must be {pool}; and the EPP must be sent the request to its end_of_stream"
         text = f"the gateway {what}; the client got {_got(response)}"
         if self.target.output:
             text += f"\nits last output:\n{quoted(self.target.output)}"
