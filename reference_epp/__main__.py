@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from types import ModuleType
 
@@ -14,7 +15,10 @@ def main() -> None:
     """Run the command line and exit: 0 after a stop signal, 1 if the EPP can't serve, 2 for wrong arguments."""
     wanted = parse()
     if isinstance(wanted, Listing):
-        print(json.dumps(_deviations().describe_all(wanted.what), indent=2))  # noqa: T201
+        try:
+            print(json.dumps(_deviations().describe_all(wanted.what), indent=2), flush=True)  # noqa: T201
+        except BrokenPipeError:  # the reader has seen enough: `reference-epp --list-faults | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return
     sys.exit(_run(wanted))
 

@@ -149,6 +149,14 @@ def test_lists_are_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         assert len({item["name"] for item in listed}) == len(listed) > 20
 
 
+def test_a_reader_who_has_seen_enough_of_a_list_is_no_error() -> None:
+    command = [sys.executable, "-m", "reference_epp", "--list-faults"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(DEADLINE) == 0
+
+
 def test_settings_are_read() -> None:
     text = (
         "--listen [::1]:0 --endpoints-file e --protocol-version next --model a --model b --objective x=-2 "
