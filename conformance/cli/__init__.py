@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 
 from conformance.cli.console import err
@@ -57,7 +58,7 @@ class Interrupt:
 
 
 def call(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. Errors are shown without a traceback, unless with `--debug`."""
+    """Run one command and return its exit code, with `--debug` or without. That adds the traceback of an error."""
     debug = "--debug" in arguments
     try:
         _refuse_empty(arguments)
@@ -71,9 +72,9 @@ def call(arguments: Sequence[str]) -> int:
     ):  # typer and rich end so when the reader went away: `epp-conformance list | head`
         reader_is_gone(sys.stdout)
         return 0
-    except Exception as problem:
+    except Exception as problem:  # noqa: BLE001 - each has its exit code, and Python's own would be 1
         if debug:
-            raise
+            traceback.print_exception(problem)
         return _show(problem)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import conformance.cli as command_line
-from conformance.cli import call
 from conformance.report.render.folder import reserved
 from conformance.targets.flags import TargetFlags
 
@@ -155,8 +154,18 @@ def test_a_defect_of_the_suite_is_never_the_targets(cli, monkeypatch: pytest.Mon
     assert ran.code == 3
     assert "ZeroDivisionError" in ran.err
     assert "a defect of the suite, not of the target" in ran.err
-    with pytest.raises(ZeroDivisionError):
-        call(["list", "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["run", "--profile", "nope.yaml"], 2), (["judge", "nope"], 2), (["list", "--nope"], 2)]
+)
+def test_debug_adds_the_traceback_and_changes_no_exit_code(cli, tmp_path, monkeypatch, arguments, code) -> None:
+    """Python's own would be 1, which says that the target is not conformant."""
+    monkeypatch.chdir(tmp_path)
+    plain, debugged = cli(*arguments), cli("--debug", *arguments)
+    assert (plain.code, debugged.code) == (code, code)
+    assert "Traceback (most recent call last):" in debugged.err
+    assert debugged.err.splitlines()[-1] == plain.err.splitlines()[-1]
 
 
 def test_help_is_there_for_every_command(cli) -> None:
