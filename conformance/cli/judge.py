@@ -76,7 +76,8 @@ def judge(
         remarks.print(f"… and {damaged - DAMAGES} lines more that are no transcript")
     if not seen:
         recorded = "name files that `tap --record` wrote, or a run's evidence.ndjson.gz"
-        hint = recorded if damaged else "was anything recorded?"
+        nothing = "was anything recorded? A load keeps only exchanges in which something was found"
+        hint = recorded if damaged else nothing
         raise UsageError(f"there is no exchange in {', '.join(map(str, files))}", hint=hint)
     undecided = tally.of(Verdict.ERROR)
     if not json:

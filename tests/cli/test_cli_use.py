@@ -270,7 +270,9 @@ def test_judging_nothing_is_no_success(cli, a_report: Path, tmp_path: Path) -> N
     ran = cli("judge", evidence, "--exchange", "nope")
     assert (ran.code, ran.err.splitlines()[0]) == (2, "error: there is no exchange 'nope'")
     (tmp_path / "empty.ndjson").touch()
-    assert cli("judge", tmp_path / "empty.ndjson").code == 2
+    ran = cli("judge", tmp_path / "empty.ndjson")
+    assert ran.code == 2
+    assert "a load keeps only exchanges in which something was found" in ran.err.lower()
 
 
 def test_a_file_of_another_kind_is_no_flood(cli, a_report: Path) -> None:
