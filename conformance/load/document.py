@@ -297,7 +297,7 @@ def _trouble(one: Aftermath, run: LoadRun) -> str:
     elif one.recovered is not None:
         how = f"recovered from after {one.recovered:.2f} s{limit}"
     elif one.untried:
-        how = "no exchange began after it"
+        how = "no exchange began after it and ended before the next trouble"
     else:
         how = f"NOT recovered from{limit}" if one.ended is not None else "it did not end"
     until = f" to {one.ended - run.start_time:.1f} s" if one.ended is not None else ""

@@ -85,6 +85,13 @@ def test_trouble_has_its_row(folder, page) -> None:
         assert f'{trouble["violations"][when]["EPP-DEST-06"]} <a href="#EPP-DEST-06">' in row
 
 
+def test_trouble_that_the_next_follows_too_soon_does_not_say_that_nothing_began(folder) -> None:
+    made = json.loads((folder / "load.json").read_text())
+    made["troubles"][0] |= {"recoveredAfter": None, "untried": True}
+    shown = html(made, "NOT conformant")
+    assert "<td>no exchange began after it and ended before the next trouble</td>" in shown
+
+
 def test_the_page_asks_for_nothing_and_runs_nothing(page) -> None:
     assert "default-src 'none'; style-src 'sha256-" in unescape(page)
     assert not re.search(r"<script|<link|\ssrc=|https?://", page)
