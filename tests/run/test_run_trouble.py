@@ -16,6 +16,7 @@ from conformance.evidence.episode import Claims, ProcessExited
 from conformance.outcome import RunOutcome, ScenarioResult
 from conformance.planning.plan import Selection
 from conformance.run.batches import HANGS, HUNG_TOO_OFTEN
+from conformance.run.epp import gate
 from conformance.run.session import RunSettings, run
 from conformance.targets import launch
 from conformance.targets.ports import free_ports
@@ -219,6 +220,12 @@ def _release(mark: Path) -> None:
         pause.wait(0.01)
     pause.wait(0.2)  # some refused connections
     mark.touch()
+
+
+def test_one_that_needs_longer_than_the_first_wait_is_given_the_time_of_any_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "FIRST_WAIT", 0.05)  # half of what it takes
+    outcome = conduct(profile("slow", tmp_path / "mark", timeouts=Timeouts()), Selection(scenarios=(OPTIONS,)))
+    assert results(outcome)[OPTIONS].verdict is Verdict.PASS
 
 
 def test_a_start_that_takes_too_long_is_given_up(tmp_path):

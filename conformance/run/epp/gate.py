@@ -13,6 +13,10 @@ from ext_proc.record import Author, Entry, Malformed, Message
 from fake_kubernetes.log import RequestRecord
 from fake_proxy.exchange import ExchangeOutcome
 
+FIRST_WAIT = 2.0
+"""Seconds for the first request: one that takes streams before it is ready may never answer that. Later ones are given
+as long as any answer."""
+
 ASKED = 15
 """Requests to the Kubernetes API that an explanation quotes."""
 

@@ -40,6 +40,8 @@ class Patience:
         self._let_run_out: set[str] = set()
         self._unanswered: Counter[str] = Counter()
         self._queues = queues
+        self.starting = False
+        """The target has just been started: what it leaves out may be answered when it is ready."""
         self._asked: dict[str | None, int] = {}
         """When each exchange's last message was sent that is not answered yet."""
         self._slowest = 0.0
@@ -89,7 +91,7 @@ class Patience:
                 self._asked.pop(exchange, None)
             case Wait(what=what, outcome="expired"):
                 self._let_run_out.update(one for one in (ECHO, STILL_OPEN) if what.startswith(one))
-                if what.startswith(AWAITED_ANSWER) and not self.shortened:
+                if what.startswith(AWAITED_ANSWER) and not (self.shortened or self.starting):
                     self._unanswered[what] += 1
                     brief = min(self._answer, max(BRIEF, ROOM * self._slowest))
                     if self.shortened and brief < self._answer:

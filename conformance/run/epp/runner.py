@@ -252,26 +252,27 @@ class EppRunner(TargetRunner):
     async def _gate(self) -> None:
         loop = asyncio.get_running_loop()
         patience = self.profile.timeouts.start if self.profile.started_by_us else self.profile.timeouts.answer
-        began = loop.time()
+        wait, began = min(gate.FIRST_WAIT, self.profile.timeouts.answer), loop.time()
         last: ExchangeOutcome | None = None
         heard: list[str] = []
+        self._patience.starting = True
         stop = self.recorder.listen(lambda entry: heard.append(gate.said(entry)))
         try:
             while loop.time() < began + patience:
                 if self.target.crashed:
                     raise await self.target.explain_end()
                 heard.clear()
-                last = await self.ask(
-                    Exchange(ending="envoy"), SETTLING, deadline=min(2.0, self.profile.timeouts.answer)
-                )
+                last = await self.ask(Exchange(ending="envoy"), SETTLING, deadline=wait)
                 if gate.passes(last, heard, eligible=bool(self.pool.eligible)):
                     if gate.headers_only(last, heard):
                         await self._body_must_be_answered(heard)
                     return
                 if not self.profile.started_by_us and last.stream is not None and last.stream.how == "malformed":
                     break
+                wait = self.profile.timeouts.answer
                 await asyncio.sleep(0.05)
         finally:
+            self._patience.starting = False
             stop()
         if self.target.crashed:
             raise await self.target.explain_end()

@@ -86,6 +86,8 @@ class Hostile(Service):
     async def send(self, stream: Any, answer: Any) -> None:
         if self.habit == "unready" and self.seen > MANY:
             await asyncio.Event().wait()
+        if self.habit == "slow":
+            await asyncio.sleep(0.1)
         if self.habit == "compresses":
             stream.send_data(grpc.frame(gzip.compress(answer.SerializeToString()), compressed=1))
         else:
