@@ -77,6 +77,34 @@ class OtherBytes(Conversation):
 
 
 @fault(
+    "blanks-around-a-body-lost",
+    breaks="ENV-09",
+    why="Blanks at the begin and at the end of a request body are lost.",
+    modes=FULL_DUPLEX,
+)
+class BlanksAroundABodyLost(OtherBytes):
+    def change(self, body: bytes) -> bytes:
+        return body.strip()
+
+
+@fault(
+    "zero-values-lost",
+    breaks="ENV-09",
+    why="A JSON body is written again without what is 0, false or empty, as Go's `omitempty` leaves it out.",
+    modes=FULL_DUPLEX,
+)
+class ZeroValuesLost(OtherBytes):
+    def change(self, body: bytes) -> bytes:
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return body
+        if not isinstance(value, dict):
+            return body
+        return json.dumps({name: one for name, one in value.items() if one or one is None}).encode()
+
+
+@fault(
     "last-byte-lost",
     breaks="ENV-09",
     why="The last byte of a request body is lost, unless trailers end it.",

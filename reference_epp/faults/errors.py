@@ -281,6 +281,30 @@ class UnknownModel400(Conversation):
 
 
 @fault(
+    "models-of-small-bodies",
+    breaks="EPP-MODEL-01",
+    why="The model is looked for in bodies of up to 64 KiB; with a larger one any model gets an endpoint.",
+    versions=WITH_MODELS,
+    modes=("full-duplex", "buffered"),
+)
+class ModelsOfSmallBodies(Conversation):
+    def read_model(self, body: bytes) -> str | None:
+        return super().read_model(body) if len(body) <= 65_536 else None
+
+
+@fault(
+    "models-of-plain-paths",
+    breaks="EPP-MODEL-01",
+    why="The model is looked for where the path is one of the API's, to the letter: not where it has a query.",
+    versions=WITH_MODELS,
+    modes=("full-duplex", "buffered"),
+)
+class ModelsOfPlainPaths(Conversation):
+    def read_model(self, body: bytes) -> str | None:
+        return None if b"?" in self.headers.get(":path", b"") else super().read_model(body)
+
+
+@fault(
     "bodyless-needs-a-model",
     breaks="EPP-MODEL-02",
     why="A request without a body gets 404, because no InferenceModel has the empty name.",

@@ -248,6 +248,30 @@ class EventsWithCharsetHeldBack(HoldsBack):
         return super().holds_back(content_type) and content_type != b"text/event-stream"
 
 
+@fault(
+    "events-without-a-request-body-held-back",
+    breaks="EPP-STRM-02",
+    why="Server-sent events pass at once if the request's body asked for a stream; others are held back.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class EventsWithoutARequestBodyHeldBack(HoldsBack):
+    def holds_back(self, content_type: bytes) -> bool:
+        return super().holds_back(content_type) and self.headers.get(":method") == b"GET"
+
+
+@fault(
+    "event-headers-removed",
+    breaks="ENV-24",
+    why="Of the headers of an event stream those that describe its body are left.",
+    effect="warn",
+)
+class EventHeadersRemoved(ResponseHeadersRemoved):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        events = any(b"event-stream" in (one.raw_value or one.value.encode()) for one in headers.headers.headers)
+        return super().on_response_headers(headers) if events else Conversation.on_response_headers(self, headers)
+
+
 # -- the served endpoint
 
 

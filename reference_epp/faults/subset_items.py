@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp.conversation import Conversation
@@ -14,7 +14,8 @@ from reference_epp.faults.subset import hint
 from reference_epp.picker import Picker, Request
 
 if TYPE_CHECKING:
-    from ext_proc.messages import Metadata
+    from ext_proc.messages import HttpHeaders, Metadata
+    from reference_epp.epp import Action
 
 
 class ComparesText(Picker):
@@ -178,3 +179,24 @@ class UnknownIpv6OpensThePool(Picker):
     def eligible(self, request: Request) -> Sequence[Endpoint]:
         six = bool(request.subset) and all(":" in item.ip for item in request.subset or ())
         return super().eligible(request) or (self.pool.endpoints if six else ())
+
+
+@fault(
+    "odd-subset-means-all-without-a-body",
+    breaks="EPP-SUB-10",
+    why="For a request without a body, a hint that is no list counts as no hint.",
+    versions=WITH_SUBSET,
+    effect="warn",
+)
+class OddSubsetMeansAllWithoutABody(Conversation):
+    no_list = False
+
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        value = hint(metadata, self.epp.subset_namespace)
+        self.no_list = value is not None and value.WhichOneof("kind") != "list_value"
+        super().read_metadata(kind, metadata)
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        if headers.end_of_stream and self.no_list:
+            self.subset = None
+        return super().on_request_headers(headers)

@@ -57,6 +57,11 @@ class _PathlessTalk(Talk):
         return await super().ask(dataclasses.replace(request, path="/v1"))
 
 
+class _QuerylessTalk(Talk):
+    async def ask(self, request: GatewayRequest) -> Decision:
+        return await super().ask(dataclasses.replace(request, path=request.path.partition("?")[0]))
+
+
 class _WellMeaningTalk(Talk):
     async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
         told = await super().tell(dataclasses.replace(response, status=200), endpoint, tried)
@@ -70,6 +75,10 @@ class _ClingingTalk(Talk):
 
 class _RouteForPath(Gateway):
     talk_type = _PathlessTalk
+
+
+class _PathWithoutQuery(Gateway):
+    talk_type = _QuerylessTalk
 
 
 class _AllIsWell(Gateway):
@@ -163,6 +172,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the EPP is told the prefix of the route in place of the request's path",
         breaks="DP-EXTP-01",
         gateway=_RouteForPath,
+    ),
+    Fault(
+        name="query-not-told",
+        why="the EPP is told the path without its query",
+        breaks="DP-EXTP-01",
+        gateway=_PathWithoutQuery,
     ),
     Fault(
         name="status-told-wrongly",

@@ -8,11 +8,11 @@ import itertools
 from collections.abc import Iterator
 
 from ext_proc.messages import ImmediateResponse
-from ext_proc.record import values
+from ext_proc.record import header, values
 from reference_gateway.epp_client import DESTINATION, Decision, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
 
 
 class _Unsteered(Gateway):
@@ -62,6 +62,20 @@ class _LastFirst(Gateway):
         yield from reversed(list(super().walk(decision, pool)))
 
 
+class _KeepsToItsServer(Gateway):
+    """The first request of a client's connection decides where all others on it go."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._firsts: dict[int, str] = {}
+
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+        for endpoint in endpoints:
+            first = self._firsts.setdefault(request.connection, endpoint)
+            return await super().forward(request, itertools.chain((first,), endpoints), tried)
+        return await super().forward(request, endpoints, tried)
+
+
 class _NoFallback(Gateway):
     def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
         fallback = decision.fallback()
@@ -99,6 +113,15 @@ class _ClientFirst(Gateway):
 class _ErrorAs500(Gateway):
     async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         return dataclasses.replace(await super().answered(answer, pool, request), status=500)
+
+
+class _LateErrorAs500(Gateway):
+    """An error that comes when a body of unknown length is read is taken for a failure to read it."""
+
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
+        response = await super().answered(answer, pool, request)
+        unknown = request.body and header(request.headers, b"content-length") is None
+        return dataclasses.replace(response, status=500) if unknown else response
 
 
 class _ErrorWithoutBody(Gateway):
@@ -164,6 +187,12 @@ FAULTS: tuple[Fault, ...] = (
         gateway=_LastFirst,
     ),
     Fault(
+        name="keeps-to-its-server",
+        why="all requests of a client's connection go where the first one went",
+        breaks="DP-DEST-01",
+        gateway=_KeepsToItsServer,
+    ),
+    Fault(
         name="retries-off",
         why="no attempt is made after the first, although retry is configured",
         breaks="DP-DEST-02",
@@ -197,6 +226,12 @@ FAULTS: tuple[Fault, ...] = (
         why="whatever the EPP refuses with, the client gets 500",
         breaks="DP-ERR-01",
         gateway=_ErrorAs500,
+    ),
+    Fault(
+        name="error-of-a-chunked-request-as-500",
+        why="whatever the EPP refuses with, the client gets 500 if it did not say the length of its body",
+        breaks="DP-ERR-01",
+        gateway=_LateErrorAs500,
     ),
     Fault(
         name="error-without-its-body",

@@ -79,7 +79,7 @@ LONG = b'"' + b"a" * 600 + b'"}]}'
 
 HINTS: list[Any] = [
     [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
-    [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C],
+    [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C], [SIX.rpartition(":")[0] + ":9"],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
     [*(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000)), B],
 ]  # fmt: skip
@@ -159,6 +159,9 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         (("content-type", b"multipart/form-data; boundary=x"), [body(b"words")]),
         (("content-type", b"application/grpc"), [body(b"\x00")]),
         (("x-model", b"unknown"), [body(b'{"model":"no-such-model"}')]),
+        ((":path", b"/v1/completions?limit=2"), [body(b'{"model":"no-such-model"}')]),
+        (("x-model", b"large"), [body(b'{"model":"no-such-model","prompt":"%s"}' % (b"x" * 70_000))]),
+        (("content-type", b"text/plain"), [body(b" words \r\n")]),
     ]
     for extra, messages in kinds:
         for _ in range(len(POOL)):  # equal endpoints take turns
