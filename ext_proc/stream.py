@@ -134,6 +134,11 @@ class ProcessStream:
         if self._transport is not None and self.ended is None:
             self._transport.hold(self._stream, held)
 
+    @property
+    def sending(self) -> int:
+        """See `Transport.sending`."""
+        return 0 if self._transport is None else self._transport.sending(self._stream)
+
     async def drain(self) -> None:
         """Wait until all that was sent has left for the socket, or the stream is over."""
         if self._transport is not None:

@@ -82,6 +82,11 @@ class EppStream:
         if self._stream is not None:
             self._stream.hold(held)
 
+    @property
+    def sending(self) -> int:
+        """0 if nothing that was sent waits for the EPP's connection; else a number that changes while it leaves."""
+        return 0 if self._stream is None else self._stream.sending
+
     async def drain(self) -> None:
         """Wait until the EPP's connection took what was sent before this turn, or the stream is over."""
         if self._stream is not None:

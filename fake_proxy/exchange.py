@@ -144,7 +144,7 @@ class ExchangeDriver:
         self._over = asyncio.Event()
         self._abort_due: AbortPoint | None = None
         self._aborted = False
-        self._expired = ""
+        self._expired, self._sending = "", 0
         self._defect: Exception | None = None
 
     async def run(self) -> ExchangeOutcome:
@@ -230,6 +230,8 @@ class ExchangeDriver:
 
     def _expire(self) -> None:
         now = self._loop.time()
+        if (sending := self._stream.sending) != self._sending:
+            self._progress, self._sending = now, sending  # what has not left yet can't be answered
         if (left := self._pace.left(self._began, self._progress, now)) > 0:
             self._deadline = self._loop.call_later(left, self._expire)
         elif not self._machine.done:

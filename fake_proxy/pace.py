@@ -17,8 +17,9 @@ class Pace:
     """How fast an exchange may go and how long it may take, in seconds.
 
     `deadline`: so long may nothing happen. An exchange that goes on (a large body on a slow machine) may take longer,
-    but no longer than `PATIENCE` times as long. `withheld` says how many of the last so many seconds the EPP could have
-    run and got no processor, where that is known: they do not count.
+    but no longer than `PATIENCE` times as long; what the EPP has not taken yet it can't have answered. `withheld` says
+    how many of the last so many seconds the EPP could have run and got no processor, where that is known: they do not
+    count.
     `lock_step`: each piece of response body is sent only when the one before has come back from the EPP, for at most
     `echo_timeout`; the same limit holds for the waits of the request's chunks.
     `ending_timeout`: a stream that was half-closed is reset when the EPP has not ended it after this.

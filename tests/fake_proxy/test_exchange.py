@@ -14,6 +14,8 @@ import pytest
 from machine_driver import common, immediate, mutation, request_headers, set_header
 
 from ext_proc.channel import Channel, dial
+from ext_proc.http2.connection import SERVER_SETTINGS
+from ext_proc.http2.frames import Setting, Settings
 from ext_proc.messages import (
     BodyMutation,
     BodyResponse,
@@ -126,9 +128,9 @@ async def grpc_epp(endpoint: str, twist: Twist | None = None) -> AsyncIterator[s
 
 
 @contextlib.asynccontextmanager
-async def own_epp(handler) -> AsyncIterator[str]:
+async def own_epp(handler, settings: Settings = SERVER_SETTINGS) -> AsyncIterator[str]:
     """Our own server with a hand-written handler; its address."""
-    server = await serve("127.0.0.1", 0, handler)
+    server = await serve("127.0.0.1", 0, handler, settings=settings)
     try:
         yield server.address
     finally:
@@ -721,6 +723,49 @@ def test_an_answer_that_never_comes_expires(silent_from: str) -> None:
             assert (ran.outcome.expired, ran.outcome.status) == (f"answer to {silent_from}", None)
             (got,) = ran.of(ClientResponse)
             assert (got.status, got.complete) == (None, False)
+
+    asyncio.run(run())
+
+
+def test_what_has_not_left_yet_is_not_answered_late() -> None:
+    """The EPP's flow control lets in 64 KiB each time that the deadline comes, and it answers when it has the body."""
+    give: list[Callable[[], None]] = []
+
+    class Looked(Pace):
+        def left(self, began: float, progress: float, now: float) -> float:
+            give[0]()
+            return Pace.left(self, began, progress, now)
+
+    async def takes_pieces(stream) -> None:
+        def more() -> None:
+            stream.transport.hold(stream.stream_id, False)
+            stream.transport.hold(stream.stream_id, True)
+
+        give.append(more)
+        stream.transport.hold(stream.stream_id, True)
+        taken = []
+        while not taken or not taken[-1].request_body.end_of_stream:
+            taken.append(ProcessingRequest.FromString(await stream.recv()))
+        stream.send(immediate(503, b"no"))
+
+    async def run() -> None:
+        async with own_epp(takes_pieces, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
+            ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=Looked(deadline=0.2))
+            assert (ran.outcome.expired, ran.outcome.status) == ("", 503)
+
+    asyncio.run(run())
+
+
+def test_an_epp_that_takes_no_more_of_a_body_expires() -> None:
+    async def takes_one_window(stream) -> None:
+        stream.transport.hold(stream.stream_id, True)
+        while await stream.recv() is not None:
+            pass
+
+    async def run() -> None:
+        async with own_epp(takes_one_window, ((Setting.INITIAL_WINDOW_SIZE, 65_535),)) as epp:
+            ran = await exchange(epp, replace(POST, body=b"x" * 150_000), pace=Pace(deadline=0.1))
+            assert ran.outcome.expired == "answer to request_headers"
 
     asyncio.run(run())
 
