@@ -54,8 +54,11 @@ def _readiness(probe: Probe, requirement: str) -> Iterator[Ruling]:
     elif synced is not None:
         wanted = SERVING if synced else NOT_SERVING
         because = "the pool was synced" if synced else "the pool was not synced yet"
-        good = probe[1].serving == wanted
-        yield passed(requirement) if good else _ruling(probe, requirement, f"{probe[1].service} is {wanted}: {because}")
+        if probe[1].serving == wanted:
+            yield passed(requirement)
+        else:
+            hint = "" if synced else "It is SERVING while there is no pool: from the start, or still when it is gone."
+            yield _ruling(probe, requirement, f"{probe[1].service} is {wanted}: {because}", hint)
 
 
 def _like_readiness(episode_view: EpisodeView, probes: Sequence[Probe], probe: Probe) -> Iterator[Ruling]:

@@ -52,7 +52,9 @@ class TestHealth:
         script = (
             Script().probe("liveness", "SERVING").probe("readiness", message, synced=synced, status=0 if message else 5)
         )
-        assert ask(script, "next").blamed == {"EPP-HLTH-03"}
+        found = ask(script, "next")
+        assert found.blamed == {"EPP-HLTH-03"}
+        assert bool(found.finding("EPP-HLTH-03").hint) == (not synced)  # the common cause is that of the other breach
 
     def test_readiness_of_an_unknown_pool_is_not_judged(self, ask):
         assert ask(Script().probe("readiness", "NOT_SERVING"), "next").blamed == set()
