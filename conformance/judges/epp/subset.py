@@ -34,6 +34,9 @@ from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.endpoints import address_of, canonical, parse
 
 NONE_ELIGIBLE = "an ImmediateResponse with 503: nothing of the subset is eligible"
+_OVERLOOKED = (
+    "The cache of the pool lacks the endpoint, as a new one, or items of the list are compared as they are spelt."
+)
 
 
 def binding(view: ExchangeView) -> bool:
@@ -62,7 +65,8 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     if hint.set:
         requirement = _why_nothing_matched(view)
         expected = f"an endpoint of the subset: {', '.join(sorted(due.allowed)[:4])} is eligible"
-        return view.fail(requirement, expected, f"{view.describe()} ({hint})")
+        actual, why = f"{view.describe()} ({hint})", _OVERLOOKED if requirement == "EPP-SUB-02" else ""
+        return view.fail(requirement, expected, actual, hint=why)
     if hint.kind == "unset" and (hint.near or any(one.hint.kind != "unset" for one in view.before())):
         why = "the subset key is not set, so the whole pool is eligible"
         return view.fail("EPP-SUB-04", f"an endpoint: {why}")

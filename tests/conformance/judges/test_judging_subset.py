@@ -118,6 +118,12 @@ class TestNothingEligible:
         script.exchange(subset=[STRANGER]).request(BODY).answers(headers_answer(), *echo(BODY)).drained()
         assert ask(script).blamed == {"EPP-SUB-02"}
 
+    def test_a_503_although_one_is_eligible_has_a_cause_of_its_own(self, ask):
+        found = ask(refused(503, subset=[B]))
+        assert found.blamed == {"EPP-SUB-02"}
+        assert "cache" in found.finding("EPP-SUB-02").hint  # the requirement's common cause is of picks that are wrong
+        assert not ask(picked(A, subset=[STRANGER])).finding("EPP-SUB-02").hint
+
     def test_the_wrong_port(self, ask):
         assert ask(picked(A, subset=["10.0.0.1:9"])).blamed == {"EPP-SUB-06"}
         assert ask(refused(503, subset=["10.0.0.1:9"]))["EPP-SUB-06"] is Verdict.PASS
