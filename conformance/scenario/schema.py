@@ -70,6 +70,15 @@ class Reply(FileModel):
 
 
 Abort = Literal["request-headers", "request-body", "destination", "response"]
+
+ABORTED_AT: Mapping[Abort, str] = {
+    "request-headers": "request-headers",
+    "request-body": "request-body",
+    "destination": "destination",
+    "response": "response-body",
+}
+"""The point of an exchange at which the log says that the client went away."""
+
 Inject = Literal[
     "duplicate-end",
     "unknown-field",
@@ -152,6 +161,18 @@ class Exchange(ClientRequest):
     interleaved: bool = Field(False, description="after their first chunk all wait until the last ones are answered")
     lock_step: bool = Field(False, description="a chunk of the request comes when the one before was let through")
     gap_seconds: float = Field(0, ge=0, le=5, description="pause before each chunk of the request")
+
+    @property
+    def note(self) -> dict[str, Any]:
+        """What judges can't read off the messages."""
+        note: dict[str, Any] = {}
+        if self.sheddable:
+            note["sheddable"] = True
+        if self.model == "unknown":
+            note["unknown_model"] = True
+        if self.inject:
+            note["inject"] = list(self.inject)
+        return note
 
     @model_validator(mode="after")
     def _interleaves(self) -> Exchange:

@@ -21,8 +21,9 @@ from conformance.evidence.episode import (
     Unmet,
 )
 from conformance.evidence.model_server import ServerAsked
+from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
-from conformance.report.verify import hints, pool_states, server_episode
+from conformance.report.verify import course, hints, pool_states, server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
@@ -56,6 +57,8 @@ def problems(planned: Planned, episode: Episode, context: Context, report: Repor
     if not planned.generated:
         first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
         yield from pool_states.problems(planned, episode, first, ended_early=_ended_early(episode))
+        steps = planned.work.instance.scenario.steps
+        yield from course.doings(steps, episode, first, ended_early=_ended_early(episode))
     yield from _exchanges(planned, episode, context, report)
     yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)
@@ -105,7 +108,8 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
         wanted = None if one.step.expect is None else _expectation(one.step.expect, _endpoints(episode, entries[0].seq))
         if not _alike(expectation, wanted, episode):
             yield f"{name}: its evidence expects {short(expectation)}, its scenario {short(wanted)}"
-        yield from (f"{name}: {problem}" for problem in _stimulus(planned, one, entries, report))
+        found = _stimulus(planned, one, entries, report, ended_early=_ended_early(episode))
+        yield from (f"{name}: {problem}" for problem in found)
         if one.step.exchange is not None:
             known = _endpoints(episode, entries[-1].seq)
             found = hints.problems(one.step.exchange, one.repeat, entries, known, context.subset_namespace)
@@ -211,8 +215,10 @@ def _alike(found: Expectation | None, wanted: Expectation | None, episode: Episo
     )
 
 
-def _stimulus(planned: Planned, one: _Due, entries: Sequence[Entry], report: Report) -> Iterator[str]:
-    """What the client sent, as far as it follows from scenario and seed."""
+def _stimulus(
+    planned: Planned, one: _Due, entries: Sequence[Entry], report: Report, *, ended_early: bool
+) -> Iterator[str]:
+    """What the client sent, as far as it follows from scenario and seed, and how it went on."""
     asked = next((entry.event for entry in entries if isinstance(entry.event, ServerAsked)), None)
     if asked is not None and one.step.ask is not None:
         yield from server_episode.stimulus(one.step.ask, asked, planned.work, one.number, one.repeat, report)
@@ -236,6 +242,9 @@ def _stimulus(planned: Planned, one: _Due, entries: Sequence[Entry], report: Rep
     path, _, _ = (request.path or "").partition("?")
     if path not in ("", CHAT_PATH) and opened.path.partition("?")[0] != path:
         yield f"its evidence has the path {short(opened.path)}, its scenario {short(request.path)}"
+    around = report.environment.topology
+    asked_about = isinstance(around, Topology) and around.data_plane == "fake"
+    yield from course.problems(request, opened, entries, asked=asked_about, ended_early=ended_early)
     prompt = _prompt(planned, one, request, report.environment.seed)
     if prompt is not None and not _says(entries, prompt):
         yield f"its body does not have the prompt that seed {report.environment.seed} gives"

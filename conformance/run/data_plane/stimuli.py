@@ -81,20 +81,8 @@ def prepare(
         stimulus=_stimulus(exchange, profile, endpoints),
         reply=exchange.reply,
         fail_first=exchange.fail_first,
-        note=_note(exchange),
+        note=exchange.note,
     )
-
-
-def _note(exchange: Exchange) -> dict[str, Any]:
-    """What judges can't read off the messages."""
-    note: dict[str, Any] = {}
-    if exchange.sheddable:
-        note["sheddable"] = True
-    if exchange.model == "unknown":
-        note["unknown_model"] = True
-    if exchange.inject:
-        note["inject"] = list(exchange.inject)
-    return note
 
 
 # -- the request -------------------------------------------------------------------------------------------------------

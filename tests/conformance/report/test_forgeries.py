@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from forging.excuses import EXCUSES
 from forging.forger import Forger
 from forging.forgeries import BAD_EPP, BAD_GATEWAY, EPP, FORGERIES, GATEWAY, Forgery
 
@@ -45,6 +46,19 @@ def test_a_forgery_is_caught(reports, check, catalogue, tmp_path, forgery: Forge
         assert (verification.step(forgery.step).answer, verification.answer) == ("unknown", "unknown"), failed
     else:
         assert forgery.step in failed
+
+
+@pytest.mark.parametrize(("excuse", "of"), EXCUSES.items(), ids=lambda one: getattr(one, "__name__", one))
+def test_an_excuse_that_the_scenario_does_not_give_is_caught(
+    reports, check, catalogue, instances, tmp_path, excuse, of
+):
+    forger, folder = Forger(reports(of)), tmp_path / "forged"
+    excuse(forger)
+    forger.write(folder, catalogue)
+    forger.judge_again(folder, catalogue, instances)
+    forger.write(folder, catalogue)
+    verification = check(folder)
+    assert [step.name for step in verification.steps if step.answer != "pass"] == ["judgement"]
 
 
 def test_a_readme_beside_the_report_is_said_to_be_unchecked(reports, check, catalogue, tmp_path):

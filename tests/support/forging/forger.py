@@ -6,10 +6,11 @@ import copy
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.judges import judge
 from conformance.outcome import version_outcome
 from conformance.report.document.build import overall, version_row
 from conformance.report.document.canonical import digest
@@ -18,7 +19,10 @@ from conformance.report.document.rows import RequirementRow
 from conformance.report.render.html import html
 from conformance.report.render.junit import junit
 from conformance.report.render.markdown import summary
+from conformance.report.verify.again import JudgedAgain
+from conformance.report.verify.expected import Expected
 from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.loader import Instance
 
 Json = dict[str, Any]
 
@@ -101,6 +105,18 @@ class Forger:
         for name, text in self.texts.items():
             (folder / name).write_text(text)
         return folder / "report.json"
+
+    def judge_again(self, folder: Path, catalogue: Catalogue, instances: Sequence[Instance]) -> None:
+        """Every result becomes what the suite's own judges say of the evidence that was written to `folder`."""
+        report = Report.model_validate_json((folder / "report.json").read_text())
+        again = JudgedAgain(report, catalogue, judge, Expected(report, catalogue, instances))
+        again.evidence(folder / "evidence.ndjson.gz")
+        again.without_evidence()
+        rows = (again.rows.get((row["version"], row["id"])) for row in self.rows)
+        self.report["results"] = [
+            stated if row is None else row.model_dump(mode="json", by_alias=True)
+            for stated, row in zip(self.rows, rows, strict=True)
+        ]
 
     def _evidence(self, path: Path) -> None:
         if self.raw_evidence is not None:

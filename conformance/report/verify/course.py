@@ -1,0 +1,74 @@
+"""Whether an exchange ran its course, and whether the suite did in its episode only what the scenario has it do.
+
+Judges say nothing against a target that was not heard to the end: the client went away, the suite stopped the process,
+part of a message was not kept. Each of these must be the scenario's doing, or the log must say how it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from conformance.evidence.episode import Episode, EppConduct, PodConduct, ProcessExited
+from conformance.report.verify.steps import short
+from conformance.scenario.schema import ABORTED_AT, ClientRequest, Exchange, Step
+from ext_proc.record import (
+    Author,
+    ClientAborted,
+    ClientResponse,
+    Entry,
+    ExchangeOpened,
+    Malformed,
+    Message,
+    StreamEnded,
+    Wait,
+)
+
+
+def problems(
+    request: ClientRequest, opened: ExchangeOpened, entries: Sequence[Entry], *, asked: bool, ended_early: bool
+) -> Iterator[str]:
+    """What speaks against the `entries` of an exchange being those of `request`, from its beginning to its end.
+
+    `asked`: the EPP under test was asked about each, as the data plane is our own. `ended_early`: something is in the
+    log that ends a scenario, whatever is under way.
+    """
+    events = [entry.event for entry in entries]
+    if isinstance(request, Exchange) and dict(opened.note) != request.note:
+        yield f"its evidence has the note {short(dict(opened.note))}, its scenario {short(request.note)}"
+    if any(isinstance(one, Message) and one.truncated for one in events):
+        yield "part of a message was not kept, and its evidence does not say that it was cut"
+    at = None if request.abort is None else ABORTED_AT[request.abort]
+    aborted = [one.point for one in events if isinstance(one, ClientAborted)]
+    if any(point != at for point in aborted):
+        yield f"its client went away at {short(aborted[0])}, that of its scenario {at or 'stays'}"
+    expired = any(isinstance(one, Wait) and one.outcome == "expired" for one in events)
+    if aborted or expired or ended_early:
+        return
+    if not any(isinstance(one, ClientResponse) for one in events):
+        yield "it has no end: no response to its client, and nothing that was waited for in vain"
+    elif asked and not any(map(_heard, events)):
+        yield "nothing came from the EPP, not even an end, and it was not waited for in vain"
+
+
+def _heard(event: object) -> bool:
+    """Whether an event is one of the EPP's side of a stream, or of the connection."""
+    return isinstance(event, Message | Malformed | StreamEnded) and event.author is not Author.DATA_PLANE
+
+
+def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_early: bool) -> Iterator[str]:
+    """What the suite did to pods, EPPs and process otherwise than `steps` say; `first` is the first exchange's entry.
+
+    A target may be started again before the first exchange, if it did not follow the pool.
+    """
+    found = [
+        (event.pod, event.conduct) if isinstance(event, PodConduct) else (event.epp, "up" if event.up else "down")
+        for entry in episode.entries
+        if isinstance(event := entry.event, PodConduct | EppConduct)
+    ]
+    wanted = [one for step in steps for one in (*(step.pods or {}).items(), *(step.epps or {}).items())]
+    if found != (wanted[: len(found)] if ended_early else wanted):
+        yield f"its pods or EPPs were made to behave as {short(found)}, by its scenario {short(wanted)}"
+    stopped = [entry.seq for entry, event in episode.of(ProcessExited) if event.asked]
+    restarts = sum(1 for step in steps if step.restart is not None)
+    if first is not None and sum(1 for seq in stopped if seq > first) > restarts:
+        yield "the target was stopped in its course, which its scenario does not do"

@@ -1,0 +1,97 @@
+"""Forgeries that excuse a target: what spoke against it is left out, and something in the log says why it is not there.
+
+Each is judged again by the suite's own judges, so that every result follows from the evidence that was made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from forging.forger import Forger, Json
+
+_AFTER = ("upstream-request", "upstream-response", "client-response", "wait", "half-closed", "stream-ended")
+
+
+def failing(f: Forger) -> Json:
+    """A result with a failure in an exchange."""
+    return f.row(lambda row: any(one["verdict"] == "fail" and one["exchange"] for one in row["findings"]))
+
+
+def failed(row: Json) -> set[str]:
+    """The exchanges in which something failed."""
+    return {one["exchange"] for one in row["findings"] if one["verdict"] == "fail"}
+
+
+def opened(f: Forger, row: Json) -> list[Json]:
+    """How the failing exchanges of a result began."""
+    begun = [one for one in f.episode(row)["entries"] if one["kind"] == "exchange-opened"]
+    return [one for one in begun if one["exchange"] in failed(row)]
+
+
+def instead(f: Forger, row: Json, *kept: str, **event: object) -> None:
+    """`event` in the place of all that the EPP said in the failing exchanges, and of what followed but for `kept`."""
+    episode, entries, done = f.episode(row), [], set()
+    for one in episode["entries"]:
+        name = one.get("exchange")
+        gone = one.get("author") == "epp" or (one["kind"] in _AFTER and one["kind"] not in kept)
+        if name not in failed(row) or not gone:
+            entries.append(one)
+        elif event and name not in done:
+            done.add(name)
+            entries.append({"seq": one["seq"], "t": one["t"], "exchange": name, **event})
+    episode["entries"] = entries
+
+
+def the_exchange_was_a_poll(f: Forger) -> None:
+    for one in opened(f, failing(f)):
+        one["note"] = {"settling": True}
+
+
+def the_client_went_away(f: Forger) -> None:
+    instead(f, failing(f), kind="client-aborted", point="request-body")
+
+
+def the_exchange_has_no_end(f: Forger) -> None:
+    instead(f, failing(f))
+
+
+def the_epp_said_nothing(f: Forger) -> None:
+    instead(f, failing(f), "client-response")
+
+
+def the_messages_were_not_kept(f: Forger) -> None:
+    row = failing(f)
+    for one in f.episode(row)["entries"]:
+        if one["kind"] == "message" and one["author"] == "epp" and one["exchange"] in failed(row):
+            one.update(raw="", size=1000)
+
+
+def the_suite_stopped_the_target(f: Forger) -> None:
+    row = failing(f)
+    entries = f.episode(row)["entries"]
+    begun = entries.index(opened(f, row)[0])
+    entry = {"kind": "process-exited", "pid": 7, "code": 0, "asked": True}
+    entries.insert(begun + 1, {**entry, "t": entries[begun]["t"], "seq": 0})
+    for number, one in enumerate(entries, 1):
+        one["seq"] = number
+
+
+def every_epp_was_down(f: Forger) -> None:
+    row = f.row(lambda row: bool(row["evidence"]) and row["verdict"] in ("pass", "fail"))
+    entries = f.episode(row)["entries"]
+    begun = next(number for number, one in enumerate(entries) if one["kind"] == "exchange-opened")
+    entries.insert(begun, {"kind": "epp-conduct", "epp": "first", "up": False, "t": entries[begun]["t"], "seq": 0})
+    for number, one in enumerate(entries, 1):
+        one["seq"] = number
+
+
+EXCUSES: dict[Callable[[Forger], None], str] = {
+    the_exchange_was_a_poll: "bad-epp",
+    the_client_went_away: "bad-epp",
+    the_exchange_has_no_end: "bad-epp",
+    the_epp_said_nothing: "bad-epp",
+    the_messages_were_not_kept: "bad-epp",
+    the_suite_stopped_the_target: "bad-epp",
+    every_epp_was_down: "bad-gateway",
+}
+"""Each with the report that it is done to."""
