@@ -115,7 +115,7 @@ def _from(report: Report) -> TargetFlags | None:
 def _settings(report: Report, target: TargetFlags, folder: Path) -> RunSettings:
     from conformance.errors import UsageError
     from conformance.outcome import GENERATED
-    from conformance.report.document.basis import GENERATED_FILE
+    from conformance.report.document.basis import is_generated
     from conformance.run.request import run_settings
     from conformance.targets.flags import SelectionFlags
 
@@ -123,7 +123,7 @@ def _settings(report: Report, target: TargetFlags, folder: Path) -> RunSettings:
         raise UsageError("the report does not say what was selected", hint="it was made by an older suite")
     own = []
     for number, source in enumerate(report.plan.sources):
-        if not source.file.startswith(GENERATED_FILE):
+        if not is_generated(source.file):
             own.append(folder / f"{number}.yaml")
             own[-1].write_text(source.text, encoding="utf-8")
     settings = run_settings(target, SelectionFlags(seed=report.environment.seed, scenarios=own or None))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,11 @@ def basis_of(
 
 GENERATED_FILE = "generated"
 """The name of the file of a generated conversation, before the protocol version."""
+
+
+def is_generated(file: str) -> bool:
+    """Whether the name of a source is that of a generated conversation, and of no file of the user's own."""
+    return re.fullmatch(rf"{GENERATED_FILE}-(\d+\.\d+\.\d+|next)", file) is not None
 
 
 def _files(paths: Sequence[Path]) -> Iterable[Path]:

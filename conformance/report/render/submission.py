@@ -17,7 +17,7 @@ from pathlib import Path
 from conformance.errors import UsageError
 from conformance.evidence.store import extract
 from conformance.outcome import GENERATED
-from conformance.report.document.basis import GENERATED_FILE
+from conformance.report.document.basis import is_generated
 from conformance.report.document.blocks import EvidenceFile, Topology
 from conformance.report.document.model import Report, read_report, seal
 from conformance.report.render.readme import readme
@@ -76,7 +76,7 @@ def problems(report: Report, mode: str = "default", *, observed: bool = False) -
         found.append(f"it was made through {around.data_plane}, which can't carry out every scenario")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", mode):
         found.append(f"mode {mode!r} is not a name of lower-case letters, digits and dashes")
-    own = [one.file for one in report.plan.sources if not one.file.startswith(GENERATED_FILE)] if report.plan else []
+    own = [one.file for one in report.plan.sources if not is_generated(one.file)] if report.plan else []
     if own:
         found.append(f"it was made with scenarios that are not of the certified set ({', '.join(own)})")
     if report.stopped:

@@ -27,7 +27,7 @@ from conformance.planning.results import (
     skipped,
     versioned_command,
 )
-from conformance.report.document.basis import GENERATED_FILE, PlanBasis
+from conformance.report.document.basis import GENERATED_FILE, PlanBasis, is_generated
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
 from conformance.requirements.catalogue import Catalogue
@@ -72,7 +72,10 @@ class Expected:
         self.planned: dict[Key, Planned] = {}
         self.complete: dict[str, bool] = {}
         """By version, whether nothing was left out by selection."""
-        instances = (*built_in, *(one for one in self._own if one.section != GENERATED_SECTION))
+        own = [one for one in self._own if one.section != GENERATED_SECTION]
+        self.own = tuple(one.id for one in own)
+        """The ids of scenarios that are not of the certified set."""
+        instances = (*built_in, *own)
         try:
             traits = self.basis.traits(report.environment.topology, report.claims)
             if traits.role != report.implementation.role:
@@ -86,11 +89,6 @@ class Expected:
         for row in report.results:
             if row.id == GENERATED_ID:
                 self._generated(row, catalogue)
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The ids of scenarios that are not of the certified set."""
-        return tuple(one.id for one in self._own)
 
     def _take(self, version: str, plan: Plan) -> None:
         for batch in plan.batches:
@@ -222,4 +220,7 @@ def _own_instances(basis: PlanBasis, catalogue: Catalogue) -> tuple[Instance, ..
             found = load(catalogue, [Path(path) for path in names])
         except ConformanceError as problem:
             raise UnplannableError(f"scenarios of the report can't be read: {problem.message}") from problem
-    return tuple(dataclasses.replace(one, file=names[one.file]) for one in found if one.file in names)
+    own = tuple(dataclasses.replace(one, file=names[one.file]) for one in found if one.file in names)
+    if disguised := [one.file for one in own if is_generated(one.file) and one.section != GENERATED_SECTION]:
+        raise UnplannableError(f"{disguised[0]} has no generated conversation, as its name says, but other scenarios")
+    return own

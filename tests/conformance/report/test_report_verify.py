@@ -9,7 +9,7 @@ import pytest
 
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import read_report
-from conformance.report.render.submission import to_yaml
+from conformance.report.render.submission import problems, to_yaml
 from conformance.report.verify.verification import STEPS, verify
 from conformance.verdict import Finding
 
@@ -60,6 +60,28 @@ def test_what_is_no_report_fails_the_first_step(tmp_path, text):
     verification = verify(path, None)
     assert tuple(step.name for step in verification.steps) == STEPS
     assert [step.name for step in verification.steps if step.answer == "fail"] == ["schema"]
+
+
+def with_a_source(folder, path, file):
+    """A report with a file of scenarios of the vendor's own, none of which was run."""
+    scenario = {"id": "generated.ours", "title": "t", "requirements": ["EPP-DEST-01"], "steps": [{"exchange": {}}]}
+    document = json.loads((folder / "report.json").read_text())
+    document["plan"]["sources"] = [{"file": file, "text": json.dumps({"section": "own", "scenarios": [scenario]})}]
+    document["digest"] = digest(document)
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.mark.parametrize("file", ["own.yaml", "generated.yaml", "generated-1.0.0.yaml"])
+def test_scenarios_of_ones_own_are_told_whatever_they_are_called(reports, instances, tmp_path, file):
+    path = with_a_source(reports("epp"), tmp_path / "report.json", file)
+    assert any("generated.ours" in note for note in verify(path, None, instances=instances).notes)
+    assert any(f"not of the certified set ({file})" in text for text in problems(read_report(path)))
+
+
+def test_scenarios_of_ones_own_do_not_pass_for_a_generated_conversation(reports, instances, tmp_path):
+    path = with_a_source(reports("epp"), tmp_path / "report.json", "generated-1.0.0")
+    assert "has no generated conversation" in verify(path, None, instances=instances).step("plan").text
 
 
 def test_a_judge_that_raises_is_an_answer_and_no_crash(reports, instances):
