@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from conformance.report.document.failures import concerns
@@ -66,10 +67,10 @@ def _mode(report: Report) -> str:
 def _reproduce(reports: Sequence[tuple[str, Report]]) -> list[str]:
     lines = ["## Reproduce", "", "Each report is checked offline, by judging its evidence again:", ""]
     suites = sorted({one.suite.version for _, one in reports})
-    lines += code("\n".join(f"pip install epp-conformance=={one}" for one in suites[-1:]))
-    lines += code("\n".join(f"epp-conformance report verify {name}" for name, _ in reports))
+    lines += code("\n".join("pip install " + shlex.quote(f"epp-conformance=={one}") for one in suites[-1:]))
+    lines += code("\n".join(f"epp-conformance report verify {shlex.quote(name)}" for name, _ in reports))
     lines += ["", "Its target is run again, and compared verdict by verdict, by:", ""]
-    lines += code("\n".join(f"epp-conformance report reproduce {name}" for name, _ in reports))
+    lines += code("\n".join(f"epp-conformance report reproduce {shlex.quote(name)}" for name, _ in reports))
     return [*lines, "", *how_run([one for _, one in reports]), ""]
 
 

@@ -27,9 +27,11 @@ from conformance.planning.results import (
     skipped,
     versioned_command,
 )
+from conformance.printable import printable
 from conformance.report.document.basis import GENERATED_FILE, PlanBasis, is_generated
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
+from conformance.report.verify.steps import short
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.pool import Pool
@@ -40,6 +42,10 @@ Key = tuple[str, str]
 
 _KEPT = re.compile(r"(\d{1,6}) conversations, seed \d+")
 _SHORTEST = re.compile(r" \(in the shortest of (\d{1,6}) conversations, seed \d+\)$")
+
+
+COMMAND = re.compile(r"""epp-conformance run( ([\w@%+=:,./-]|\[redacted:[\w:.-]*\]|'[^']*'|"'")+)*""", re.ASCII)
+"""A command as the suite writes it: words as `shlex.join` quotes them, in which no secret is left."""
 
 
 class UnplannableError(ConformanceError):
@@ -113,6 +119,8 @@ class Expected:
         """Rows that are missing, there twice, or in no plan."""
         if not self.report.versions and not self.report.stopped:
             yield "no version was run, and nothing says why"
+        if not COMMAND.fullmatch(self.basis.command):
+            yield f"the command that reproduces it is none of the suite's: {short(printable(self.basis.command))}"
         seen: set[Key] = set()
         incomplete = {row.version for row in self.report.versions if not row.complete}
         for result in self.report.results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from conformance.printable import printable
@@ -43,4 +44,5 @@ def remedy(report: Report) -> str:
     known = release_of(report.catalogue.version, *(one.removeprefix("sha256:") for one in digests))
     if known is None and report.suite.version == suite().version:
         return "Both call themselves the same version: use the very build that made the report"
-    return f"Verify it with `pip install epp-conformance=={known or printable(report.suite.version)}`"
+    wanted = shlex.quote(f"epp-conformance=={known or printable(report.suite.version)}")
+    return f"Verify it with `pip install {wanted}`"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import read_report
 from conformance.report.render.submission import problems, to_yaml
+from conformance.report.verify.expected import COMMAND
 from conformance.report.verify.verification import STEPS, verify
 from conformance.verdict import Finding
 
@@ -37,7 +41,12 @@ def test_the_same_report_as_yaml_is_verified_too(reports, instances, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [("0.0.7", "pip install epp-conformance==0.0.7"), (None, "the very build")]
+    ("version", "words"),
+    [
+        ("0.0.7", "pip install epp-conformance==0.0.7"),
+        ("0.0.7 evil; sh", "pip install 'epp-conformance==0.0.7 evil; sh'"),
+        (None, "the very build"),
+    ],
 )
 def test_another_catalogue_is_not_called_tampering(reports, instances, tmp_path, version, words):
     document = json.loads((reports("bad-epp") / "report.json").read_text())
@@ -82,6 +91,16 @@ def test_scenarios_of_ones_own_are_told_whatever_they_are_called(reports, instan
 def test_scenarios_of_ones_own_do_not_pass_for_a_generated_conversation(reports, instances, tmp_path):
     path = with_a_source(reports("epp"), tmp_path / "report.json", "generated-1.0.0")
     assert "has no generated conversation" in verify(path, None, instances=instances).step("plan").text
+
+
+@given(words=st.lists(st.text()))
+def test_every_command_that_the_suite_writes_is_taken_for_one_of_its_own(words):
+    assert COMMAND.fullmatch(shlex.join(["epp-conformance", "run", *words]))
+
+
+@pytest.mark.parametrize("rest", [" a;b", " $(a)", " `a`", " a & b", " 'a", " a#b", "\na", "\\\n"])
+def test_a_command_that_does_more_is_none_of_the_suites(rest):
+    assert COMMAND.fullmatch(f"epp-conformance run{rest}") is None
 
 
 def test_a_judge_that_raises_is_an_answer_and_no_crash(reports, instances):
