@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -53,7 +53,15 @@ class Load(FileModel):
     )
 
 
-IDLE = {"queue": 0, "running": 0, "kv": 0.1, "loras": (), "waiting_loras": (), "metrics": "ok", "course": "steady"}
+IDLE: dict[str, Any] = {
+    "queue": 0,
+    "running": 0,
+    "kv": 0.1,
+    "loras": (),
+    "waiting_loras": (),
+    "metrics": "ok",
+    "course": "steady",
+}
 """What a pod's metrics show where a scenario says nothing of them, by field of `Load`."""
 
 
@@ -95,6 +103,11 @@ class PodState(Load):
 
 class Pod(PodState):
     """A pod: a fake model server on its own address."""
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What its metrics show, said or not."""
+        return {name: idle if (said := getattr(self, name)) is None else said for name, idle in IDLE.items()}
 
     name: Name = Field(description="what the scenario calls it")
     family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")

@@ -154,7 +154,7 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    hint = _HINTS.get(requirement, "" if silent else "Send an ImmediateResponse instead of ending the stream.")
+    hint = _HINTS.get(requirement, "" if silent else _ENDS[side])
     if silent and requirement == "ENV-21":
         actual += f", with {len(view.overlapping) + 1} streams open at the same time"
         hint = _CROWDED
@@ -170,6 +170,10 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     )
 
 
+_ENDS = {
+    REQUEST: "Send an ImmediateResponse instead of ending the stream.",
+    RESPONSE: "Answer the whole response before the stream ends: what was let through can't be taken back.",
+}
 _CROWDED = (
     "Requests like this one are answered when fewer streams are open. A server with a thread for each stream may have "
     "run out of threads; a lock or a queue that streams share looks the same."

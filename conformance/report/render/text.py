@@ -168,10 +168,13 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         folder = f" {paths[0].parent}" if paths else ""
         why = f"  (why: epp-conformance report show{folder} --unsettled)" if unsettled else ""
         yield "blockers", " ".join(headline.blockers) + why
-    scenarios = Counter(row.verdict for row in report.results)
     provisional = sum(row.provisional for row in report.results)
+    not_counted = Counter(row.verdict for row in report.results if row.provisional)
+    del not_counted[Verdict.PASS]
+    scenarios = Counter(row.verdict for row in report.results) - not_counted
     took = f"{len(report.results)} in {report.duration:.1f} s, seed {report.environment.seed}"
     extra = f", {provisional} provisional" if provisional else ""
+    extra += f" of which {_counts(not_counted)}" if not_counted else ""
     generated = report.figures.get(GENERATED)
     extra += f", {generated} generated" if generated else ""
     yield "scenarios", f"{_counts(scenarios)} ({took}{extra})"

@@ -23,7 +23,7 @@ from conformance.evidence.episode import (
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
-from conformance.report.verify import course, hints, pool_states, server_episode
+from conformance.report.verify import course, gauges, hints, pool_states, server_episode
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.scenario import references
@@ -111,6 +111,10 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
         found = _stimulus(planned, one, entries, report, ended_early=_ended_early(episode))
         yield from (f"{name}: {problem}" for problem in found)
         if one.step.exchange is not None:
+            if planned.pool is not None:
+                done = planned.work.instance.scenario.steps[: one.number]
+                found = gauges.problems(planned.pool, done, episode, entries[0].seq)
+                yield from (f"{name}: {problem}" for problem in found)
             known = _endpoints(episode, entries[-1].seq)
             found = hints.problems(one.step.exchange, one.repeat, entries, known, context.subset_namespace)
             yield from (f"{name}: {problem}" for problem in found)

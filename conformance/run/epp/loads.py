@@ -6,34 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.evidence.episode import EngineName
-from conformance.scenario.pool import IDLE, Load, Pod, PodState
+from conformance.scenario.pool import Load, Pod, PodState
 from fake_modelserver import Engine, FaultKind, Gauges, MetricsFault, Ramp, Signal, Square
 from fake_modelserver import Pod as Server
 
 RESTING = Load(queue=0, running=0, kv=0.1, course="steady")
 """A pod that is not busy, whatever else its metrics show."""
 
-_LOAD = tuple(Load.model_fields)
-
-
-def load(pod: PodState) -> dict[str, object]:
-    """The part of a pod that its metrics show, as far as it is said."""
-    return {name: value for name in _LOAD if (value := getattr(pod, name)) is not None}
-
 
 def only_load(change: PodState) -> Load:
     """Of a change, what metrics show."""
-    return Load.model_validate(load(change))
+    return Load.model_validate(change.model_dump(include=set(Load.model_fields), exclude_none=True))
 
 
 def full(pod: Pod) -> Load:
     """What the metrics of a pod show, said or not."""
-    return Load.model_validate({**IDLE, **load(pod)})
-
-
-def shown(pod: Pod) -> dict[str, object]:
-    """The same for the log."""
-    return {**IDLE, **load(pod)}
+    return Load.model_validate(pod.shown)
 
 
 def gauges(pod: Pod) -> Gauges:

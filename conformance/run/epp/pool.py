@@ -148,9 +148,9 @@ class PoolController:
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
             gauges, fault = loads.gauges(changed.pod), loads.fault(changed.pod)
-            moves = self._shown.get(name, IDLE)["course"] != loads.shown(changed.pod)["course"]
-            if self._shown.get(name) != loads.shown(changed.pod):
-                self._shown[name] = loads.shown(changed.pod)
+            moves = self._shown.get(name, IDLE)["course"] != changed.pod.shown["course"]
+            if self._shown.get(name) != changed.pod.shown:
+                self._shown[name] = changed.pod.shown
                 self._emit(GaugesShown(pod=name, values=self._shown[name]))
             if (gauges, fault) == (server.gauges, server.metrics_fault) and not moves:
                 continue

@@ -121,6 +121,18 @@ def test_the_summary_says_what_the_counts_of_scenarios_do_not(run):
     assert "50 generated" in text
 
 
+def test_what_fails_and_does_not_count_yet_is_no_failure_of_the_summary(run):
+    document = run.report().document()
+    failed = [row for row in document["results"] if row["verdict"] == "fail"]
+    for row in failed:
+        row["provisional"] = True
+    count = len(failed)
+    text = summary_text(seal(document), width=120).plain
+    (line,) = [one for one in text.splitlines() if one.startswith("scenarios")]
+    assert " fail" not in line.partition("(")[0]
+    assert f"{count} provisional of which {count} fail" in line
+
+
 def test_notes_that_repeat_are_told_once(run):
     document = run.report().document()
     document["anomalies"] = [{"code": "restarted", "text": "it was started again", "scenario": None}] * 3
