@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.progress import progress
+from conformance.cli.show import show_summary
 from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
@@ -121,7 +122,11 @@ def _run_and_report(
             generated=outcome.counterexamples.items(),
         ),
     )
-    paths = (*write_all(report, output), *_counterexamples(outcome, output))
+    try:
+        paths = (*write_all(report, output), *_counterexamples(outcome, output))
+    except OSError:  # a full disk: what came out is told all the same
+        show_summary(report, [])
+        raise
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return ReportedRun(
         report=report, paths=paths, code=code, stopped=stopped, waived=applied, interrupted=outcome.interrupted

@@ -128,6 +128,7 @@ def test_a_full_disk_is_named_and_keeps_no_part_of_a_report(cli, tmp_path: Path,
     monkeypatch.setattr(folder, "write_report", full)
     ran = cli("run", "-q", *FEW, "-o", tmp_path)
     assert (ran.code, ran.err.splitlines()[0]) == (3, f"error: {tmp_path}/report.json: No space left on device")
+    assert "requirements" in ran.out
     assert not list(tmp_path.iterdir())
 
 
