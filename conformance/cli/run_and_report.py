@@ -7,8 +7,8 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.cli.console import out, width_of
 from conformance.cli.progress import progress
-from conformance.cli.show import show_summary
 from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
@@ -19,6 +19,7 @@ from conformance.report.document.build import build
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
 from conformance.report.render.folder import COUNTEREXAMPLE, EVIDENCE, EvidenceKeeper, reserved, write_all
+from conformance.report.render.text import summary_text
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm
 from conformance.run.engine import collect_seldom
@@ -125,7 +126,7 @@ def _run_and_report(
     try:
         paths = (*write_all(report, output), *_counterexamples(outcome, output))
     except OSError:  # a full disk: what came out is told all the same
-        show_summary(report, [])
+        out().print(summary_text(report, width=width_of(out())))
         raise
     code = exit_code_after(outcome, applied) or (stopped.exit_code if stopped else 0)
     return ReportedRun(
