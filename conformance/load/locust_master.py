@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 
 from conformance.errors import ConformanceError, HarnessError, IncompleteError, UsageError
 from conformance.load.wire import FORM, Message, WireError, decode, encode
+from conformance.run.engine import result_of
 
 _log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ class LocustMaster:
 
     def gather(self, seconds: float) -> None:
         """Wait for the workers. Raises `IncompleteError` after `seconds`, `UsageError` for one that does not fit."""
-        self._ask(lambda: self._gather(seconds)).result()
+        result_of(self._ask(lambda: self._gather(seconds)))
 
     def write_statistics(self, folder: Path) -> Path:
         """Write Locust's statistics of the requests of all workers, as Locust does with `--csv`."""

@@ -111,9 +111,7 @@ class EngineThread:
 
         future = self.submit(tracked())
         try:
-            while not wait([future], WAKE).done:  # a signal that another thread takes wakes no one who waits for good
-                pass
-            return future.result()
+            return result_of(future)
         except BaseException:
             if future.cancel():  # False if it was the work itself that raised
                 over.wait(CLEAN_UP)
@@ -129,6 +127,14 @@ class EngineThread:
             self._loop.run_until_complete(_settled())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def result_of(future: Future[T]) -> T:
+    """Wait for it, as the main thread may: a signal that comes as the wait begins would wake no one who waits for
+    good."""
+    while not wait([future], WAKE).done:
+        pass
+    return future.result()
 
 
 async def _settled() -> None:
