@@ -169,12 +169,11 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
         why = f"  (why: epp-conformance report show{folder} --unsettled)" if unsettled else ""
         yield "blockers", " ".join(headline.blockers) + why
     provisional = sum(row.provisional for row in report.results)
-    not_counted = Counter(row.verdict for row in report.results if row.provisional)
-    del not_counted[Verdict.PASS]
-    scenarios = Counter(row.verdict for row in report.results) - not_counted
+    failing = sum(row.provisional and row.verdict is Verdict.FAIL for row in report.results)
+    scenarios = Counter(row.verdict for row in report.results) - Counter({Verdict.FAIL: failing})
     took = f"{len(report.results)} in {report.duration:.1f} s, seed {report.environment.seed}"
     extra = f", {provisional} provisional" if provisional else ""
-    extra += f" of which {_counts(not_counted)}" if not_counted else ""
+    extra += f" of which {failing} fail" if failing else ""
     generated = report.figures.get(GENERATED)
     extra += f", {generated} generated" if generated else ""
     yield "scenarios", f"{_counts(scenarios)} ({took}{extra})"
