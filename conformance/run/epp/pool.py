@@ -254,37 +254,32 @@ class PoolController:
             served = [number]
         elif self._fleet.shares_address:
             host, served = self._nobody.host, [0 for _ in served]
-        server_spec = PodSpec(
-            name=self._server(member),
-            address=host,
-            ports=tuple(served),
-            models=(self._profile.requests.model,),
-            any_model=True,
-            gauges=loads.gauges(pod),
-            **loads.page(pod),
-        )
-        try:
-            server = await self._fleet.add(server_spec)
-        except FleetError as problem:
-            raise cant_bind(problem) from problem
-        server.metrics_fault = loads.fault(pod)
-        loads.moved(server, pod)
-        return dataclasses.replace(member, endpoints=server.endpoints)
+        return await self._serving(member, host, served)
 
     async def _moved(self, member: Member, ports: tuple[int, ...]) -> Member:
         """The pod on other target ports, at the same address."""
         host = member.endpoints[0].rpartition(":")[0]
         await self._fleet.remove(self._server(member))
+        return await self._serving(member, host, [0 for _ in ports] if self._fleet.shares_address else ports)
+
+    async def _serving(self, member: Member, host: str | None, ports: Iterable[int]) -> Member:
+        """The pod with its model server started, on these ports of `host` (None: of the next free address)."""
         spec = PodSpec(
             name=self._server(member),
             address=host,
-            ports=tuple(0 for _ in ports) if self._fleet.shares_address else ports,
+            ports=tuple(ports),
             models=(self._profile.requests.model,),
             any_model=True,
             gauges=loads.gauges(member.pod),
             **loads.page(member.pod),
         )
-        return dataclasses.replace(member, endpoints=(await self._fleet.add(spec)).endpoints)
+        try:
+            server = await self._fleet.add(spec)
+        except FleetError as problem:
+            raise cant_bind(problem) from problem
+        server.metrics_fault = loads.fault(member.pod)
+        loads.moved(server, member.pod)
+        return dataclasses.replace(member, endpoints=server.endpoints)
 
     def _fixed(self, pod: Pod) -> tuple[str, int]:
         """The first endpoint that the target knows and that no pod has."""
