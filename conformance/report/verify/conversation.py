@@ -96,25 +96,29 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
     if numbered is None:
         yield "its evidence has exchanges whose ids do not count from 1"
         return
-    due = list(_due(planned.work.instance.scenario.steps, [_in_vain(entries) for _, entries in numbered]))
-    if len(numbered) != len(due) and not (len(numbered) < len(due) and _ended_early(episode)):
+    steps, ended_early = planned.work.instance.scenario.steps, _ended_early(episode)
+    due = list(_due(steps, [_in_vain(entries) for _, entries in numbered]))
+    if len(numbered) != len(due) and not (len(numbered) < len(due) and ended_early):
         yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
         return
     strangers = set(context.expectations) - {name for name, _ in numbered}
     if strangers:
         yield f"its evidence expects something of exchanges that it has not: {short(sorted(strangers))}"
+    if planned.pool is not None:
+        begun = [
+            (name, one.number, entries[0].seq)
+            for (name, entries), one in zip(numbered, due, strict=False)
+            if one.step.exchange is not None
+        ]
+        yield from gauges.problems(planned.pool, steps, episode, begun)
     for (name, entries), one in zip(numbered, due, strict=False):
         expectation = context.expectations.get(name)
         wanted = None if one.step.expect is None else _expectation(one.step.expect, _endpoints(episode, entries[0].seq))
         if not _alike(expectation, wanted, episode):
             yield f"{name}: its evidence expects {short(expectation)}, its scenario {short(wanted)}"
-        found = _stimulus(planned, one, entries, report, ended_early=_ended_early(episode))
+        found = _stimulus(planned, one, entries, report, ended_early=ended_early)
         yield from (f"{name}: {problem}" for problem in found)
         if one.step.exchange is not None:
-            if planned.pool is not None:
-                done = planned.work.instance.scenario.steps[: one.number]
-                found = gauges.problems(planned.pool, done, episode, entries[0].seq)
-                yield from (f"{name}: {problem}" for problem in found)
             known = _endpoints(episode, entries[-1].seq)
             found = hints.problems(one.step.exchange, one.repeat, entries, known, context.subset_namespace)
             yield from (f"{name}: {problem}" for problem in found)
