@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def show_failures(
     grouped = defects(every) if blocks <= BLOCKS else [Defect(cause=one, consequences=()) for one in every]
     found = [one.cause for one in grouped]
     console = out()
-    see_all = f"epp-conformance report show {evidence.parent} --whole" if evidence is not None else ""
+    command = f"epp-conformance report show {shlex.quote(str(evidence.parent))}" if evidence is not None else ""
     episodes = _episodes(found[:blocks], evidence)
     for number, one in enumerate(found[:blocks]):
         first = one.occurrences[0]
@@ -72,7 +73,7 @@ def show_failures(
                 episodes.get(sha256),
                 width=width_of(console),
                 whole=whole,
-                see_all=see_all,
+                see_all=command and f"{command} --whole",
                 waiver=waiver_of(report, one.requirement.id, first.result.id),
             )
         )
@@ -94,8 +95,8 @@ def show_failures(
         console.print(f"… and {len(rest) - LINES} more requirements")
     show_warnings(report)
     if len(every) > len(found[:blocks]):
-        if evidence is not None:
-            console.print(f"each in full: epp-conformance report show {evidence.parent} --all", style="dim")
+        if command:
+            console.print(f"each in full: {command} --all", style="dim")
         console.print()
 
 

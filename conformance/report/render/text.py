@@ -5,6 +5,7 @@ Both are `rich.text.Text`: print them with a rich console, or take `.plain` wher
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -165,7 +166,7 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     headline = report.headline()
     if headline is not None and headline.blockers and not report.stopped:
         unsettled = report.result is Result.INCOMPLETE and report.complete
-        folder = f" {paths[0].parent}" if paths else ""
+        folder = f" {shlex.quote(str(paths[0].parent))}" if paths else ""
         why = f"  (why: epp-conformance report show{folder} --unsettled)" if unsettled else ""
         yield "blockers", " ".join(headline.blockers) + why
     provisional = sum(row.provisional for row in report.results)

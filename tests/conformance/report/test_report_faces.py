@@ -99,6 +99,7 @@ def test_what_is_incomplete_though_all_was_run_says_where_the_reason_is(run):
     (line,) = [one for one in text.splitlines() if one.startswith("blockers")]
     assert line.split()[1] == "ENV-01"
     assert "report show r --unsettled" in line
+    assert "report show 'my r' --unsettled" in summary_text(seal(document), ["my r/report.html"]).plain
 
 
 def test_a_narrow_terminal_costs_neither_the_seed_nor_a_blocker(run):
