@@ -79,7 +79,7 @@ class OtherBytes(Conversation):
 @fault(
     "blanks-around-a-body-lost",
     breaks="ENV-09",
-    why="Blanks at the begin and at the end of a request body are lost.",
+    why="Blanks at the start and at the end of a request body are lost.",
     modes=FULL_DUPLEX,
 )
 class BlanksAroundABodyLost(OtherBytes):
