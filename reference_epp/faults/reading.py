@@ -34,7 +34,8 @@ class ScrapedUntilItFails(Scraper):
 
     def refused(self, endpoint: Endpoint, problem: Exception) -> None:
         super().refused(endpoint, problem)
-        self.unread.add(endpoint)
+        if not isinstance(problem, TimeoutError):  # on a busy machine any scrape may come too late
+            self.unread.add(endpoint)
 
     def follow(self) -> None:
         self.unread.intersection_update(self._pool.endpoints)

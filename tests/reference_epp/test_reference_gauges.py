@@ -271,7 +271,10 @@ def test_a_pod_that_is_scraped_until_it_fails_is_left_out_from_then_on() -> None
     pool.update((endpoint,), synced=True)
     picker = parts.picker(pool, readings, Accounting(), Limits())
     assert isinstance(picker.pick(Request()), Picked)
-    parts.scraper(Pool(), readings, 1.0).refused(endpoint, ValueError())
+    scraper = parts.scraper(Pool(), readings, 1.0)
+    scraper.refused(endpoint, TimeoutError())
+    assert isinstance(picker.pick(Request()), Picked)
+    scraper.refused(endpoint, ValueError())
     assert isinstance(picker.pick(Request()), Refused)
 
 
