@@ -75,6 +75,8 @@ class Talk:
     """One stream. `mode` is the body mode in both directions, by its name in `ProcessingMode`."""
 
     patience = PATIENCE
+    in_step = False
+    """Whether bodies come when the headers are answered in full duplex, too."""
 
     def __init__(self, channel: Channel, mode: str, *, subset: list[str] | None) -> None:
         self._channel = channel
@@ -145,11 +147,12 @@ class Talk:
 
     async def _say(self, side: str, head: HttpHeaders, body: bytes, trailers: Headers, *, http: int) -> None:
         duplex = self._mode == "FULL_DUPLEX_STREAMED"
+        waits = self.in_step or not duplex
         self._send(f"{side}_headers", head)
-        if not duplex:
+        if waits:
             await self._heard(side, "headers")
         if head.end_of_stream or self._mode == "NONE":
-            if duplex:
+            if not waits:
                 await self._heard(side, "headers")
             return
         for data, end in _pieces(body, self._mode, http=http, trailers=bool(trailers)):
@@ -159,13 +162,14 @@ class Talk:
         if trailers:
             self._send(f"{side}_trailers", HttpTrailers(trailers=header_map(trailers)))
         if duplex:
+            if not waits:
+                await self._heard(side, "headers")
             await self._streamed(side, trailers=bool(trailers))
         elif trailers:
             await self._heard(side, "trailers")
 
     async def _streamed(self, side: str, *, trailers: bool) -> None:
-        """In full duplex: all answers of a direction; its body is what they say."""
-        await self._heard(side, "headers")
+        """In full duplex: all answers to a body; it is what they say."""
         body = bytearray()
         while (answer := await self._receive()) is not None:
             kind = answer.WhichOneof("response")

@@ -126,6 +126,13 @@ class PickerStream:
         return 0.0
 
     @property
+    def held_back(self) -> float:
+        """Of the seconds until it was given up, those in which the data plane told the EPP nothing more."""
+        told = (entry.t for entry in self.conversation.entries if isinstance(entry.event, Message))
+        silent = self.given_up - (max(told, default=0) - self.conversation.entries[0].t) / 1e9
+        return silent if self.given_up else 0.0
+
+    @property
     def unavailable(self) -> str:
         """How the EPP was out of order: it gave no answer and did not just leave; empty if it was not."""
         stream = self.stream

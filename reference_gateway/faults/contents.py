@@ -39,6 +39,13 @@ class _EndingTalk(Talk):
         return dataclasses.replace(told, body=response.body, trailers=response.trailers)
 
 
+class _WaitingTalk(Talk):
+    """An EPP that decides on the body waits for it, and is waited for."""
+
+    patience = 0.6
+    in_step = True
+
+
 class _WithholdingTalk(Talk):
     def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
         assert first or not message.HasField("request_headers")
@@ -128,6 +135,10 @@ class _ResponseEndsEarly(Gateway):
     talk_type = _EndingTalk
 
 
+class _BodiesInStep(Gateway):
+    talk_type = _WaitingTalk
+
+
 class _NoPseudoHeaders(Gateway):
     talk_type = _WithholdingTalk
 
@@ -197,6 +208,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the EPP gets the beginning of the request body, and an end of stream",
         breaks="DP-EXTP-01",
         gateway=_CutForTheEpp,
+    ),
+    Fault(
+        name="body-held-back",
+        why="in full duplex the EPP gets the body when it has answered the headers, which it may never do",
+        breaks="DP-EXTP-01",
+        gateway=_BodiesInStep,
     ),
     Fault(
         name="chunks-sent-twice",

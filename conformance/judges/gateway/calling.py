@@ -23,6 +23,10 @@ FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 
+HELD_BACK = 0.5
+"""Seconds after which what a gateway has not told of a request is not just late: clients send theirs at once, and an
+exchange in which our own loop was later is not judged."""
+
 
 @judge_of_gateway_exchange(EXTP)
 def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
@@ -212,7 +216,8 @@ def _ends(
         direction = one.stream.direction(side)
         if direction.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
             continue
-        hung = exchange.expired and mode == DUPLEX and side == REQUEST
+        waited = exchange.expired or one.held_back >= HELD_BACK
+        hung = waited and mode == DUPLEX and side == REQUEST
         given_up = side == REQUEST and not one.stream.answers  # on an EPP that did not answer: it failed open
         if (served is not None and not given_up) or hung:
             expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"

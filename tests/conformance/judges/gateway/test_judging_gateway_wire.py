@@ -175,6 +175,25 @@ class TestMessages:
         one.emit(Wait(exchange=one.name, what="response of the gateway", outcome="expired", seconds=5)).reset()
         assert gateway(script).blamed == {"DP-EXTP-01"}
 
+    def test_no_body_until_the_epp_answers(self, gateway, script):
+        """In full duplex it may wait for the whole body before it says a word."""
+        one = script.exchange().request_headers()
+        script.pass_time(0.6)
+        one.reset().client(500)
+        assert gateway(script).blamed == {"DP-EXTP-01"}
+
+    @pytest.mark.parametrize(("pieces", "end", "waited"), [((BODY,), True, 4.0), ((BODY,) * 20, False, 0.1)])
+    def test_an_epp_that_is_given_up_when_it_was_told_all_there_was(self, gateway, script, pieces, end, waited):
+        one = script.exchange().request_headers()
+        for piece in pieces:
+            script.pass_time(waited)
+            one.chunk(piece)
+        if end:
+            one.chunk(b"", end=True)
+        script.pass_time(waited)
+        one.reset().client(500)
+        assert gateway(script).blamed == set()
+
     def test_no_end_where_the_epp_left(self, gateway, script):
         one = script.exchange().request_headers().answers(headers_answer(A)).closed()
         one.upstream(A, body=BODY).client(200)
