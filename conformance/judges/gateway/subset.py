@@ -55,6 +55,10 @@ def _hint(exchange: GatewayExchange, one: PickerStream) -> Ruling:
     if beyond:
         asked = ", ".join(sorted(exchange.subset or ()))
         return exchange.fail(SUB, f"a subset of {asked}, which the client's header named", beyond, at=first)
+    lacking = _lacking(exchange, hint) if one is exchange.asked[0] else ""
+    if lacking:
+        asked = ", ".join(sorted(exchange.subset or ()))
+        return exchange.fail(SUB, f"{asked}, which the client's header named", lacking, at=first)
     return passed(SUB)
 
 
@@ -82,6 +86,16 @@ def _beyond(exchange: GatewayExchange, hint: SubsetHint) -> str:
     asked = exchange.subset
     others = [item for item in hint.items if canonical(item) not in asked] if asked else []
     return f"{hint}: {others[0]} is none of them" if others else ""
+
+
+def _lacking(exchange: GatewayExchange, hint: SubsetHint) -> str:
+    """What the hint leaves out, by the header of which the profile says that it is made: the EPP can't pick that.
+
+    What is no endpoint of the pool, or does not serve, need not be in it.
+    """
+    named = {one for one in exchange.subset or () if one in exchange.known and exchange.conduct(one) == "serves"}
+    left_out = sorted(named - {canonical(item) for item in hint.items}) if exchange.subset_owed else []
+    return f"{hint}: {left_out[0]} is missing" if left_out else ""
 
 
 def _requests(one: PickerStream) -> list[DecodedMessage]:

@@ -260,6 +260,17 @@ class TestSubset:
         self.sent(script, [B, A], note={"subset": [A]})
         assert gateway(script).blamed == {"DP-SUB-01"}
 
+    @pytest.mark.parametrize("sent", [[A], []])
+    def test_less_than_the_client_named(self, gateway, script, sent):
+        self.sent(script, sent, note={"subset": [A, B], "subset_owed": True})
+        assert gateway(script).blamed == {"DP-SUB-01"}
+
+    @pytest.mark.parametrize(("named", "owed"), [([A, B], False), ([A, C], True), ([A, "10.7.7.7:8000"], True)])
+    def test_what_need_not_be_in_it(self, gateway, script, named, owed):
+        script.conduct(c="refuses")
+        self.sent(script, [A], note={"subset": named, "subset_owed": owed})
+        assert gateway(script)["DP-SUB-01"] is Verdict.PASS
+
     def test_another_namespace(self, gateway, script):
         self.sent(script, ..., metadata={"envoy.lb": {SUBSET: [A]}})
         assert gateway(script).blamed == {"DP-SUB-01"}
