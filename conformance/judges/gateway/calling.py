@@ -33,10 +33,11 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     """A stream for the request, and on it what the request is, in order."""
     for one in exchange.asked:
         found = [*_order(one, exchange), *_forms(one, exchange)]
-        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
-        failed = failed or [*heads(one, exchange), *contents(one, exchange)]
+        if not any(ruling.verdict is Verdict.FAIL for ruling in found):
+            found += [*heads(one, exchange), *contents(one, exchange)]
         found += _left_open(one, exchange)
-        if failed or found:  # what follows the first may be no more than its consequence
+        failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
+        if found:  # what follows the first may be no more than its consequence
             yield min(failed or found, key=lambda ruling: ruling.seq or 0)
             return
     if exchange.asked:

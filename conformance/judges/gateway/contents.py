@@ -2,7 +2,8 @@
 
 Bodies are compared where every byte on both sides is in the record, and one stream was asked. A gateway may name
 another model in them; bodies that are encoded are left out, as it may decode them. Which of the EPP's and of the
-client's headers go on is a matter of configuration (`mutation_rules`), and not compared.
+client's headers go on is a matter of configuration (`mutation_rules`), and not compared; but where a body goes on as
+it came, so does what says how to read it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,26 @@ from conformance.judges.ruling import Ruling
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST
-from conformance.reading.destination import sent_headers, values_of
+from conformance.reading.destination import header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
-from ext_proc.record import ClientResponse, Headers, UpstreamRequest, header, whole_body
+from conformance.verdict import Verdict
+from ext_proc.record import (
+    ClientResponse,
+    ExchangeOpened,
+    Headers,
+    UpstreamRequest,
+    UpstreamResponse,
+    header,
+    whole_body,
+)
 
 EXTP = "DP-EXTP-01"
 
 _REWRITTEN = ("model",)
 """What gateways rewrite in bodies: they map names of models."""
+
+_READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
+"""What says how a body is to be read; of another type than it came with it can be read nevertheless."""
 
 
 def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
@@ -39,6 +52,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         if attempt.at > answered:
             yield from _method(exchange, request, attempt)
             yield from _released(exchange, request, attempt.request, came, attempt)
+            yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
     final, got = exchange.final, exchange.response
     if final is None or final.response is None or got is None or exchange.bodyless or not got[1].complete:
         return
@@ -46,6 +60,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     yield from _told(exchange, response, final.body, went)
     if not one.left_early:
         yield from _released(exchange, response, got[1], went, None)
+        yield from _readable(exchange, response, final.response, got[1], None)
 
 
 def _told(
@@ -84,6 +99,36 @@ def _released(
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as the EPP's answers left it"
         yield exchange.fail(EXTP, expected, difference, at=attempt)
+
+
+def _readable(
+    exchange: GatewayExchange,
+    direction: StreamDirection,
+    came: ExchangeOpened | UpstreamResponse,
+    out: UpstreamRequest | ClientResponse,
+    attempt: UpstreamAttempt | None,
+) -> Iterator[Ruling]:
+    """The headers that say how to read a body, where it is the same after the gateway and the EPP left them alone."""
+    body, changed = whole_body(came), header_list(direction)
+    if not body or whole_body(out) != body or changed is None:
+        return
+    for name, verdict in _READ_BY.items():
+        before, after = _read_by(came.headers, name), _read_by(out.headers, name)
+        own = values_of(sent_headers(direction), name) == values_of(changed, name)
+        if own and before != after and (before or name == "content-encoding"):  # a type may be added to what has none
+            where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
+            expected = f"{_said(name, before)} {where}: the {direction.side} body is as it came"
+            yield exchange.fail(EXTP, expected, _said(name, after), at=attempt, verdict=verdict)
+
+
+def _read_by(headers: Headers, name: str) -> bytes:
+    """A header that says how to read a body, without what does not matter."""
+    text = (header(headers, name.encode()) or b"").partition(b";")[0].strip().lower()
+    return b"" if text == b"identity" else text
+
+
+def _said(name: str, value: bytes) -> str:
+    return f"{name}: {value[:80].decode('latin-1')}" if value else f"no {name}"
 
 
 def _method(exchange: GatewayExchange, direction: StreamDirection, attempt: UpstreamAttempt) -> Iterator[Ruling]:

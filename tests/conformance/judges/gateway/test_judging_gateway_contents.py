@@ -14,6 +14,7 @@ A = "10.0.0.1:8000"
 ANSWER = b'{"id": "1", "model": "m"}'
 OTHER = BODY.replace(b"hello", b"HELLO")
 GZIP = ((b"content-encoding", b"gzip"),)
+JSON = ((b"content-type", b"application/json"),)
 
 
 @pytest.fixture
@@ -68,6 +69,9 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"got": b""},
         {"back": b"{}"},
         {"upstream": ((b":method", b"GET"),)},
+        {"upstream": GZIP},
+        {"headers": GZIP},
+        {"came": GZIP},
     ],
 )
 def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
@@ -87,6 +91,10 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
         {"status": 503, "got": b"no healthy upstream"},
         {"headers": GZIP, "arrived": b"unpacked", "told": b"unpacked"},
         {"upstream": GZIP, "arrived": b"packed"},
+        {"headers": GZIP, "upstream": GZIP},
+        {"headers": ((b"content-encoding", b"identity"),)},
+        {"came": JSON},
+        {"headers": JSON, "upstream": ((b"content-type", b"Application/JSON; charset=utf-8"),)},
         {"came": GZIP, "got": b"packed"},
         {"method": "HEAD", "upstream": ((b":method", b"GET"),), "told_back": None, "got": b""},
     ],
@@ -94,6 +102,12 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize("upstream", [(), ((b"content-type", b"text/html"),)])
+def test_a_body_of_another_type_than_it_came_with(gateway, whole, script, upstream):
+    whole(headers=JSON, upstream=upstream)
+    assert gateway(script)["DP-EXTP-01"] is Verdict.WARN
 
 
 @pytest.mark.parametrize(
