@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from conformance.errors import UnknownNameError
 from conformance.scenario.schema import BodyMode as ScenarioMode
+from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Profile
-from fake_proxy.config import BodyMode
+from fake_proxy.config import BodyMode, Ending
 
 if TYPE_CHECKING:
     from real_envoy import EnvoyVariant
@@ -22,6 +23,14 @@ MODES: Mapping[ScenarioMode, BodyMode] = {
     "streamed": BodyMode.STREAMED,
     "full-duplex": BodyMode.FULL_DUPLEX_STREAMED,
 }
+
+ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
+"""Each class of stimulus runs at least once drained: what must be absent can only be seen there."""
+
+
+def ending_of(exchange: Exchange, index: int) -> Ending:
+    """How the stream of the `index`th repeat of `exchange` is ended."""
+    return ROTATION[index % len(ROTATION)] if exchange.ending == "rotate" else Ending(exchange.ending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

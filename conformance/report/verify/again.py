@@ -14,6 +14,7 @@ from conformance.report.document.rows import ScenarioRow
 from conformance.report.verify.conversation import cut_short, problems
 from conformance.report.verify.expected import Expected, Key
 from conformance.report.verify.steps import VerificationStep, answered, short, unknown
+from conformance.report.verify.stimulus import Learned
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Finding
 
@@ -31,6 +32,7 @@ class JudgedAgain:
         self._catalogue = catalogue
         self._judge = judge
         self._expected = expected
+        self._learned = Learned()
         self._by_line: dict[str, list[ScenarioRow]] = {}
         for row in report.results:
             if row.evidence is not None:
@@ -102,7 +104,7 @@ class JudgedAgain:
         try:
             planned = self._expected.planned.get((row.version, row.id))
             if planned is not None:
-                found = problems(planned, episode, context, self._report, row.duration)
+                found = problems(planned, episode, context, self._report, row.duration, self._learned)
                 self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
             try:
                 findings = self._judge(episode, context, self._catalogue)

@@ -23,12 +23,13 @@ from conformance.evidence.episode import (
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
-from conformance.report.verify import course, gauges, hints, pool_states, server_episode
+from conformance.report.verify import course, gauges, hints, pool_states, replies, server_episode, stimulus
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
+from conformance.report.verify.stimulus import Learned
 from conformance.scenario import references
 from conformance.scenario.expect import Expect
-from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Step
+from conformance.scenario.schema import BodySpec, ClientRequest, Request, Step
 from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, StreamEnded, UpstreamRequest, Wait
 
@@ -51,15 +52,20 @@ class _Due:
     repeat: int
 
 
-def problems(planned: Planned, episode: Episode, context: Context, report: Report, seconds: float) -> Iterator[str]:
-    """What speaks against `episode` being the one of `planned` that took so many seconds."""
+def problems(
+    planned: Planned, episode: Episode, context: Context, report: Report, seconds: float, learned: Learned
+) -> Iterator[str]:
+    """What speaks against `episode` being the one of `planned` that took so many seconds.
+
+    `learned` is what the episodes before showed of requests to the target, and learns from this one.
+    """
     yield from _context(planned, context, report)
     if not planned.generated:
         first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
         yield from pool_states.problems(planned, episode, first, ended_early=_ended_early(episode))
         steps = planned.work.instance.scenario.steps
         yield from course.doings(steps, episode, first, ended_early=_ended_early(episode))
-    yield from _exchanges(planned, episode, context, report)
+    yield from _exchanges(planned, episode, context, report, learned)
     yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)
 
@@ -91,7 +97,7 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
 # -- exchanges ---------------------------------------------------------------------------------------------------------
 
 
-def _exchanges(planned: Planned, episode: Episode, context: Context, report: Report) -> Iterator[str]:
+def _exchanges(planned: Planned, episode: Episode, context: Context, report: Report, learned: Learned) -> Iterator[str]:
     numbered = _numbered(episode)
     if numbered is None:
         yield "its evidence has exchanges whose ids do not count from 1"
@@ -116,7 +122,9 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
         wanted = None if one.step.expect is None else _expectation(one.step.expect, _endpoints(episode, entries[0].seq))
         if not _alike(expectation, wanted, episode):
             yield f"{name}: its evidence expects {short(expectation)}, its scenario {short(wanted)}"
-        found = _stimulus(planned, one, entries, report, ended_early=ended_early)
+        found = _stimulus(
+            planned, one, entries, report, _endpoints(episode, entries[-1].seq), learned, ended_early=ended_early
+        )
         yield from (f"{name}: {problem}" for problem in found)
         if one.step.exchange is not None:
             known = _endpoints(episode, entries[-1].seq)
@@ -224,7 +232,14 @@ def _alike(found: Expectation | None, wanted: Expectation | None, episode: Episo
 
 
 def _stimulus(
-    planned: Planned, one: _Due, entries: Sequence[Entry], report: Report, *, ended_early: bool
+    planned: Planned,
+    one: _Due,
+    entries: Sequence[Entry],
+    report: Report,
+    endpoints: Mapping[str, tuple[str, ...]],
+    learned: Learned,
+    *,
+    ended_early: bool,
 ) -> Iterator[str]:
     """What the client sent, as far as it follows from scenario and seed, and how it went on."""
     asked = next((entry.event for entry in entries if isinstance(entry.event, ServerAsked)), None)
@@ -247,15 +262,26 @@ def _stimulus(
     if (opened.method, opened.http) != (request.method, http):
         was = f"{opened.method} over HTTP/{opened.http}"
         yield f"its evidence has {short(was)}, its scenario {request.method} over HTTP/{http}"
-    path, _, _ = (request.path or "").partition("?")
-    if path not in ("", CHAT_PATH) and opened.path.partition("?")[0] != path:
-        yield f"its evidence has the path {short(opened.path)}, its scenario {short(request.path)}"
     around = report.environment.topology
     asked_about = isinstance(around, Topology) and around.data_plane == "fake"
     yield from course.problems(request, opened, entries, asked=asked_about, ended_early=ended_early)
     prompt = _prompt(planned, one, request, report.environment.seed)
     if prompt is not None and not _says(entries, prompt):
         yield f"its body does not have the prompt that seed {report.environment.seed} gives"
+    work = planned.work
+    yield from stimulus.problems(
+        request,
+        opened,
+        entries,
+        repeat=one.repeat,
+        mode=work.mode,
+        source=source_of(report.environment.seed, work.instance.id, work.mode, one.number, one.repeat),
+        endpoints=endpoints,
+        plane="gateway" if isinstance(request, Request) else "fake" if asked_about else "envoy",
+        learned=learned,
+    )
+    if not any(step.pods for step in work.instance.scenario.steps):
+        yield from replies.problems(request, entries, asked=asked_about)
 
 
 def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> bytes | None:

@@ -15,7 +15,6 @@ from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
-from conformance.run.data_plane.stimuli import http_request
 from conformance.run.gateway.pickers import Pickers
 from conformance.run.gateway.pods import EXCHANGE, Pods
 from conformance.run.gateway.target import GatewayTarget
@@ -24,6 +23,7 @@ from conformance.scenario import references
 from conformance.scenario.pool import Pool
 from conformance.scenario.schema import EppScript, Request
 from conformance.targets.gateway import EPPS, GatewayProfile
+from conformance.targets.http_request import http_request
 from ext_proc.record import (
     STREAMS_END,
     UNCONNECTED,

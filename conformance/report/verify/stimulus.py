@@ -1,0 +1,360 @@
+"""Whether an exchange is the one that its scenario asks for: what the client sent, and what the EPP was told of it.
+
+No report says what requests to its target look like (path, model, further headers and fields of the body): the first
+exchange that shows it says it for all. The rest follows from the scenario, by the code that made the request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Literal
+
+from google.protobuf.message import DecodeError
+
+from conformance.planning.data_plane import MODES, ending_of
+from conformance.report.verify.hints import ANY, same
+from conformance.report.verify.steps import short
+from conformance.scenario import references
+from conformance.scenario.header_fields import on_the_wire
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange
+from conformance.targets.http_request import http_request, without
+from conformance.targets.profile import Requests
+from ext_proc.headers import plain_struct
+from ext_proc.messages import HeaderMap, ProcessingRequest
+from ext_proc.protocol import SUBSET
+from ext_proc.record import (
+    Author,
+    ClientAborted,
+    Entry,
+    ExchangeOpened,
+    Headers,
+    Malformed,
+    Message,
+    StreamEnded,
+    UpstreamRequest,
+    Wait,
+)
+from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
+
+Plane = Literal["fake", "envoy", "gateway"]
+"""What carried the exchange: our proxy, a real Envoy, or the gateway under test."""
+
+REDACTED = b"[redacted:"
+"""How what stands in a secret's place begins. Lengths of what holds it are those of before."""
+
+_PROMPT = ("model", "prompt", "messages")
+
+
+class Learned:
+    """What requests to the target look like: values, by what of a request they are."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def same(self, what: Hashable, value: Any) -> bool:
+        """Whether `value` is what was seen before, if anything was."""
+        return bool(self._known.setdefault(what, value) == value)
+
+    def get(self, what: Hashable) -> Any:
+        """What was seen; None if nothing was."""
+        return self._known.get(what)
+
+
+class Told:
+    """What a data plane told the EPP of a request: the messages of it that can be read."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.messages: list[ProcessingRequest] = []
+        self.broken_off = False
+        """Whether something ended the telling: the EPP, the client, or a wait in vain."""
+        for entry in entries:
+            match entry.event:
+                case Message(author=Author.DATA_PLANE, raw=raw):
+                    try:
+                        self.messages.append(ProcessingRequest.FromString(raw))
+                    except DecodeError:  # a scenario may have sent what is none
+                        continue
+                case Malformed() | ClientAborted() | Wait(outcome="expired"):
+                    self.broken_off = True
+                case StreamEnded(author=author):
+                    self.broken_off = self.broken_off or author is not Author.DATA_PLANE
+
+    def of_kind(self, kind: str) -> list[ProcessingRequest]:
+        """The messages about `request_headers`, `request_body` or `request_trailers`."""
+        return [one for one in self.messages if one.WhichOneof("request") == kind]
+
+
+def problems(
+    request: ClientRequest,
+    opened: ExchangeOpened,
+    entries: Sequence[Entry],
+    *,
+    repeat: int,
+    mode: str,
+    source: Random,
+    endpoints: Mapping[str, tuple[str, ...]],
+    plane: Plane,
+    learned: Learned,
+) -> Iterator[str]:
+    """What speaks against `entries` being those of repeat number `repeat` of `request`.
+
+    `mode` is the body mode of the work, `source` gives the prompt, `endpoints` resolves references.
+    """
+    if any(isinstance(one.event, StreamEnded) and not one.event.stream for one in entries):
+        return  # the target could not be reached, and was asked nothing
+    told = Told(entries)
+    yield from _head(request, opened, endpoints, plane, learned)
+    sent = _sent(request, opened, told, entries, source, learned, plane)
+    if isinstance(request, Exchange):
+        yield from _set_up(request, opened, repeat, mode, plane)
+        if plane == "fake" and request.reply.source != "refused":
+            yield from _first_message(request, opened, told, sent, endpoints)
+            yield from _messages(request, opened, told, sent)
+    if sent is None:
+        return
+    body = b"".join(chunk.data for chunk in sent.chunks)
+    if plane == "gateway":
+        if opened.body != body:
+            yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
+        return
+    pieces = [one.request_body.body for one in told.of_kind("request_body")]
+    if not body.startswith(b"".join(pieces)):
+        yield f"the EPP was told the body {short(b''.join(pieces))}, by its scenario {short(body)}"
+
+
+# -- the client's request ----------------------------------------------------------------------------------------------
+
+
+def _head(
+    request: ClientRequest,
+    opened: ExchangeOpened,
+    endpoints: Mapping[str, tuple[str, ...]],
+    plane: Plane,
+    learned: Learned,
+) -> Iterator[str]:
+    path, _, query = (request.path or "").partition("?")
+    has, _, asked = opened.path.partition("?")
+    if request.path is None:
+        right = learned.same("path", opened.path)
+    else:
+        right = asked == query and (learned.same("chat path", has) if path == CHAT_PATH else has == path)
+    if not right:
+        wanted = request.path or learned.get("path")
+        yield f"its evidence has the path {short(opened.path)}, its scenario {short(wanted)}"
+    omitted = request.omit_headers if isinstance(request, Exchange) else ()
+    given = on_the_wire(references.resolve(request.headers, endpoints))
+    given += tuple((f"x-filler-{number}".encode(), b"filler") for number in range(request.filler_headers))
+    given = tuple(one for one in given if one[0].lower().decode() not in omitted)
+    headers = opened.headers
+    if plane == "gateway":  # what tells requests from each other, and chooses their route, comes last
+        marks = [number for number, (_, value) in enumerate(headers) if value == (opened.exchange or "").encode()]
+        headers = headers[: marks[-1]] if marks else headers
+    begin = len(headers) - len(given)
+    own, rest = headers[: max(begin, 0)], headers[max(begin, 0) :]
+    if not _same_headers(rest, given):
+        yield f"its client sent the headers {short(rest)}, by its scenario {short(given)}"
+    overridden = frozenset(name.lower() for name, _ in given)
+    kind = (request.sheddable, _is_json(request), overridden, omitted)
+    if not learned.same(("headers", kind), own):
+        yield f"its client sent the headers {short(own)}, in other exchanges {short(learned.get(('headers', kind)))}"
+    named = {name for name, _ in own} | overridden
+    if _is_json(request) and b"content-type" not in named and "content-type" not in omitted:
+        yield "its client sent JSON without a content-type"
+
+
+def _same_headers(found: Headers, wanted: Headers) -> bool:
+    def alike(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> bool:
+        filler = one[0] == b"x-filler-0" and one[1] == other[1] * 1500
+        unknown = ANY.encode()[:1] in other[1] or one[1].startswith(REDACTED)
+        return one[0] == other[0] and (one[1] == other[1] or filler or unknown)
+
+    return len(found) == len(wanted) and all(map(alike, found, wanted))
+
+
+def _is_json(request: ClientRequest) -> bool:
+    bodyless = request.body in ("none", "empty") or (request.body == "default" and request.method in ("GET", "HEAD"))
+    return not bodyless
+
+
+def _sent(
+    request: ClientRequest,
+    opened: ExchangeOpened,
+    told: Told,
+    entries: Sequence[Entry],
+    source: Random,
+    learned: Learned,
+    plane: Plane,
+) -> HttpRequest | None:
+    """The whole request; None if nothing shows what those to this target look like."""
+    found = (
+        opened.body if plane == "gateway" else b"".join(one.request_body.body for one in told.of_kind("request_body"))
+    )
+    upstream = [one.event.body for one in entries if isinstance(one.event, UpstreamRequest)]
+    requests = _requests(request, opened, found or (upstream or [b""])[0], learned)
+    if requests is None:
+        return None
+    sent = dataclasses.replace(http_request(request, requests, source), headers=opened.headers, path=opened.path)
+    return without(request.omit_headers if isinstance(request, Exchange) else (), sent)
+
+
+def _requests(request: ClientRequest, opened: ExchangeOpened, body: bytes, learned: Learned) -> Requests | None:
+    """What the target's requests look like, as far as this one shows it or others did."""
+    spec = request.body if isinstance(request.body, BodySpec) else BodySpec()
+    path = opened.path.partition("?")[0]
+    made = spec.text is None and spec.base64 is None and "json_" not in spec.model_fields_set
+    model, extras, chat = "", {}, path == learned.get("chat path")
+    if _is_json(request) and made:
+        which, fields = ("model", request.model, request.sheddable), ("body", tuple(sorted(spec.fields)))
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            content = None
+        if isinstance(content, dict):
+            model = content.get("model", "")
+            chat = "messages" in content
+            extras = {name: value for name, value in content.items() if name not in (*_PROMPT, *spec.fields)}
+            if extras.get("max_tokens") == 16:
+                del extras["max_tokens"]
+            known = (
+                ("model" in spec.fields or learned.same(which, model))
+                and learned.same(fields, extras)
+                and ({"prompt", "messages"} & spec.fields.keys() or learned.same(("chat", path), chat))
+            )
+            if not known:
+                model, extras, chat = learned.get(which) or model, learned.get(fields), learned.get(("chat", path))
+        else:
+            model, extras, chat = learned.get(which), learned.get(fields), learned.get(("chat", path))
+            if None in (model, extras, chat):
+                return None
+    return Requests.model_construct(
+        path=path,
+        chat_path=path if chat else "",
+        model=model,
+        unknown_model=model,
+        body=extras,
+        headers={},
+        secret_headers={},
+    )
+
+
+# -- what the EPP was told ---------------------------------------------------------------------------------------------
+
+
+def _set_up(request: Exchange, opened: ExchangeOpened, repeat: int, mode: str, plane: Plane) -> Iterator[str]:
+    of_request = request.mode or mode
+    of_response = request.response_mode or of_request
+    wanted = (MODES[of_request].name, MODES[of_response].name)  # type: ignore[index]
+    if (opened.request_body_mode, opened.response_body_mode) != wanted:
+        found = f"{opened.request_body_mode} and {opened.response_body_mode}"
+        yield f"its evidence has the body modes {short(found)}, its scenario {wanted[0]} and {wanted[1]}"
+    ending = ending_of(request, repeat)
+    if plane == "fake" and opened.ending != ending:
+        yield f"its streams are ended by {short(opened.ending)}, by its scenario {ending}"
+
+
+def _first_message(
+    request: Exchange,
+    opened: ExchangeOpened,
+    told: Told,
+    sent: HttpRequest | None,
+    endpoints: Mapping[str, tuple[str, ...]],
+) -> Iterator[str]:
+    """The headers of the request, and what comes with them."""
+    if not told.messages:
+        return
+    first = told.messages[0]
+    if first.WhichOneof("request") != "request_headers":
+        yield "the EPP was not told of the request's headers first"
+        return
+    if sent is not None:
+        head = next(one for one in arrivals(sent) if isinstance(one, HeadersArrive))
+        found = _pairs(first.request_headers.headers, request.header_field)
+        loose = {b"x-request-id"} if sent.request_id is None and not _named(sent.headers, b"x-request-id") else set()
+        loose |= {b"content-length"} if any(REDACTED in one.request_body.body for one in told.messages) else set()
+        wanted = _as_said(head.headers, request.header_field)
+        if [n for n, _ in found] != [n for n, _ in wanted] or any(
+            one != other for one, other in zip(found, wanted, strict=True) if one[0] not in loose
+        ):
+            yield f"the EPP was told the headers {short(found)}, by its scenario {short(wanted)}"
+        if first.request_headers.end_of_stream != head.end:
+            yield f"the EPP was told of a request that ends with its headers: {not head.end}, its scenario {head.end}"
+    yield from _protocol_config(request, opened, first)
+    metadata = {} if request.metadata_context == "absent" or request.hint_on == "body" else request.metadata
+    wanted_metadata = references.resolve(metadata, endpoints)
+    has = {name: plain_struct(one) for name, one in first.metadata_context.filter_metadata.items()}
+    if not same(_without_hint(has), _without_hint(wanted_metadata)):
+        yield f"the EPP was told the metadata {short(has)}, by its scenario {short(wanted_metadata)}"
+
+
+def _without_hint(metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The metadata but for subset hints, which `hints` compares."""
+    left = {name: {key: value for key, value in one.items() if key != SUBSET} for name, one in metadata.items()}
+    return {name: one for name, one in left.items() if one}
+
+
+def _protocol_config(request: Exchange, opened: ExchangeOpened, first: ProcessingRequest) -> Iterator[str]:
+    config, absent = first.protocol_config, request.protocol_config == "absent"
+    if first.HasField("protocol_config") == absent:
+        yield f"the EPP was told the body modes: {not absent}, by its scenario {absent}"
+    elif not absent:
+        modes = {mode.name: int(mode) for mode in MODES.values()}
+        wanted = (modes.get(opened.request_body_mode), modes.get(opened.response_body_mode))
+        if (config.request_body_mode, config.response_body_mode) != wanted:
+            yield "the EPP was told other body modes than the exchange has"
+        if config.send_body_without_waiting_for_header_response != (request.protocol_config == "not-waiting"):
+            yield "the EPP was told otherwise than in its scenario whether bodies wait for the answer to the headers"
+
+
+def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None) -> Iterator[str]:
+    """The pieces of the body, and how it ends."""
+    bodies, trailers = told.of_kind("request_body"), told.of_kind("request_trailers")
+    if "duplicate-end" in request.inject and bodies and bodies[-1] in bodies[:-1]:
+        bodies.pop()
+    if sent is None:
+        return
+    coming = list(arrivals(sent))
+    due = [one.data for one in coming if isinstance(one, DataArrives)]
+    last = [one.trailers for one in coming if isinstance(one, TrailersArrive)]
+    found = [_pairs(one.request_trailers.trailers, request.header_field) for one in trailers]
+    wanted = [_as_said(one, request.header_field) for one in last]
+    if found != wanted[: len(found)]:
+        yield f"the EPP was told the trailers {short(found)}, by its scenario {short(wanted or 'none')}"
+    ends = [number for number, one in enumerate(bodies, 1) if one.request_body.end_of_stream]
+    if ends and (last or ends != [len(bodies)]):
+        yield "the EPP was told of the end of the body where it was not"
+    pieces = [one.request_body.body for one in bodies]
+    whole = b"".join(pieces)
+    ended = bool(ends or found)
+    if ended and bodies and whole != b"".join(due) and REDACTED not in whole:
+        yield f"the EPP was told {len(whole)} bytes of the body, by its scenario {sum(map(len, due))}"
+    if REDACTED in whole:
+        return
+    found_sizes, due_sizes = [*map(len, pieces)], [*map(len, due)]
+    match opened.request_body_mode:
+        case "NONE":
+            right = not bodies
+        case "BUFFERED":
+            right = len(bodies) <= 1
+        case "STREAMED":  # what came before the answer to the headers goes on in one piece
+            right = {*itertools.accumulate(due_sizes)}.issuperset(itertools.accumulate(found_sizes))
+        case _:
+            right = found_sizes == due_sizes[: len(pieces)]
+    if not right:
+        yield f"the EPP was told the body in pieces of {short(found_sizes)}, by its scenario of {short(due_sizes)}"
+
+
+def _pairs(headers: HeaderMap, field: str) -> list[tuple[bytes, bytes]]:
+    return [(one.key.encode(), one.value.encode() if field == "value" else one.raw_value) for one in headers.headers]
+
+
+def _as_said(headers: Sequence[tuple[bytes, bytes]], field: str) -> list[tuple[bytes, bytes]]:
+    said = field == "value"
+    return [(name, value.decode("utf-8", "replace").encode() if said else value) for name, value in headers]
+
+
+def _named(headers: Headers, name: bytes) -> bool:
+    return any(one.lower() == name for one, _ in headers)

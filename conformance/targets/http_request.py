@@ -1,0 +1,128 @@
+"""From a scenario's request to the HTTP request that a client sends.
+
+The run sends it, and `report verify` compares what was sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import random
+from collections.abc import Collection
+from typing import Any
+
+from conformance.scenario.header_fields import on_the_wire
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest
+from conformance.targets.profile import Requests
+from ext_proc.record import Headers
+from fake_proxy.client import Abort, Chunk, HttpRequest
+
+
+def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random) -> HttpRequest:
+    """The HTTP request that a scenario asks for; `requests` says what those to this target look like."""
+    path = _path(exchange, requests)
+    bodyless = exchange.body in ("none", "empty") or (exchange.body == "default" and exchange.method in ("GET", "HEAD"))
+    body = b"" if bodyless else _body(exchange, requests, path, rng)
+    trailers = on_the_wire(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
+    http = {"flag": 2, "empty": 1}.get(exchange.end, exchange.http)
+    return HttpRequest(
+        method=exchange.method,
+        path=path,
+        headers=_headers(exchange, requests, is_json=not bodyless and exchange.body != "empty"),
+        body=_chunks(body, exchange.chunks),
+        trailers=trailers,
+        http=2 if http == 2 else 1,
+        coalesced=exchange.coalesced,
+        chunked=not exchange.content_length,
+        abort=_ABORTS.get(exchange.abort or ""),
+    )
+
+
+def without(names: Collection[str], request: HttpRequest) -> HttpRequest:
+    """`request` without these headers; of them the data plane adds `x-request-id`."""
+    if not names:
+        return request
+    left = tuple((name, value) for name, value in request.headers if name.lower().decode("latin-1") not in names)
+    return dataclasses.replace(request, headers=left, request_id="" if "x-request-id" in names else request.request_id)
+
+
+def _path(exchange: ClientRequest, requests: Requests) -> str:
+    path, query, rest = (exchange.path or requests.path).partition("?")
+    return (requests.chat_path if path == CHAT_PATH else path) + query + rest
+
+
+_ABORTS = {
+    "request-headers": Abort(at="request-headers"),
+    "request-body": Abort(at="request-body", after=1),
+    "destination": Abort(at="destination"),
+    "response": Abort(at="response-body", after=1),
+}
+
+
+def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> Headers:
+    given = on_the_wire(exchange.headers)
+    names = {name.lower() for name, _ in given}
+    own = {**requests.headers, **requests.secret_headers}
+    if is_json:
+        own = {"content-type": "application/json", **own}
+    if exchange.sheddable:
+        own |= requests.sheddable.headers
+    standard = [
+        (name.lower().encode(), value.encode()) for name, value in own.items() if name.lower().encode() not in names
+    ]
+    filler = [(f"x-filler-{number}".encode(), b"filler") for number in range(exchange.filler_headers)]
+    filler[:1] = [(name, value * 1500) for name, value in filler[:1]]  # 9,000 bytes
+    return (*standard, *given, *filler)
+
+
+def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Random) -> bytes:
+    spec = exchange.body if isinstance(exchange.body, BodySpec) else BodySpec()
+    if spec.text is not None:
+        return spec.text.encode()
+    if spec.base64 is not None:
+        return base64.b64decode(spec.base64)
+    if "json_" in spec.model_fields_set:
+        return _json(spec.json_)
+    prompt = f"{rng.getrandbits(64):016x} tell me about it" if exchange.prompt == "fresh" else exchange.prompt
+    content = _inference_request(exchange, requests, path, prompt)
+    for name, value in spec.fields.items():
+        content.pop(name, None)
+        if value is not None or name not in ("model", "prompt", "messages"):
+            content[name] = value  # of these three, null removes the field; elsewhere it is a value
+    body = _json(content)
+    if spec.size is not None and len(body) < spec.size:
+        filler = (b"0123456789abcdef" * (spec.size // 16 + 1))[: spec.size - len(body)]
+        body = body.replace(prompt.encode(), prompt.encode() + filler, 1)
+    return body
+
+
+def _inference_request(exchange: ClientRequest, requests: Requests, path: str, prompt: str) -> dict[str, Any]:
+    models = {"known": requests.model, "unknown": requests.unknown_model}
+    model = models.get(exchange.model, exchange.model)
+    if exchange.sheddable and requests.sheddable.model is not None:
+        model = requests.sheddable.model
+    content: dict[str, Any] = {"model": model}
+    if path.partition("?")[0] == requests.chat_path:
+        content["messages"] = [{"role": "user", "content": prompt}]
+    else:
+        content["prompt"] = prompt
+    return {**content, "max_tokens": 16, **requests.body}
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": ")).encode()
+
+
+def _chunks(body: bytes, chunks: int | tuple[int, ...]) -> bytes | tuple[Chunk, ...]:
+    """The body as the client flushes it: so many equal pieces, or pieces of these sizes and the rest."""
+    if not body or chunks == 1:
+        return body
+    sizes = chunks if isinstance(chunks, tuple) else (-(-len(body) // chunks),) * (chunks - 1)
+    pieces: list[Chunk] = []
+    rest = body
+    for size in sizes:
+        if len(rest) > size:
+            pieces.append(Chunk(data=rest[:size]))
+            rest = rest[size:]
+    return (*pieces, Chunk(data=rest))

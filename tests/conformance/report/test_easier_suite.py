@@ -1,0 +1,77 @@
+"""A vendor really runs a suite that asks less than the certified one: each report of it follows from its evidence, and
+`verify` must see that its exchanges are not those of the scenarios."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from forging import real_reports
+
+from conformance.report.verify.verification import verify
+from conformance.run.data_plane.stimuli import prepare
+from conformance.scenario.loader import load
+from conformance.scenario.schema import BodySpec, Exchange, Reply
+
+SCENARIOS = ("ext-proc.end-of-stream[end=flag,chunks=7]", "ext-proc.content-length[size=400,http=1]",
+             "ext-proc.response-trailers[kind=json]", "ext-proc.request-trailers[chunks=3,http=1]",
+             "destination.client-sends-protocol-headers")  # fmt: skip
+
+Change = Callable[[Exchange, dict[str, Any]], Exchange]
+
+
+def as_it_is(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange
+
+
+def in_one_piece(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"chunks": 1})
+
+
+def in_an_easier_body_mode(exchange: Exchange, arguments: dict[str, Any]) -> Exchange:
+    arguments["mode"] = "buffered"
+    return exchange.model_copy(update={"mode": None, "response_mode": None})
+
+
+def with_a_small_body(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    sized = isinstance(exchange.body, BodySpec) and exchange.body.size is not None
+    return exchange.model_copy(update={"body": "default"} if sized else {})
+
+
+def without_trailers(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"trailers": (), "end": "default"})
+
+
+def with_other_headers(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"headers": (("x-other", "1"),)})
+
+
+def never_drained(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"ending": "envoy"})
+
+
+def answered_plainly(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"reply": Reply.model_construct()})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [in_one_piece, in_an_easier_body_mode, with_a_small_body, without_trailers, with_other_headers, never_drained,
+     answered_plainly, as_it_is],
+    ids=lambda one: one.__name__,
+)  # fmt: skip
+def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change: Change):
+    instances = [one for one in load(catalogue) if one.id.startswith(SCENARIOS)]
+
+    def easier(exchange: Exchange, **arguments: Any) -> Any:
+        changed = change(exchange, arguments)
+        return dataclasses.replace(prepare(changed, **arguments), note=exchange.note)
+
+    with patch("conformance.run.epp.runner.prepare", easier):
+        real_reports.make(real_reports.reference_epp(), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    failed = [step.name for step in verification.steps if step.answer != "pass"]
+    assert failed == ([] if change is as_it_is else ["judgement"])
