@@ -75,3 +75,13 @@ def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change:
     verification = verify(tmp_path / "report.json", instances=instances)
     failed = [step.name for step in verification.steps if step.answer != "pass"]
     assert failed == ([] if change is as_it_is else ["judgement"])
+
+
+def test_a_secret_in_bodies_is_no_difference(catalogue, tmp_path):
+    instances = [one for one in load(catalogue) if one.id.startswith("ext-proc.large-piece")]
+    profile = real_reports.reference_epp()
+    secret = {"secret_headers": {"authorization": "sesame-open-123"}, "body": {"key": "sesame-open-123"}}
+    requests = profile.requests.model_copy(update=secret)
+    real_reports.make(profile.model_copy(update={"requests": requests}), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    assert [step.details for step in verification.steps if step.answer != "pass"] == []
