@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from conformance.reading.conversation import BUFFERED, BUFFERED_MODES, DUPLEX, MODES
+from conformance.reading.conversation import BUFFERED, BUFFERED_MODES, DUPLEX, MODES, NONE
 from conformance.reading.decoded_message import DecodedMessage
 from ext_proc.messages import CommonResponse
 
@@ -80,8 +80,10 @@ class StreamDirection:
 
     @property
     def complete(self) -> bool:
-        """Whether the data plane sent all of it, and all of it is answered."""
-        return self.headers is not None and self.missing is None and (self.end is not None or self.replaced)
+        """Whether the data plane sent all of it that it shows, and all of it is answered. Of a body that goes in mode
+        NONE it shows neither bytes nor their end."""
+        over = self.end is not None or self.replaced or self.mode == NONE
+        return self.headers is not None and self.missing is None and over
 
     @property
     def release(self) -> DecodedMessage | None:

@@ -256,7 +256,8 @@ def _released(stream: StreamState) -> DecodedMessage | None:
     request, response = stream.request, stream.response
     steered = any(one.partial or one.names_destination for one in stream.answers)
     responded = response.headers is not None and (steered or response.headers_answer is not None)
-    over = responded or ((request.complete or steered) and not request.header_only)
+    whole = request.complete and request.mode != NONE  # there the answer to the headers is the first and the last
+    over = responded or ((whole or steered) and not request.header_only)
     return None if over or request.held_by_trailers or request.unclear else request.release
 
 

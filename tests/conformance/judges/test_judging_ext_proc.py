@@ -218,6 +218,18 @@ class TestUnanswered:
         one.hang("answer to response_headers")
         assert ask(script).blamed == {"ENV-07"}
 
+    def test_response_headers_without_a_body_in_mode_none(self, ask):
+        """A request whose body is not shown is complete with the answer to its headers."""
+        script, one = started(mode="NONE")
+        one.request_headers().answers(headers_answer(A)).response_headers(status=204, end=True)
+        one.answers(headers_answer(side="response")).drained()
+        assert ask(script)["ENV-07"] is Verdict.PASS
+
+    def test_an_error_after_the_headers_in_mode_none(self, ask):
+        script, one = started(mode="NONE")
+        one.request_headers().answers(headers_answer(), immediate(503)).drained()
+        assert "ENV-15" in ask(script).blamed
+
     def test_request_trailers(self, ask):
         script, one = started()
         one.request(trailers=True).answers(headers_answer(A), *echo(BODY, end=False)).hang("answer to request_trailers")
