@@ -164,9 +164,9 @@ class Received:
 
     @property
     def status(self) -> int | None:
-        """The status; None before the response."""
+        """The status; None before the response, 0 if the EPP has set it to what is no number."""
         value = header(tuple(self.headers or ()), b":status")
-        return int(value) if value is not None else None
+        return None if value is None else int(value) if value.isdigit() else 0
 
     def take(self, part: Part) -> None:
         """Another part."""
