@@ -24,10 +24,11 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
         yield not_applicable(PREFIX, "the profile says that caches are not reused")
         return
     cached = [_cached(one) for one in answered[1:]]
-    hits = [found.value for _, found in view.readings("prefix_hits") if found.value is not None]
+    values = [view.value(one, "prefix_hits") for one in view.readable]
+    hits = [value or 0.0 for value in values]  # some engines show a counter from its first count on only
     if any(cached) or (hits and hits[-1] > hits[0]):
         yield passed(PREFIX)
-    elif all(one is None for one in cached) and not hits:
+    elif all(one is None for one in cached) and all(value is None for value in values):
         what = "the server reports neither cached tokens nor hits of its cache"
         yield Ruling(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
     else:
