@@ -21,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 TYPES = ("counter", "gauge", "histogram", "summary", "untyped", "gaugehistogram")
 _SELECTOR = re.compile(r"([^{@]+)(?:\{([^}]*)\})?(?:@(\w+))?")
 _PAIR = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
-_COMMENT = re.compile(r"# (HELP|TYPE) (\S+) ?(.*)")
+_COMMENT = re.compile(r"[ \t]*#[ \t]*(HELP|TYPE)[ \t]+(\S+)[ \t]*(.*)")
+_TYPE = re.compile(rb"[ \t]*#[ \t]*TYPE[ \t]+(\S+)[ \t]*(\S*)")
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*", re.ASCII)
 
 
@@ -119,7 +120,7 @@ def _comments(text: str, *, openmetrics: bool) -> tuple[dict[str, str], list[str
     for line in text.split("\n"):
         comment = _COMMENT.fullmatch(line)
         if comment is None:
-            if line and not line.startswith("#") and (name := _NAME.match(line)):
+            if name := _NAME.match(line.lstrip(" \t")):
                 begun.add(name[0])
             continue
         kind, name_, rest = comment.groups()
@@ -209,11 +210,11 @@ def excerpt(body: bytes, names: Collection[str]) -> bytes:
 def _kept(body: bytes, names: set[bytes]) -> Iterator[bytes]:
     wanted = set(names)
     for line in re.findall(rb"[^\n]*\n|[^\n]+", body):
-        if line.startswith(b"# TYPE "):
-            name, kind = [*line.split(), b"", b""][2:4]
+        if comment := _TYPE.match(line):
+            name, kind = comment.groups()
             if kind == b"counter":
                 wanted |= {name, name + b"_total"}
             if name in wanted:
                 yield line
-        elif line.startswith(b"# EOF") or re.split(rb"[{\s]", line, maxsplit=1)[0] in wanted:
+        elif line.startswith(b"# EOF") or re.split(rb"[{\s]", line.lstrip(b" \t"), maxsplit=1)[0] in wanted:
             yield line

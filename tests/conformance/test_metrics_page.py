@@ -64,6 +64,19 @@ def test_an_excerpt_says_the_same_of_what_it_is_about(found: dict, data: st.Data
         assert of_part == (look_up(whole, (name,), match={}) if name in wanted else None)
 
 
+@given(families, st.sampled_from(["  ", "\t", " \t "]))
+def test_blanks_before_and_between_words_say_nothing(found: dict, blanks: str) -> None:
+    lines = written(found).decode().split("\n")[:-1]
+    spread = [
+        blanks + (line.replace(" ", blanks) if line.startswith("#") else blanks.join(line.rsplit(" ", 1)))
+        for line in lines
+    ]
+    body = ("\n".join(spread) + "\n").encode()
+    for name in found:
+        for page in (body, excerpt(body, {name})):
+            assert look_up(read_page(page), (name,), match={}) == look_up(read_page(written(found)), (name,), match={})
+
+
 @given(families, st.integers(1, 200))
 def test_a_page_that_is_cut_has_a_problem_or_ends_with_a_line(found: dict, cut: int) -> None:
     body = written(found)[:-cut]
