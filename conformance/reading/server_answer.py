@@ -101,8 +101,12 @@ def _detail(detail: Any) -> str | None:
 
 
 def json_of(text: str | bytes) -> Any:
-    """The value that JSON says; None if it is none, or nested too deeply."""
+    """The value that JSON says; None if it is none (as with NaN, which JSON has not), or nested too deeply."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from conformance.evidence.model_server import MetricNames, ModelServerFacts
 from conformance.reading.metrics_page import excerpt, look_up, read_page
-from conformance.reading.server_answer import error_message, read_events
+from conformance.reading.server_answer import error_message, json_of, read_events
 from conformance.reading.server_metrics import ServerMetrics
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -189,3 +189,8 @@ def test_events_are_read_however_their_lines_end(chunks: list, data: st.DataObje
 )
 def test_errors_have_the_shapes_of_the_field(body: object, message: str | None) -> None:
     assert error_message(body) == message
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_has_not_makes_it_none(number: str) -> None:
+    assert json_of(f'{{"a": {number}}}') is None
