@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+_RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at .+")
 _CAUSE = re.compile(
-    r"(?:panic|fatal error|fatal): .+|thread '.*' (?:\(\d+\) )?panicked at .+|Exception in thread .+"
+    rf"(?:panic|fatal error|fatal): .+|{_RUST.pattern}|Exception in thread .+"
     r"|[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)(?: \[\w+\])?(?:: .*)?|Error(?: \[\w+\])?: .+"
 )
 
 
-def cause_of(lines: Sequence[str]) -> str:
-    """The line that says why a program crashed: Go's or Rust's panic, an exception of Python, Java or JavaScript; else
-    nothing.
+def cause_of(lines: Sequence[str]) -> Sequence[str]:
+    """The lines that say why a program crashed: Go's or Rust's panic, an exception of Python, Java or JavaScript; else
+    none. Rust says where in one line and what in the next.
     """
-    return next((line for line in reversed(lines) if _CAUSE.fullmatch(line.rstrip())), "")
+    for at in range(len(lines) - 1, -1, -1):
+        if _CAUSE.fullmatch(lines[at].rstrip()):
+            return lines[at : at + (2 if _RUST.fullmatch(lines[at].rstrip()) else 1)]
+    return ()

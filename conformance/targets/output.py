@@ -44,8 +44,8 @@ class Output:
         text = _ESCAPES.sub("", self._redact(text))
         lines = [line for line in re.split(r"\r\n|\n|\r", text) if line.strip()]
         last, cause = lines[-LINES:], cause_of(lines)
-        if cause and cause not in last:  # Go prints every goroutine after it
-            last = [cause, "…", *last[2:]]
+        if cause and cause[0] not in last:  # Go prints every goroutine after it
+            last = [*cause, "…", *last[len(cause) + 1 :]]
         return "\n".join(_shown(line) for line in last)
 
 

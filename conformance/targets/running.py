@@ -62,7 +62,7 @@ async def exited_early(target: Running) -> TargetUnreachableError:
     hint = "run it by hand; `epp-conformance profile check` explains start-up problems"
     if code == 0:
         hint = "it must stay in the foreground: what it leaves behind in the background is ended with it"
-    cause = cause_of(tail.splitlines())
+    cause = " ".join(cause_of(tail.splitlines()))
     return TargetUnreachableError(
         f"the target {ended} before it was ready{f', with {cause!r}' if cause else ''}: {shlex.join(target.command)}\n"
         + (f"its last output:\n{quoted(tail)}" if tail else "it printed nothing"),

@@ -131,7 +131,7 @@ PYTHON = "Traceback (most recent call last):\n  File 'x.py', line 1, in <module>
     [
         (GO, "panic: runtime error: index out of range [3]"),
         (PYTHON, "module.LookupError: no pool"),
-        ("thread 'main' panicked at src/main.rs:4:5:\nexplicit panic\n", "thread 'main' panicked at src/main.rs:4:5:"),
+        ("thread 'main' panicked at src/main.rs:4:5:\nno pool\nnote: x\n", "panicked at src/main.rs:4:5: no pool"),
         ('Exception in thread "main" java.io.IOException: x\n\tat A.b(C.java:1)\n', "Exception in thread"),
     ],
 )

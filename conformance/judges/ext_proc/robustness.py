@@ -36,7 +36,7 @@ def _crash(crash: Crash) -> Ruling:
     code, output = crash.exited.code, crash.exited.output.strip()
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     lines = output.splitlines()
-    last = f"; its last words: {(cause_of(lines) or lines[-1])[:300]}" if output else ""
+    last = f"; its last words: {' '.join(cause_of(lines) or lines[-1:])[:300]}" if output else ""
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
     several = "" if lone else f" with {len(crash.suspects)} exchanges in flight"
     return Ruling(

@@ -300,7 +300,7 @@ def _last_words(output: str) -> tuple[str, ...]:
     """The end of what a process printed; first what it died of, behind which most languages print a longer stack."""
     lines = output.splitlines()
     last, cause = lines[-6:], cause_of(lines)
-    return (cause, "…", *last[-4:]) if cause and cause not in last else tuple(last)
+    return (*cause, "…", *last[-4:]) if cause and cause[0] not in last else tuple(last)
 
 
 def _pod_state(pod: Any) -> str:
