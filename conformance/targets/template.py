@@ -21,7 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from conformance.errors import UsageError
 
 SECONDS, CHARACTERS, LONGEST, ROUNDS = 1.0, 1_048_576, 65_536, 1000
-"""Bounds of one rendering: its time, what comes of it, any text in between (and the template), and `range`."""
+"""Bounds of one rendering: its time (of the processor, for a machine may stand still), what comes of it, any text in
+between (and the template), and `range`."""
 
 FILTERS = (
     *("batch", "count", "d", "default", "dictsort", "e", "escape", "first", "float", "groupby", "int", "items", "join"),
@@ -68,7 +69,7 @@ class FileTemplate:
     def render(self, *, endpoints: Sequence[str], pods: Sequence[Any]) -> str:
         """The content of the file. Raises `UsageError` if the template fails, or goes beyond a bound."""
         before = sys.gettrace()
-        sys.settrace(_bounded(time.monotonic() + SECONDS))
+        sys.settrace(_bounded(time.thread_time() + SECONDS))
         try:
             pieces, length = [], 0
             for piece in self._template.generate(endpoints=endpoints, pods=pods):
@@ -95,12 +96,12 @@ def _range(*bounds: int) -> range:
 
 
 def _bounded(deadline: float) -> Callable[[FrameType, str, Any], Any]:
-    """A trace that ends what is traced at the deadline, or as soon as a frame holds too long a text."""
+    """A trace that ends what is traced when its thread has had that much time, or a frame holds too long a text."""
     thread = threading.get_ident()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if threading.get_ident() == thread and event in ("call", "line"):
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 raise SecurityError(f"it was still being rendered after {SECONDS:g} s")
             if any(isinstance(value, str) and len(value) > LONGEST for value in frame.f_locals.values()):
                 raise SecurityError(f"it makes a text of more than {LONGEST} characters")
