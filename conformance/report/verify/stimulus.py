@@ -28,15 +28,12 @@ from ext_proc.messages import HeaderMap, ProcessingRequest
 from ext_proc.protocol import SUBSET
 from ext_proc.record import (
     Author,
-    ClientAborted,
     Entry,
     ExchangeOpened,
     Headers,
-    Malformed,
     Message,
     StreamEnded,
     UpstreamRequest,
-    Wait,
 )
 from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
 
@@ -69,8 +66,6 @@ class Told:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.messages: list[ProcessingRequest] = []
-        self.broken_off = False
-        """Whether something ended the telling: the EPP, the client, or a wait in vain."""
         for entry in entries:
             match entry.event:
                 case Message(author=Author.DATA_PLANE, raw=raw):
@@ -78,10 +73,6 @@ class Told:
                         self.messages.append(ProcessingRequest.FromString(raw))
                     except DecodeError:  # a scenario may have sent what is none
                         continue
-                case Malformed() | ClientAborted() | Wait(outcome="expired"):
-                    self.broken_off = True
-                case StreamEnded(author=author):
-                    self.broken_off = self.broken_off or author is not Author.DATA_PLANE
 
     def of_kind(self, kind: str) -> list[ProcessingRequest]:
         """The messages about `request_headers`, `request_body` or `request_trailers`."""
