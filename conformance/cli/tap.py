@@ -190,17 +190,24 @@ def judged_by(profile: str | None, version: str | None) -> tuple[str, Claims | N
 
 def _served(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
     from conformance.errors import UsageError
+    from conformance.targets.authority import no_authority, no_identity
     from ext_proc.http2.tls import ServerTls
 
     if certificate is None:
         if key is not None or client_ca is not None:
             raise UsageError("TLS is served with a certificate", hint="add --listen-cert")
         return None
+    if wrong := no_identity(certificate, key or certificate):
+        hint = "" if key is not None else "add --listen-key, if the key is in a file for itself"
+        raise UsageError(f"--listen-cert: {wrong}", hint=hint)
+    if client_ca is not None and (wrong := no_authority(client_ca)):
+        raise UsageError(f"--client-ca: {wrong}")
     return ServerTls(certificate=certificate, key=key or certificate, client_ca=client_ca)
 
 
 def spoken(mode: str | None, ca: Path | None, server_name: str | None) -> ClientTls | None:
     from conformance.errors import UnknownNameError, UsageError
+    from conformance.targets.authority import no_authority
     from ext_proc.http2.tls import ClientTls
 
     modes = ("plaintext", "unverified", "verified")
@@ -209,6 +216,8 @@ def spoken(mode: str | None, ca: Path | None, server_name: str | None) -> Client
         raise UnknownNameError("TLS mode", mode, modes)
     if ca is not None and mode != "verified":
         raise UsageError(f"--ca is not used with --tls {mode}", hint="say --tls verified")
+    if ca is not None and (wrong := no_authority(ca)):
+        raise UsageError(f"--ca: {wrong}")
     if mode == "plaintext":
         return None
     return ClientTls(verify=mode == "verified", ca=ca, server_name=server_name)

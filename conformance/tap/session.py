@@ -8,7 +8,6 @@ tap.tally, tap.summary()
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -115,13 +114,7 @@ class LiveTap:
             )
         except BadAddress as problem:
             raise UsageError(f"{problem.where}: {problem.what}", hint=problem.hint) from None
-        except ssl.SSLError as problem:
-            raise UsageError(f"the certificate or key can't be used: {problem}", hint="give PEM files") from None
         except OSError as problem:
-            if problem.filename is not None:
-                raise UsageError(
-                    f"{problem.filename}: {problem.strerror}", hint="give a file that can be read"
-                ) from None
             what = f"{format_address(settings.host, settings.port)}: {problem.strerror}"
             raise UsageError(what, hint="choose another address with --listen") from None
         try:

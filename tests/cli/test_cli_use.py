@@ -13,6 +13,7 @@ import pytest
 import conformance.cli as command_line
 from conformance.report.render.folder import reserved
 from conformance.targets.flags import TargetFlags
+from ext_proc.http2.tls import self_signed
 
 REST = "title: T, requirements: [EPP-SUB-01]"
 
@@ -56,7 +57,7 @@ REST = "title: T, requirements: [EPP-SUB-01]"
             ("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--record", "no/f.ndjson"),
             "no/f.ndjson: No such",
         ),
-        (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "no.pem"), "a file that can be read"),
+        (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "no.pem"), "there is no file no.pem"),
     ],
 )
 def test_wrong_use(
@@ -68,6 +69,21 @@ def test_wrong_use(
     assert expected in ran.err
     assert "Traceback" not in ran.err
     assert not (tmp_path / "conformance-report" / "report.json").exists()
+
+
+def test_files_for_tls_that_do_not_fit_are_named(cli, tmp_path: Path) -> None:
+    one, other = (self_signed(tmp_path, stem=stem) for stem in ("one", "other"))
+    (tmp_path / "broken.pem").write_text("no certificate")
+    tap = ("tap", "--listen", ":0", "--upstream", "127.0.0.1:9")
+    for more, said in (
+        (("--listen-cert", one.certificate), f"or {one.certificate} no key"),
+        (("--listen-cert", one.certificate, "--listen-key", other.key), "is not that of the certificate in"),
+        (("--listen-cert", one.certificate, "--listen-key", one.key, "--client-ca", "broken.pem"), "--client-ca: "),
+        (("--tls", "verified", "--ca", tmp_path / "broken.pem"), "broken.pem: it holds no certificate"),
+    ):
+        ran = cli(*tap, *more)
+        assert ran.code == 2
+        assert said in ran.err.replace("\n", " ")
 
 
 def test_nothing_is_written_where_nothing_can_be(cli, tmp_path: Path) -> None:
