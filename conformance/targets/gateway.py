@@ -19,6 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from conformance.errors import did_you_mean
 from conformance.evidence.episode import GatewayFacts
 from conformance.reading.endpoints import parse as parse_endpoint
+from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import is_header_name
 from conformance.strict_yaml import FileModel
 from conformance.targets.launch import Launch, fill
@@ -111,7 +112,7 @@ class GatewayProfile(FileModel):
     requests: Requests = Field(Requests.model_construct(), description="what the suite's requests look like")
     metadata: Metadata = Field(Metadata.model_construct(), description="namespaces, if not the protocol's")
     limits: Limits = Field(Limits.model_construct(), description="how much it may be asked")
-    protocol_versions: tuple[str, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
+    protocol_versions: tuple[Version, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
     claims: GatewayFacts = Field(GatewayFacts(), description="how it was configured, as far as a rule depends on it")
     timeouts: Timeouts = Field(Timeouts.model_construct(), description="bounds of every wait, in seconds")
 

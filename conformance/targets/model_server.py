@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from conformance.evidence.model_server import MetricNames, ModelServerFacts
+from conformance.requirements.schema import Version
 from conformance.scenario.server_stimulus import CONTENT
 from conformance.strict_yaml import FileModel
 from conformance.targets.authority import no_authority
@@ -158,7 +159,7 @@ class ModelServerProfile(FileModel):
     prefix_cache: bool | None = Field(None, description="it reuses caches of prompts")
     requests: ApiRequests = Field(ApiRequests.model_construct(), description="what the suite's requests look like")
     limits: ServerLimits = Field(ServerLimits.model_construct(), description="how much it may be asked")
-    protocol_versions: tuple[str, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
+    protocol_versions: tuple[Version, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
     timeouts: ServerTimeouts = Field(ServerTimeouts.model_construct(), description="bounds of every wait, in seconds")
 
     @field_validator("url")

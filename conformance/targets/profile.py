@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from conformance.evidence.episode import Claims
+from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
@@ -236,7 +237,7 @@ class Profile(FileModel):
     body_modes: tuple[BodyMode, ...] = Field(
         ("full-duplex",), min_length=1, description="request body modes driven; the first is the main one"
     )
-    protocol_versions: tuple[str, ...] = Field(("1.0.0",), description="the versions that it claims")
+    protocol_versions: tuple[Version, ...] = Field(("1.0.0",), min_length=1, description="the versions that it claims")
     claims: Claims = Field(Claims(), description="what its vendor says of it, as far as a rule depends on it")
     timeouts: Timeouts = Field(Timeouts.model_construct(), description="bounds of every wait")
 

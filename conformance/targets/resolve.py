@@ -109,7 +109,7 @@ def protocol_versions(profile: AnyProfile, wanted: Sequence[str] = ()) -> tuple[
         return tuple(version for version in VERSIONS if version in (profile.started_for or VERSIONS))
     if not wanted:
         claimed = [version for version in VERSIONS if version in profile.protocol_versions]
-        return ("1.0.0",) if "1.0.0" in claimed or not claimed else (claimed[-1],)
+        return ("1.0.0",) if "1.0.0" in claimed else (claimed[-1],)
     return tuple(version for version in VERSIONS if version in wanted)
 
 
