@@ -121,7 +121,7 @@ def _judgement(report: Report, again: JudgedAgain, path: Path | None) -> Verific
 
 def _notes(report: Report, expected: Expected) -> Iterator[str]:
     unclaimed = [row.version for row in report.versions if not row.claimed]
-    if unclaimed:
+    if 0 < len(unclaimed) < len(report.versions):  # if it claims none of them, all make the result
         yield f"The target does not claim {', '.join(unclaimed)}: that has no part in the result."
     if expected.own:
         own = ", ".join(expected.own[:5])

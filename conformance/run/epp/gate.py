@@ -123,6 +123,8 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
     if last is not None and last.status == NOT_FOUND:
         model = profile.requests.model
         return f"404 may say that it serves no model {model!r}: requests.model of the profile names it"
+    if ended is not None and ended.how == "lost":
+        return "the connection broke before an answer came: what does it print, or what stands between, such as a tap?"
     if profile.discovery.fixed is not None:
         return "does it know the endpoints given with --endpoints, in this form?"
     if profile.discovery.file is not None:

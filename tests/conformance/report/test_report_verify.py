@@ -5,16 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import shlex
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.outcome import RunOutcome, version_outcome
+from conformance.report.document.build import build
 from conformance.report.document.canonical import digest
 from conformance.report.document.model import read_report
 from conformance.report.render.submission import problems, to_yaml
 from conformance.report.verify.expected import COMMAND
-from conformance.report.verify.verification import STEPS, verify
+from conformance.report.verify.verification import STEPS, _notes, verify
 from conformance.verdict import Finding
 
 
@@ -110,3 +113,13 @@ def test_a_judge_that_raises_is_an_answer_and_no_crash(reports, instances):
     folder = reports("gateway")
     verification = verify(folder / "report.json", folder / "evidence.ndjson.gz", instances=instances, judge=broken)
     assert [step.name for step in verification.steps if step.answer == "fail"] == ["judgement"]
+
+
+@pytest.mark.parametrize(("claims", "said"), [((True, False), True), ((False, False), False), ((True, True), False)])
+def test_a_version_has_no_part_in_the_result_only_beside_one_that_is_claimed(run, catalogue, profile, claims, said):
+    versions = [
+        version_outcome(catalogue, name, [], claimed=one) for name, one in zip(("0.4.0", "1.0.0"), claims, strict=True)
+    ]
+    outcome = RunOutcome(versions=tuple(versions), seed=1, started_at="a", finished_at="b", duration=1.0)
+    report = build(outcome, catalogue=catalogue, profile=profile, evidence=run.evidence)
+    assert any("no part in the result" in note for note in _notes(report, SimpleNamespace(own=()))) is said
