@@ -13,7 +13,7 @@ from conformance.tap.judging import judged
 from conformance.tap.metrics import Tally
 from conformance.tap.redaction import LiveRedaction
 from conformance.tap.wording import finding_text
-from ext_proc.record import Entry, Message
+from ext_proc.record import Entry, Message, StreamEnded
 
 WIDTH = 160
 
@@ -67,6 +67,9 @@ class Narrator:
         if self._context is None:
             return
         if not entries:
+            return
+        if any(isinstance(one.event, StreamEnded) and not one.event.stream for one in entries):
+            self._show(f"{name}  ? not judged: the EPP could not be reached")
             return
         episode = Episode(id=name, entries=tuple(entries))
         result = judged(episode, self._context, self._catalogue)

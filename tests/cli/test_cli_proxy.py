@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -192,5 +193,16 @@ def test_model_servers_that_misbehave_cost_one_request_each(program) -> None:
             assert {what: status for what, status in got.items() if status not in MISBEHAVING[what]} == {}
             assert process.poll() is None
             assert peak(process) < BOUND
+
+    asyncio.run(asyncio.wait_for(main(), 150))
+
+
+def test_an_epp_that_does_not_run_is_not_accused(program) -> None:
+    async def main() -> None:
+        async with proxied(program, ModelServer(), picks) as (port, process, epp):
+            await epp.close()
+            assert await asyncio.to_thread(ask, port) == 500
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(process.wait, 60) == 0
 
     asyncio.run(asyncio.wait_for(main(), 150))
