@@ -261,6 +261,18 @@ class EventsWithoutARequestBodyHeldBack(HoldsBack):
 
 
 @fault(
+    "events-of-hinted-requests-held-back",
+    breaks="EPP-STRM-02",
+    why="Server-sent events are held back if the request had a subset hint.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class EventsOfHintedRequestsHeldBack(HoldsBack):
+    def holds_back(self, content_type: bytes) -> bool:
+        return super().holds_back(content_type) and self.subset is not None
+
+
+@fault(
     "event-headers-removed",
     breaks="ENV-24",
     why="Of the headers of an event stream those that describe its body are left.",

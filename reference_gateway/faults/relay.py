@@ -49,6 +49,15 @@ class _SkipsOne(Gateway):
         yield from itertools.chain(listed[:1], listed[2:], listed[1:2])
 
 
+class _RetriesLoseTheQuery(Gateway):
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+        first = await super().forward(request, itertools.islice(endpoints, 1), tried)
+        if not first.failed:
+            return first
+        again = dataclasses.replace(request, path=request.path.partition("?")[0])
+        return await super().forward(again, endpoints, tried)
+
+
 class _FirstItemOnly(Gateway):
     """Takes the text up to the first comma, as code of a time before lists would take the whole of it."""
 
@@ -173,6 +182,12 @@ FAULTS: tuple[Fault, ...] = (
         why="a retry passes over the next endpoint of the list",
         breaks="DP-DEST-02",
         gateway=_SkipsOne,
+    ),
+    Fault(
+        name="retries-lose-the-query",
+        why="a retry asks for the path without its query",
+        breaks="DP-EXTP-01",
+        gateway=_RetriesLoseTheQuery,
     ),
     Fault(
         name="first-item-only",

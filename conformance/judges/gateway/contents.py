@@ -51,6 +51,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     for attempt in exchange.attempts if one.passed else ():
         if attempt.at > answered:
             yield from _method(exchange, request, attempt)
+            yield from _path(exchange, attempt)
             yield from _released(exchange, request, attempt.request, came, attempt)
             yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
     final, got = exchange.final, exchange.response
@@ -136,8 +137,20 @@ def _method(exchange: GatewayExchange, direction: StreamDirection, attempt: Upst
     told = next(iter(values_of(sent_headers(direction), ":method")), None)
     got = header(attempt.request.headers, b":method")
     if told is not None and got not in (None, told) and (told, got) != (b"HEAD", b"GET"):
-        expected = f"{told.decode('latin-1')} at {attempt.endpoint}, as the EPP was told"
-        yield exchange.fail(EXTP, expected, (got or b"").decode("latin-1"), at=attempt)
+        expected = f"{_shown(told)} at {attempt.endpoint}, as the EPP was told"
+        yield exchange.fail(EXTP, expected, _shown(got), at=attempt)
+
+
+def _path(exchange: GatewayExchange, attempt: UpstreamAttempt) -> Iterator[Ruling]:
+    """A gateway may ask for another path than its client, but for one and the same in all attempts."""
+    first, got = (header(one.request.headers, b":path") for one in (exchange.attempts[0], attempt))
+    if first != got and None not in (first, got):
+        expected = f"{_shown(first)} at {attempt.endpoint}, as in the first attempt"
+        yield exchange.fail(EXTP, expected, _shown(got), at=attempt)
+
+
+def _shown(value: bytes | None) -> str:
+    return (value or b"").decode("latin-1")
 
 
 def _encoded(headers: Headers) -> bool:

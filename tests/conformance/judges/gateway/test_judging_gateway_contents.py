@@ -10,7 +10,7 @@ from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
 from ext_proc.record import Wait
 
-A = "10.0.0.1:8000"
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 ANSWER = b'{"id": "1", "model": "m"}'
 OTHER = BODY.replace(b"hello", b"HELLO")
 GZIP = ((b"content-encoding", b"gzip"),)
@@ -102,6 +102,16 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(("paths", "wrong"), [(("/a?b=1", "/a?b=1"), False), (("/a?b=1", "/a"), True)])
+def test_a_retry_asks_for_the_same_path(gateway, script, paths, wrong):
+    one = script.exchange(body=BODY).request(BODY).answers(headers_answer(f"{A},{B}"), *echo(BODY))
+    for endpoint, status, path in zip((A, B), (503, 200), paths, strict=True):
+        one.upstream(endpoint, status, body=BODY, answer=ANSWER, headers=((b":path", path.encode()),))
+    one.response_headers(status=200, served=B).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER).reset()
+    assert ("DP-EXTP-01" in gateway(script).blamed) is wrong
 
 
 @pytest.mark.parametrize("upstream", [(), ((b"content-type", b"text/html"),)])
