@@ -34,8 +34,11 @@ class Hooks:
         items.extend(found)
 
     @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
-    def keep_the_order(self, items: list[pytest.Item]) -> None:
-        """The plan's order, whatever other plugins did: scenarios that share a pool follow each other."""
+    def pytest_keep_the_order(self, items: list[pytest.Item]) -> None:
+        """The plan's order, whatever other plugins did: scenarios that share a pool follow each other.
+
+        Pytest overlooks hooks whose names do not begin with `pytest_`, whatever their `specname`.
+        """
         ours = [item for item in items if isinstance(item, ScenarioItem | InvariantItem)]
         ours.sort(key=lambda item: item.position)
         items[:] = [*(item for item in items if not isinstance(item, ScenarioItem | InvariantItem)), *ours]

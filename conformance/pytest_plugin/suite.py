@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -22,6 +22,7 @@ from conformance.outcome import (
     requirement_results,
     version_outcome,
 )
+from conformance.planning.results import not_done
 from conformance.report.document.basis import basis_of
 from conformance.report.document.build import build
 from conformance.requirements.catalogue import Catalogue
@@ -100,8 +101,8 @@ class PluginSuite:
 
     @property
     def has_results(self) -> bool:
-        """Whether anything was run."""
-        return any(self.results.values())
+        """Whether anything was run, or was to be, and the target was given up."""
+        return any(self.results.values()) or self.stopped is not None
 
     def report(self, evidence: EvidenceWriter | None) -> Report:
         """The report of what was run."""
@@ -110,13 +111,13 @@ class PluginSuite:
                 version_outcome(
                     self.catalogue,
                     version,
-                    tuple(results.values()),
+                    (*results.values(), *self._given_up(version)),
                     role=self.settings.profile.role,
                     claimed=version in self.settings.profile.protocol_versions,
                     complete=self._is_complete(version, results),
                 )
                 for version, results in self.results.items()
-                if results
+                if results or self.stopped is not None
             ),
             seed=self.settings.seed,
             started_at=self._started_at,
@@ -138,6 +139,12 @@ class PluginSuite:
                 scenario_paths=self.settings.scenario_paths,
             ),
         )
+
+    def _given_up(self, version: str) -> Iterator[ScenarioResult]:
+        """The results of what pytest had selected, and the target was given up before."""
+        for work in (work for batch in self.session(version).plan.batches for work in batch.work):
+            if self.stopped and (version, work.id) in self.selected and work.id not in self.results[version]:
+                yield not_done(work, self.stopped.message)
 
     def _is_complete(self, version: str, results: Mapping[str, ScenarioResult]) -> bool:
         plan = self.session(version).plan

@@ -81,6 +81,16 @@ def test_one_item_per_scenario_and_per_invariant_in_the_plans_order(run) -> None
     assert "epp-conformance::invariant::EPP-DEST-05" in ids[len(scenarios) :]
 
 
+def test_the_plans_order_is_kept_whatever_others_do(run, pytester: pytest.Pytester) -> None:
+    def ids() -> list[str]:
+        lines = run("--epp", "reference", *FEW, "--collect-only", "-q").outlines
+        return [line for line in lines if line.startswith("epp-conformance::")]
+
+    planned = ids()
+    pytester.makeconftest("def pytest_collection_modifyitems(items): items.reverse()")
+    assert ids() == planned != []
+
+
 def test_a_run_with_a_report(run, pytester: pytest.Pytester) -> None:
     result = run("--epp", "reference", *FEW, "--epp-report", "out", "--junitxml", "j.xml", "--epp-seed", "11")
     assert result.ret == 0
@@ -167,7 +177,7 @@ def test_a_target_out_of_reach_fails_once(run, pytester: pytest.Pytester) -> Non
     counts = outcomes(result)
     assert counts["failed"] == 1
     assert counts["skipped"] > 5
-    result.stdout.fnmatch_lines(["*127.0.0.1:1: connection refused*"])
+    result.stdout.fnmatch_lines(["*127.0.0.1:1: connection refused*", "scenarios * inconclusive*"])
     assert "Traceback" not in result.stdout.str()
 
 
