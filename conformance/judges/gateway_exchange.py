@@ -242,9 +242,21 @@ class GatewayExchange:
     def final(self) -> UpstreamAttempt | None:
         """The attempt whose response the client got; None for a reply that is, or may be, the gateway's own."""
         last = self.attempts[-1] if self.attempts else None
-        if last is None or last.status is None or last.status != self.status:
+        if last is None or last.status is None or self.response is None:
             return None
-        return None if self._maybe_own(last) else last
+        own = self._maybe_own(last) if last.status == self.status else not self._restated(last, self.response[1])
+        return None if own else last
+
+    def _restated(self, last: UpstreamAttempt, got: ClientResponse) -> bool:
+        """Whether the client surely got the `last` attempt's response, with another status.
+
+        A reply of the gateway's own has another body; once a model server has answered, it is always an error.
+        """
+        if not got.complete or any(one.stream.immediate is not None for one in self.asked):
+            return False
+        alike = last.body is not None and last.body == whole_body(got)
+        statuses = {last.status or 0, got.status or 0}
+        return (alike and bool(got.body)) or (max(statuses) < 300 and statuses.isdisjoint((203, 206)))
 
     def _maybe_own(self, last: UpstreamAttempt) -> bool:
         """Whether an error that the client got may be the gateway's, of the `last` attempt's status by chance."""

@@ -164,6 +164,18 @@ class _ResponseLost(Gateway):
         return dataclasses.replace(response, body=b"") if response.status == 200 else response
 
 
+class _ErrorOfUpstream(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        return dataclasses.replace(got, status=502) if got is not None and got.status == 500 else got
+
+
+class _AlwaysOk(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        response = await super().handle(request)
+        return dataclasses.replace(response, status=200) if response.status == 204 else response
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="response-changes-lost",
@@ -251,5 +263,17 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets the headers of the response, and no body",
         breaks="DP-EXTP-01",
         gateway=_ResponseLost,
+    ),
+    Fault(
+        name="error-of-a-model-server-as-502",
+        why="the client gets 502 where the model server answered 500, and so does the EPP",
+        breaks="DP-EXTP-01",
+        gateway=_ErrorOfUpstream,
+    ),
+    Fault(
+        name="no-content-as-200",
+        why="the client gets 200 where the model server answered 204",
+        breaks="DP-EXTP-01",
+        gateway=_AlwaysOk,
     ),
 )

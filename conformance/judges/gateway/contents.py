@@ -34,6 +34,8 @@ EXTP = "DP-EXTP-01"
 _REWRITTEN = ("model",)
 """What gateways rewrite in bodies: they map names of models."""
 
+_GRPC = b"application/grpc"
+
 _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 """What says how a body is to be read; of another type than it came with it can be read nevertheless."""
 
@@ -55,7 +57,11 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
             yield from _released(exchange, request, attempt.request, came, attempt)
             yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
     final, got = exchange.final, exchange.response
-    if final is None or final.response is None or got is None or exchange.bodyless or not got[1].complete:
+    if final is None or final.response is None or got is None:
+        return
+    if not one.left_early:
+        yield from _status(exchange, response, final.response, got[1])
+    if exchange.bodyless or not got[1].complete:
         return
     went = final.response.headers
     yield from _told(exchange, response, final.body, went)
@@ -100,6 +106,17 @@ def _released(
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as the EPP's answers left it"
         yield exchange.fail(EXTP, expected, difference, at=attempt)
+
+
+def _status(
+    exchange: GatewayExchange, direction: StreamDirection, came: UpstreamResponse, out: ClientResponse
+) -> Iterator[Ruling]:
+    """The status of the response, where the EPP left it alone. Errors for gRPC clients have another form."""
+    changed = header_list(direction) or []
+    grpc = exchange.opened is not None and _read_by(exchange.opened.headers, "content-type").startswith(_GRPC)
+    own = values_of(sent_headers(direction), ":status") == values_of(changed, ":status")
+    if own and came.status != out.status and not grpc:
+        yield exchange.fail(EXTP, f"status {came.status} at the client, as the model server sent it", f"{out.status}")
 
 
 def _readable(

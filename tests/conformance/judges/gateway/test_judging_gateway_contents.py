@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripted import BODY, echo, headers_answer, streamed, trailers_answer
+from scripted import BODY, echo, headers_answer, immediate, option, streamed, trailers_answer
 
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
@@ -31,6 +31,7 @@ def whole(script):
         back=ANSWER,
         got=ANSWER,
         status=200,
+        seen=None,
         method="POST",
         headers=(),
         upstream=(),
@@ -43,7 +44,7 @@ def whole(script):
         one.answers(headers_answer(side="response"))
         if told_back is not None:
             one.body(told_back, side="response").answers(*echo(back, side="response"))
-        return one.client(status, got, came).reset()
+        return one.client(seen or status, got, came).reset()
 
     return whole
 
@@ -72,6 +73,13 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"upstream": GZIP},
         {"headers": GZIP},
         {"came": GZIP},
+        {"status": 500, "seen": 502},
+        {"status": 503, "seen": 200},
+        {"seen": 500},
+        {"seen": 201},
+        {"seen": 204, "got": b""},
+        {"status": 204, "answered": b"", "told_back": None, "seen": 200, "got": b""},
+        {"method": "HEAD", "told_back": None, "seen": 204, "got": b""},
     ],
 )
 def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
@@ -89,6 +97,11 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
         {"method": "HEAD", "told_back": None, "got": b""},
         {"status": 304, "told_back": None, "got": b""},
         {"status": 503, "got": b"no healthy upstream"},
+        {"status": 500, "seen": 502, "got": b"bad gateway"},
+        {"seen": 502, "got": b""},
+        {"status": 500, "answered": b"", "told_back": None, "seen": 502, "got": b""},
+        {"seen": 206, "got": ANSWER[:9]},
+        {"seen": 304, "got": b""},
         {"headers": GZIP, "arrived": b"unpacked", "told": b"unpacked"},
         {"upstream": GZIP, "arrived": b"packed"},
         {"headers": GZIP, "upstream": GZIP},
@@ -205,6 +218,27 @@ class TestNotJudged:
         one = script.exchange(mode="NONE", body=BODY).request().answers(headers_answer(A))
         one.upstream(A, body=b"something else", answer=ANSWER).response_headers(served=A).client(200, b"{}").reset()
         assert gateway(script).blamed == set()
+
+    def test_a_status_that_the_epp_changed(self, gateway, script):
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 500, body=BODY, answer=b"broken").response_headers(status=500, served=A)
+        one.answers(headers_answer(side="response", options=[option(":status", "502")]))
+        one.body(b"broken", side="response").answers(*echo(b"broken", side="response")).client(502, b"broken").reset()
+        assert gateway(script).blamed == set()
+
+    def test_a_response_in_place_of_which_the_epp_gave_its_own(self, gateway, script):
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 500, body=BODY, answer=b"broken").response_headers(status=500, served=A)
+        one.answers(immediate(502, body=b"broken")).client(502, b"broken").reset()
+        assert gateway(script).blamed == set()
+
+    @pytest.mark.parametrize("kind", [b"application/json", b"application/grpc"])
+    def test_a_status_of_grpc(self, gateway, script, kind):
+        one = script.exchange(method="GET", headers=((b"content-type", kind),)).request().answers(headers_answer(A))
+        one.upstream(A, 500, answer=b"broken").response_headers(status=500, served=A)
+        one.answers(headers_answer(side="response")).body(b"broken", side="response")
+        one.answers(*echo(b"broken", side="response")).client(502, b"broken").reset()
+        assert ("DP-EXTP-01" in gateway(script).blamed) is (kind == b"application/json")
 
     def test_a_second_question(self, gateway, script):
         one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(OTHER)).reset()
