@@ -23,6 +23,7 @@ from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
+    STREAMS_END,
     Author,
     ClientAborted,
     ClientResponse,
@@ -281,7 +282,8 @@ class GatewayExchange:
     def expired(self) -> bool:
         """Whether the client gave up waiting for its response."""
         complete = self.response is not None and self.response[1].complete
-        return not complete and any(isinstance(e.event, Wait) and e.event.outcome == "expired" for e in self.entries)
+        waits = [entry.event for entry in self.entries if isinstance(entry.event, Wait)]
+        return not complete and any(wait.outcome == "expired" and wait.what != STREAMS_END for wait in waits)
 
     @cached_property
     def client_destinations(self) -> tuple[str, ...]:
@@ -377,15 +379,7 @@ class GatewayExchange:
         verdict: Verdict = Verdict.FAIL,
     ) -> Ruling:
         """A violation in this exchange. `at` is where; default: at the client's response."""
-        seq = (
-            at
-            if isinstance(at, int)
-            else at.seq
-            if isinstance(at, DecodedMessage)
-            else at.at
-            if at is not None
-            else None
-        )
+        seq = at.seq if isinstance(at, DecodedMessage) else at.at if isinstance(at, UpstreamAttempt) else at
         if seq is None and self.response is not None:
             seq = self.response[0]
         return violation(

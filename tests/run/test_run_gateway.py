@@ -20,7 +20,7 @@ from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
 from conformance.verdict import Result, Verdict
-from ext_proc.record import ClientResponse, StreamOpened, UpstreamRequest
+from ext_proc.record import ClientAborted, ClientResponse, StreamOpened, UpstreamRequest
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
@@ -141,6 +141,23 @@ def test_a_request_is_seen_from_all_sides() -> None:
     assert [event.status for _, event in episode.of(ClientResponse)] == [200, 200]
     assert served < set(gateway.backends[0].endpoints)
     assert all("x-conformance-exchange" not in str(event.headers) for _, event in episode.of(ClientResponse))
+
+
+@needs_envoy
+@pytest.mark.parametrize("http", [1, 2])
+def test_a_client_does_not_leave_before_the_epp_is_asked(http: int) -> None:
+    log = Log()
+    name = f"gateway.survives-clients-that-leave[abort=request-headers,http={http}]"
+    conduct(profiles()["override-host"], name, log=log)
+    done = log.finished(name)
+    asked, left = (next(entry.seq for entry, _ in done.episode.of(kind)) for kind in (StreamOpened, ClientAborted))
+    assert asked < left
+
+
+def test_a_stream_that_stays_when_its_client_has_left() -> None:
+    name = "gateway.survives-clients-that-leave[abort=response,http=2]"
+    result = conduct(small("--fault=streams-left-open"), name).versions[0].results[0]
+    assert "it is open 1 s after the client went away" in {finding.actual for finding in result.findings}
 
 
 # -- two pools ---------------------------------------------------------------------------------------------------------

@@ -233,12 +233,13 @@ def _left_open(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]
     """The stream is over when the request is. Streams that are left open are what an EPP dies of."""
     waits = ((entry.seq, entry.event) for entry in exchange.entries if isinstance(entry.event, Wait))
     since, wait = next((pair for pair in waits if pair[1].what == STREAMS_END), (0, None))
-    if wait is None or exchange.aborted or exchange.expired or exchange.opened is None:
+    if wait is None or exchange.expired or exchange.opened is None:
         return
     ends = (entry.event for entry in one.conversation.entries if entry.seq < since)
     if not any(isinstance(event, HalfClosed | StreamEnded) for event in ends):
         expected = "the ext_proc stream ends with the request"
-        actual = f"it is open {wait.seconds:g} s after the client got its response"
+        over = "went away" if exchange.aborted else "got its response"
+        actual = f"it is open {wait.seconds:g} s after the client {over}"
         hint = "Reset or half-close it. Whatever an EPP holds for the request is held until then."
         yield exchange.fail(EXTP, expected, actual, at=since, verdict=Verdict.WARN, hint=hint)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
@@ -36,12 +37,17 @@ from ext_proc.record import (
     StreamEnded,
     StreamOpened,
     Wait,
+    header,
 )
 from fake_proxy.client import HttpRequest
 from real_envoy import MOST, HttpResponse, send_request
 
 ENDING = 1.0
-"""Seconds that a gateway has to end its ext_proc streams once the client has its response."""
+"""Seconds that a gateway has to end its ext_proc streams once the client has its response, or went away."""
+
+HOLDING = 0.3
+"""Seconds for which a client that goes away in the midst of its request waits for the EPP to be asked about it. A
+gateway that reads all of a request first does not ask until it is complete."""
 
 
 Send = Callable[[HttpRequest, float], Coroutine[Any, Any, HttpResponse]]
@@ -172,8 +178,9 @@ class GatewayRunner(TargetRunner):
         """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
         http = self._http(request, name, rng)
         self.pickers.script(name, {EPPS[0]: request.epp, EPPS[1]: request.second_epp}, self.pods.pods_of)
-        limit = self.profile.timeouts.answer + request.reply.gap_seconds * (request.reply.events + 1)
-        limit += max(request.epp.delay, request.second_epp.delay)
+        slow = request.reply.gap_seconds * (request.reply.events + 1)
+        slow += max(request.epp.delay, request.second_epp.delay)
+        limit = self.profile.timeouts.answer + slow
         async with self.throttle:
             self.recorder.emit(
                 ExchangeOpened(
@@ -198,14 +205,18 @@ class GatewayRunner(TargetRunner):
                 details = f"{UNCONNECTED}: {problem.strerror or problem}"
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)
-        if not await self._streams.ended(name):
-            self.recorder.emit(Wait(exchange=name, what=STREAMS_END, outcome="expired", seconds=ENDING))
+        # It may let what is under way come to its end when the client is gone.
+        ending = ENDING + slow if response is not None and response.aborted else ENDING
+        if not await self._streams.ended(name, ending):
+            self.recorder.emit(Wait(exchange=name, what=STREAMS_END, outcome="expired", seconds=ending))
         self.pickers.forget(name)
         return response
 
     async def send(self, http: HttpRequest, timeout: float) -> HttpResponse:
         """Send a request on its own connection. Raises `OSError`."""
-        return await send_request(self.target.address, http, timeout=timeout)
+        name = (header(http.headers, EXCHANGE.encode()) or b"").decode()
+        leaving = functools.partial(self._streams.begun, name)
+        return await send_request(self.target.address, http, leaving=leaving, timeout=timeout)
 
     async def found(self, epp: str) -> None:
         """Send requests until the gateway asks the EPP `epp`, which listens again, or has had time to find it.
@@ -304,10 +315,18 @@ class _OpenStreams:
         """How many streams named no request of the suite."""
         return sum(count for name, count in self.seen.items() if name.startswith(UNNAMED))
 
-    async def ended(self, exchange: str) -> bool:
-        """Wait until the streams of a request are over; False if one is not in time."""
+    async def begun(self, exchange: str) -> None:
+        """Wait until the EPP is asked about a request, or `HOLDING` is over."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENDING):
+            async with asyncio.timeout(HOLDING):
+                while not self.seen[exchange]:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def ended(self, exchange: str, within: float) -> bool:
+        """Wait until the streams of a request are over; False if one is not in so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
                 while self._open[exchange]:
                     self._changed.clear()
                     await self._changed.wait()
@@ -319,6 +338,7 @@ class _OpenStreams:
                 self.seen[exchange] += 1
                 self.asked[epp] += 1
                 self._open[exchange] += 1
+                self._changed.set()
             case StreamEnded(exchange=str(exchange)):
                 self._open[exchange] -= 1
                 self._changed.set()

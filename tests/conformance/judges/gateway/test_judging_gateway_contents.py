@@ -8,7 +8,7 @@ from scripted import BODY, echo, headers_answer, immediate, option, streamed, tr
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
-from ext_proc.record import Wait
+from ext_proc.record import ClientAborted, Wait
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 ANSWER = b'{"id": "1", "model": "m"}'
@@ -175,6 +175,17 @@ def test_a_stream_that_is_left_open(gateway, script):
     one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER)
     one.emit(Wait(exchange=one.name, what=STREAMS_END, outcome="expired", seconds=1.0))
     assert gateway(script)["DP-EXTP-01"] is Verdict.WARN
+
+
+@pytest.mark.parametrize("left_open", [True, False])
+def test_a_stream_that_is_left_open_when_the_client_is_gone(gateway, script, left_open):
+    one = script.exchange(body=BODY).request(BODY[:9]).answers(headers_answer(A))
+    one.emit(ClientAborted(exchange=one.name, point="request-body"))
+    if left_open:
+        one.emit(Wait(exchange=one.name, what=STREAMS_END, outcome="expired", seconds=1.0))
+    else:
+        one.reset()
+    assert gateway(script).warned == ({"DP-EXTP-01"} if left_open else set())
 
 
 @pytest.mark.parametrize("missing", [":method", ":path", ":status"])
