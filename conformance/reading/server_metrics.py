@@ -23,6 +23,9 @@ PART = 0.1
 MAX, RUNS, WAITS = "max_lora", "running_lora_adapters", "waiting_lora_adapters"
 """The labels of the LoRA gauge."""
 
+_NO_COUNTS = ("kv_cache", "block_size")
+"""What is the same kind of number for one rank and for all of them, so that it does not add up."""
+
 
 def page_of(event: MetricsPage) -> Page:
     """What a scrape found; an empty page if there was none."""
@@ -46,7 +49,7 @@ class ServerMetrics:
     def look_up(self, page: Page, meaning: str) -> MetricReading | None:
         """A metric on the page; None if the page has none of its names."""
         facts = self.facts
-        combine = "max" if meaning == "kv_cache" and facts.combine == "sum" else facts.combine
+        combine = "max" if meaning in _NO_COUNTS and facts.combine == "sum" else facts.combine
         return look_up(page, getattr(facts.names, meaning), match=facts.match, combine=combine)
 
     def value(self, page: Page, meaning: str) -> float | None:

@@ -140,6 +140,12 @@ def test_several_series_amount_to_what_the_profile_says(combine: str, match: dic
     assert metrics.value(page, "running") is None
 
 
+def test_ranks_add_up_to_a_cache_of_all_their_blocks() -> None:
+    page = read_page(b'i{engine="0",size="16",blocks="100"} 1\ni{engine="1",size="16",blocks="150"} 1\n')
+    metrics = ServerMetrics(ModelServerFacts(names=MetricNames(block_size=("i@size",), blocks=("i@blocks",))))
+    assert metrics.capacity(page) == 16 * 250
+
+
 def test_a_total_beside_its_parts_is_not_added_to_them() -> None:
     page = read_page(b'# TYPE q gauge\nq{priority=""} 3\nq{priority="1"} 1\nq{priority="2"} 2\n')
     found = look_up(page, ("q",), match={})
