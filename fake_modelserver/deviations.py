@@ -19,6 +19,8 @@ from fake_modelserver.scheduler import Latency, Serving
 from fake_modelserver.signals import Constant
 from fake_modelserver.spec import PodSpec
 
+_C, _T = "/v1/completions", "/v1/chat/completions"
+
 Script = Callable[[Request], Response | None]
 
 ADAPTERS = ("tuned-a", "tuned-b")
@@ -99,6 +101,16 @@ def _plainly(**changes: Any) -> Script:
     return _at("/v1/completions", change)
 
 
+def _writes_nothing(body: Any) -> Response | None:
+    """As many tokens as were asked for, and no text of them."""
+    right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
+    if not right or "prompt" not in body:
+        return None
+    tokens = body.get("max_tokens") or 16
+    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    return json_response(200, {**_COMPLETION, "choices": [{**_COMPLETION["choices"][0], "text": ""}], "usage": usage})
+
+
 def _takes_anything(body: Any) -> Response | None:
     wrong = not isinstance(body, dict) or "prompt" not in body
     return json_response(200, _COMPLETION) if wrong else None
@@ -128,19 +140,17 @@ def _gives_details(body: Any) -> Response | None:
     return None
 
 
-def _says_no_role(body: Any) -> Response | None:
-    plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
-    if plain and body.get("model") == "small-model":
-        choice = {"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}
-        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
-    return None
+def _saying(**message: Any) -> Script:
+    """Answers plain chats with this message."""
 
+    def change(body: Any) -> Response | None:
+        plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
+        if plain and body.get("model") == "small-model":
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
+        return None
 
-def _says_nothing(body: Any) -> Response | None:
-    if isinstance(body, dict) and "messages" in body and not body.get("stream") and body.get("model") == "small-model":
-        choice = {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "stop"}
-        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
-    return None
+    return _at(_T, change)
 
 
 def _thinks(body: Any) -> Response | None:
@@ -155,7 +165,6 @@ def _thinks(body: Any) -> Response | None:
     return json_response(200, completion)
 
 
-_C, _T = "/v1/completions", "/v1/chat/completions"
 _STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
 
 _UNREAD = dict.fromkeys(
@@ -180,6 +189,8 @@ FAULTS = (
         for name, why, how, effect in (
             ("after-done", "A chunk follows [DONE].", "after-done", "fail"),
             ("ends-everywhere", "Every chunk has a finish_reason.", "all-finish", "fail"),
+            ("with-indices", "Each chunk has another index.", "indices", "fail"),
+            ("without-text", "All chunks are without text.", "no-text", "fail"),
             ("repeats-its-text", "Each chunk has all text from the beginning on.", "repeated", "fail"),
             ("ends-twice", "Two chunks have a finish_reason.", "two-finish", "warn"),
             ("with-new-ids", "Each chunk has another id.", "new-ids", "warn"),
@@ -187,6 +198,12 @@ FAULTS = (
     ),
     Deviation(name="two-choices", why="One choice was asked for, and two come.", breaks="MS-API-01",
               script=_plainly(choices=[*_COMPLETION["choices"]] * 2)),
+    Deviation(name="second-choice", why="The only choice has index 1.", breaks="MS-API-01",
+              script=_plainly(choices=[{**_COMPLETION["choices"][0], "index": 1}])),
+    Deviation(name="completion-without-text", why="Sixteen tokens make no text.", breaks="MS-API-01",
+              script=_at(_C, _writes_nothing)),
+    Deviation(name="usage-of-no-tokens", why="The text has 0 tokens.", breaks="MS-API-01", effect="warn",
+              script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 0, "total_tokens": 8})),
     Deviation(name="usage-does-not-add-up", why="total_tokens is not the sum.", breaks="MS-API-01",
               script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
     Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=_plainly(usage=None)),
@@ -203,9 +220,13 @@ FAULTS = (
     Deviation(name="chat-without-messages", why="A chat without messages is answered 200.", breaks="MS-API-02",
               script=_at(_T, _chats_without_messages)),
     Deviation(name="chat-without-role", why="The message of a chat has no role.", breaks="MS-API-02",
-              script=_at(_T, _says_no_role)),
+              script=_saying(content="hello")),
     Deviation(name="chat-without-content", why="The message of a chat is empty.", breaks="MS-API-02",
-              script=_at(_T, _says_nothing)),
+              script=_saying(role="assistant", content=None)),
+    Deviation(name="chat-by-the-user", why="The message of a chat has the role of the user.", breaks="MS-API-02",
+              effect="warn", script=_saying(role="user", content="hello")),
+    Deviation(name="chat-stream-beside-its-delta", why="The text of streamed chats is not in the delta.",
+              breaks="MS-API-02", faults=_fault(FaultType.CHUNKS, _T, how="beside")),
     *(
         Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", also_breaks=_UNREAD,
                   faults=_fault(kind, **attributes))

@@ -238,9 +238,19 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
             "stream",
             "The chunks of a stream are each right, and together wrong.",
             how=Attribute(
-                about="a chunk after [DONE], a finish_reason in all or in two, an id for each, text repeated",
+                about="a chunk after [DONE], a finish_reason in all or in two, an id or an index for each, text "
+                "repeated, missing, or beside an empty delta",
                 default="after-done",
-                choices=("after-done", "all-finish", "two-finish", "new-ids", "repeated"),
+                choices=(
+                    "after-done",
+                    "all-finish",
+                    "two-finish",
+                    "new-ids",
+                    "indices",
+                    "repeated",
+                    "no-text",
+                    "beside",
+                ),
             ),
         ),
     }

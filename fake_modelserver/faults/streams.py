@@ -115,6 +115,12 @@ class _Chunks(_Filter):
             if how == "repeated":
                 self.text += holder[name]
                 holder[name] = self.text
+            if how == "indices":
+                choice["index"] = self.events - 1
+            if how == "no-text":
+                holder[name] = ""
+            if how == "beside":
+                choice["text"] = holder.pop(name)
         return (_changed(body, id=f"cmpl-{self.events}") if how == "new-ids" else _changed(body),)
 
 

@@ -7,11 +7,11 @@ within the text, which says nothing of models.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
-from conformance.judges.model_server.objects import Wrong, choices, has, odd, shell, together
+from conformance.judges.model_server.objects import Wrong, choices, has, mute, odd, shell, together, tokens_of
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Nature, Ruling, passed, recorded, violation
 from conformance.judges.server_view import ServerExchange
@@ -75,7 +75,9 @@ def _judge(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Itera
         yield one.fail(requirement, "HTTP 200", answer.describe())
     else:
         problem = _stream(one, answer) if one.asked.stream else _whole(one, answer)
-        strange = odd(answer.events.chunks) if one.asked.stream and not problem else None
+        found = answer.events.chunks if one.asked.stream else [answer.json]
+        problem = problem or _silent(found, one)
+        strange = odd(found) if not problem else None
         if problem:
             yield one.fail(requirement, *problem)
         elif strange:
@@ -128,12 +130,31 @@ def _whole(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
 def _several(body: dict[str, Any], one: ServerExchange) -> Wrong | None:
     """One choice is due unless a profile asks for more, and no index comes twice."""
     indices = [choice["index"] for choice in body["choices"]]
-    asked: Any = json_of(one.asked.body)
-    if len(indices) > 1 and isinstance(asked, dict) and not SEVERAL & asked.keys():
+    if len(indices) > 1 and _one(one):
         return "one choice, as `n` is 1", f"{len(indices)} choices"
+    if problem := _first(indices, one):
+        return problem
     if len(set(indices)) < len(indices):
         return "choices with an `index` each", f"`index` {indices}"
     return None
+
+
+def _one(one: ServerExchange) -> bool:
+    """Whether one choice is due, and no more."""
+    asked: Any = json_of(one.asked.body)
+    return isinstance(asked, dict) and not SEVERAL & asked.keys()
+
+
+def _first(indices: Iterable[int], one: ServerExchange) -> Wrong | None:
+    """The only choice is the first."""
+    others = sorted(set(indices) - {0})
+    return ("`index` 0, as `n` is 1", f"{others[0]}") if others and _one(one) else None
+
+
+def _silent(found: Sequence[dict[str, Any]], one: ServerExchange) -> Wrong | None:
+    """An answer has something of the tokens that it says it has, or that it was cut after."""
+    told = tokens_of(found)
+    return mute(found, chat=one.asked.api == "chat", tokens=(one.asked.tokens or 0) if told is None else told)
 
 
 def _usage(usage: Any, one: ServerExchange) -> Wrong | None:
@@ -174,7 +195,7 @@ def _stream(one: ServerExchange, answer: ServerAnswer) -> Wrong | None:
         kind = "chat.completion.chunk" if chat else "text_completion"
         if problem := shell(chunk, kind) or choices(chunk, chat=chat, streamed=True):
             return problem
-    if problem := together(chunks):
+    if problem := _first((choice["index"] for chunk in chunks for choice in chunk["choices"]), one) or together(chunks):
         return problem
     if one.asked.include_usage:
         last = chunks[-1]

@@ -16,6 +16,9 @@ Wrong = tuple[str, str]
 MARKS = 4
 """Tokens that an answer may begin with and that make no text: models that reason mark what follows by some."""
 
+PLENTY = 16
+"""Tokens that make a text, whatever they are: a model whose answer was cut after so many has said something."""
+
 REPEATED = 6
 """Chunks, each of which begins with all of the one before and goes on, that prove that text is repeated: words may."""
 
@@ -35,6 +38,8 @@ def choices(body: dict[str, Any], *, chat: bool, streamed: bool) -> Wrong | None
     for choice in body["choices"]:
         if not has(choice, index=int):
             return "choices with an `index`", "one has none"
+        if choice["index"] < 0:
+            return "choices with an `index` from 0", f"{choice['index']}"
         reason = choice.get("finish_reason")
         if not (isinstance(reason, str) or (streamed and reason is None)):
             return "choices with a `finish_reason`", _is("finish_reason", choice)
@@ -59,6 +64,22 @@ def _silent(body: dict[str, Any], choice: dict[str, Any], message: dict[str, Any
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
     cut = choice.get("finish_reason") == "length" and isinstance(tokens, int) and tokens <= MARKS
     return bool(message.get("tool_calls")) or cut
+
+
+def mute(found: Sequence[dict[str, Any]], *, chat: bool, tokens: int) -> Wrong | None:
+    """What is wrong with an answer, in one object or in chunks, that was cut after `tokens` and says nothing at all.
+
+    A chat may say another thing than its content: reasons, calls of tools, whatever a server has for what was made.
+    """
+    cut = any(choice.get("finish_reason") == "length" for choice in _choices(found))
+    if not cut or tokens < PLENTY or any(_says(choice, chat=chat) for choice in _choices(found)):
+        return None
+    return f"`{'content' if chat else 'text'}` of {tokens} tokens", "there is none, and `finish_reason` is 'length'"
+
+
+def _says(choice: dict[str, Any], *, chat: bool) -> bool:
+    holder = _holder(choice) if chat else choice
+    return any(holder[name] for name in holder if name != "role") if chat else bool(holder.get("text"))
 
 
 # -- the chunks of a stream, together ----------------------------------------------------------------------------------
@@ -86,13 +107,18 @@ def together(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
 
 
 def odd(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
-    """What is unlike OpenAI's streams, but seen in the field."""
+    """What is unlike OpenAI's streams, but seen in the field; or unlike its objects, if it is one chunk."""
     ids = {chunk["id"] for chunk in chunks}
     if len(ids) > 1:  # trtllm-serve, in some releases
         return "one `id` in all chunks of an answer", f"{len(ids)} in {len(chunks)} chunks"
     ends = [choice["index"] for choice in _choices(chunks) if choice.get("finish_reason")]
     if len(set(ends)) < len(ends):  # SGLang until 0.4.9
         return "one `finish_reason` of each choice", f"{len(ends)}"
+    for choice in _choices(chunks):
+        if (role := _holder(choice).get("role") or "assistant") != "assistant":  # vLLM, told so by --response-role
+            return "the `role` 'assistant'", f"{role!r}"
+    if tokens_of(chunks) == 0 and any(_text(choice) for choice in _choices(chunks)):
+        return "`completion_tokens` above 0, as there is text", "0"
     return None
 
 
@@ -100,8 +126,20 @@ def _choices(chunks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return (choice for chunk in chunks for choice in chunk["choices"])
 
 
+def tokens_of(chunks: Sequence[dict[str, Any]]) -> int | None:
+    """The tokens that were made, by the last `usage`; None if that does not say it."""
+    usage = next((usage for one in reversed(chunks) if isinstance(usage := one.get("usage"), dict)), {})
+    tokens = usage.get("completion_tokens")
+    return tokens if isinstance(tokens, int) else None
+
+
+def _holder(choice: dict[str, Any]) -> dict[str, Any]:
+    """What has the text of a choice: the choice itself, but for chats."""
+    return next((holder for name in ("delta", "message") if isinstance(holder := choice.get(name), dict)), choice)
+
+
 def _text(choice: dict[str, Any]) -> str:
-    holder = choice.get("delta", choice)
+    holder = _holder(choice)
     return holder.get("content") or holder.get("text") or ""
 
 

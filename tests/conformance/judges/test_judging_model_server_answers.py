@@ -21,12 +21,14 @@ CONTEXT = Context(
     requirements=("MS-API-01", "MS-API-02"),
     model_server=ModelServerFacts(),
 )
-USAGE = {"prompt_tokens": 8, "completion_tokens": 4, "total_tokens": 12}
 
 
-def verdict(body: bytes, content_type: bytes, *, stream: bool, chat: bool, asked: dict[str, Any]) -> Verdict:
+def verdict(
+    body: bytes, content_type: bytes, *, stream: bool, chat: bool, asked: dict[str, Any], tokens: int | None = None
+) -> Verdict:
     api = "chat" if chat else "completions"
-    request = ServerAsked(method="POST", path="/v1", api=api, stream=stream, body=json.dumps(asked).encode())
+    sent = json.dumps(asked).encode()
+    request = ServerAsked(method="POST", path="/v1", api=api, stream=stream, body=sent, tokens=tokens)
     answer = ServerAnswered(status=200, headers=((b"content-type", content_type),), body=body)
     entries = (Entry(1, 1, request), Entry(2, 2, answer))
     found = judge(Episode(id="1", entries=entries), CONTEXT, Catalogue.load())
@@ -34,25 +36,34 @@ def verdict(body: bytes, content_type: bytes, *, stream: bool, chat: bool, asked
 
 
 def streamed(
-    *pieces: tuple[str, str | None], ids: tuple[str, ...] = ("a",), chat: bool = False, end: str = ""
+    *pieces: tuple[str, str | None],
+    ids: tuple[str, ...] = ("a",),
+    chat: bool = False,
+    end: str = "",
+    name: str = "content",
+    role: str = "assistant",
+    indices: tuple[int, ...] = (0,),
+    tokens: int = 16,
 ) -> Verdict:
     """The verdict on a stream of chunks, each a text with its finish_reason."""
     lines = []
     for number, (text, finish) in enumerate(pieces):
-        inner: dict[str, Any] = {"delta": {"content": text}} if chat else {"text": text}
+        inner: dict[str, Any] = {"delta": {name: text, "role": role}} if chat else {"text": text}
         chunk = {
             "id": ids[number % len(ids)], "object": "chat.completion.chunk" if chat else "text_completion",
-            "created": 1, "model": "m", "choices": [{"index": 0, **inner, "finish_reason": finish}],
+            "created": 1, "model": "m",
+            "choices": [{"index": indices[number % len(indices)], **inner, "finish_reason": finish}],
         }  # fmt: skip
         lines.append(f"data: {json.dumps(chunk)}\n\n")
     body = ("".join(lines) + "data: [DONE]\n\n" + end).encode()
-    return verdict(body, b"text/event-stream", stream=True, chat=chat, asked={"model": "m"})
+    return verdict(body, b"text/event-stream", stream=True, chat=chat, asked={"model": "m"}, tokens=tokens)
 
 
-def whole(choices: list[dict[str, Any]], *, chat: bool = False, **asked: Any) -> Verdict:
+def whole(choices: list[dict[str, Any]], *, chat: bool = False, tokens: int = 4, **asked: Any) -> Verdict:
     """The verdict on one object with these choices."""
     kind = "chat.completion" if chat else "text_completion"
-    body = {"id": "a", "object": kind, "created": 1, "model": "m", "choices": choices, "usage": USAGE}
+    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    body = {"id": "a", "object": kind, "created": 1, "model": "m", "choices": choices, "usage": usage}
     return verdict(json.dumps(body).encode(), b"application/json", stream=False, chat=chat, asked=asked)
 
 
@@ -90,6 +101,40 @@ def test_there_are_as_many_choices_as_were_asked_for() -> None:
     assert whole([first, second]) is Verdict.FAIL
     assert whole([first, second], n=2) is Verdict.PASS
     assert whole([first, first], n=2) is Verdict.FAIL
+    assert whole([second]) is Verdict.FAIL
+    assert whole([second], n=2) is Verdict.PASS  # one of the two may have been left out
+    assert whole([{**first, "index": -1}], n=2) is Verdict.FAIL
+    assert streamed(*WORDS, END, indices=(0, 1)) is Verdict.FAIL
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+def test_an_answer_that_was_cut_after_many_tokens_says_something(chat) -> None:
+    def said(text: str, finish: str = "length", tokens: int = 16, **more: Any) -> Verdict:
+        inner = {"message": {"role": "assistant", "content": text, **more}} if chat else {"text": text}
+        return whole([{"index": 0, **inner, "finish_reason": finish}], chat=chat, tokens=tokens)
+
+    assert said("") is Verdict.FAIL
+    assert said("x") is Verdict.PASS
+    assert said("", finish="stop", tokens=0) is Verdict.PASS
+    assert said("", tokens=1) is Verdict.PASS
+    assert said("", thoughts="x") is (Verdict.PASS if chat else Verdict.FAIL)
+    assert said("x", tokens=0) is Verdict.WARN
+    silent = [("", None)] * 15
+    assert streamed(*silent, ("", "length"), chat=chat) is Verdict.FAIL
+    assert streamed(*silent, ("", "stop"), chat=chat) is Verdict.PASS
+    assert streamed(("", "length"), chat=chat, tokens=1) is Verdict.PASS
+    assert streamed(*silent, ("x", "length"), chat=chat) is Verdict.PASS
+
+
+def test_a_chat_may_say_something_else_than_its_content() -> None:
+    thought = [("x", None)] * 15
+    assert streamed(*thought, ("x", "length"), chat=True, name="reasoning_content") is Verdict.PASS
+
+
+def test_someone_else_who_chats_is_warned_of() -> None:
+    message = {"role": "user", "content": "x"}
+    assert whole([{"index": 0, "message": message, "finish_reason": "stop"}], chat=True) is Verdict.WARN
+    assert streamed(*WORDS, END, chat=True, role="user") is Verdict.WARN
 
 
 def test_the_message_of_a_chat_has_a_role() -> None:
