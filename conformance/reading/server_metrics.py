@@ -14,6 +14,9 @@ from conformance.scenario.model_server import Until
 BETWEEN = 2
 """Requests by which a count must be too high, at least: one may be between two states, and a probe may be one more."""
 
+ONE = 1
+"""What a gauge shows at most that says whether there is a request, and not how many."""
+
 ROOMY = 0.5
 """Share of the KV cache in use up to which no request that had begun has to wait again for want of room."""
 
@@ -82,6 +85,23 @@ class ServerMetrics:
             found.add("queued")
         return frozenset(found)
 
+    def understated(self, event: MetricsPage) -> frozenset[str]:
+        """Which of `queued` and `running` show one request, or none, while there are more.
+
+        Nothing is said where a part of the series counts, or may: of the others nothing is known. What had begun may
+        have to wait again in a full cache.
+        """
+        page = page_of(event)
+        queued, running, used = (self.value(page, name) for name in ("queued", "running", "kv_cache"))
+        if self.facts.match or self.facts.combine != "sum" or running is None:
+            return frozenset()
+        found = set()
+        if queued is not None and queued <= ONE and event.sent - max(event.begun, running) >= ONE + BETWEEN:
+            found.add("queued")
+        if running <= ONE and event.begun >= ONE + BETWEEN and used is not None and used < ROOMY:
+            found.add("running")
+        return frozenset(found)
+
     def _series(self, page: Page, meaning: str) -> tuple[float, ...]:
         found = self.look_up(page, meaning)
         return values_of(found.samples) if found is not None else ()
@@ -90,7 +110,7 @@ class ServerMetrics:
         """Whether the gauges that `load` is raised for show what can hardly be: load is held on until they don't."""
         match until:
             case "queued" | "one-runs":
-                return bool(self.overstated(event, load))
+                return bool(self.overstated(event, load) or self.understated(event))
             case "kv-cache":
                 page = page_of(event)
                 capacity = self.capacity(page)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import Scraped, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading
-from conformance.reading.server_metrics import PART
+from conformance.reading.server_metrics import ONE, PART
 from conformance.verdict import Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
@@ -101,6 +101,7 @@ def _moves(
     yield (
         _wrong(view, requirement, meaning, _count)
         or shown(view)
+        or _too_low(view, requirement, meaning)
         or _too_high(view, requirement, meaning)
         or _returned(view, requirement, meaning)
         or passed(requirement)
@@ -203,6 +204,30 @@ def _running_shown(view: ServerView) -> Ruling | None:
 
 _MEANS = {"queued": "wait", "running": "run"}
 """What the requests do that a gauge counts."""
+
+
+def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
+    """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether.
+
+    What is shown may be old. It is not from the scrape on at which any gauge has changed since there were more.
+    """
+    loaded = tuple(one for one in view.readable if one.loaded)
+    most = max((view.value(one, meaning) or 0 for one in loaded), default=0)
+    low = [one for one in _serving(loaded) if meaning in view.metrics.understated(one.event)]
+    low = list(dropwhile(lambda one: _gauges(view, one) == _gauges(view, low[0]), low))
+    if most > ONE or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
+        return None
+    worst = max(low, key=lambda one: one.event.sent)
+    actual = (
+        f"{most:g} at most, while {worst.event.sent} were in flight, of which {worst.event.begun} had begun, and "
+        f"{view.value(worst, 'running') or 0:g} ran by the gauge"
+    )
+    expected = f"the gauge shows how many requests {_MEANS[meaning]}"
+    return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
+
+
+def _gauges(view: ServerView, one: Scraped) -> list[float | None]:
+    return [view.value(one, meaning) for meaning in ("queued", "running", "kv_cache")]
 
 
 def _too_high(view: ServerView, requirement: str, meaning: str) -> Ruling | None:

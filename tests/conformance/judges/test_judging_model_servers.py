@@ -148,6 +148,39 @@ def test_a_gauge_that_lags_or_counts_what_waits_again_is_not(pages) -> None:
 
 
 @pytest.mark.parametrize(
+    ("requirement", "pages", "wanted"),
+    [
+        ("MS-MET-02", [counts(6, 1, 6), *[counts(6, 1, 6, 0.2)] * 80], Verdict.FAIL),
+        ("MS-MET-04", [counts(6, 10, 1), *[counts(6, 10, 1, 0.2)] * 80], Verdict.FAIL),
+        ("MS-MET-02", [counts(6, 1, 6), *[counts(6, 1, 6, 0.2)] * 40], Verdict.PASS),
+        ("MS-MET-02", [counts(6, 1, 6)] * 80, Verdict.PASS),
+        ("MS-MET-02", [counts(6, 1, 6), *[counts(6, 1, 6, 0.2)] * 80, counts(6, 2, 6)], Verdict.PASS),
+        ("MS-MET-02", [counts(14, 1, 14), *[counts(14, 1, 14, 0.2)] * 80], Verdict.PASS),
+        ("MS-MET-02", [counts(2, 1, 14), *[counts(2, 1, 14, 0.2)] * 80], Verdict.PASS),
+        ("MS-MET-02", [counts(0, 1, 6), *[counts(0, 1, 6, 0.2)] * 80], Verdict.PASS),
+        ("MS-MET-04", [counts(2, 10, 1), *[counts(2, 10, 1, 0.2)] * 80], Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 1, 0.8), *[counts(6, 10, 1, 0.9)] * 80], Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 1), *[counts(6, 10, 1, 0.2)] * 80, RIGHT], Verdict.PASS),
+    ],
+    ids=[
+        "queue",
+        "running",
+        "soon",
+        "old",
+        "late",
+        "2 wait",
+        "or run",
+        "none begun",
+        "2 run",
+        "a full cache",
+        "running lags",
+    ],
+)
+def test_a_gauge_that_only_says_whether_there_is_a_request_is_at_fault(requirement, pages, wanted) -> None:
+    assert said_of(requirement, pages) is wanted
+
+
+@pytest.mark.parametrize(
     ("used", "blocks", "wanted"),
     [
         (0.3, 2000, Verdict.PASS),
