@@ -241,6 +241,15 @@ FAULTS = (
             ("second-header", "HELP and TYPE come once more.", FaultType.SECOND_HEADER, {}),
         )
     ),
+    *(
+        Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", faults=_fault(FaultType.LINES, text=text))
+        for name, why, text in (
+            ("fraction-of-a-timestamp", "A timestamp is in seconds.", "extra 1 1700000000.5"),
+            ("after-a-timestamp", "A number follows a timestamp.", "extra 1 1700000000000 5"),
+            ("escape", "A backslash in a label is not escaped.", 'extra{path="C:\\dir"} 1'),
+            ("bound-of-a-bucket", "A bucket has no number.", '# TYPE extra histogram\nextra_bucket{le="many"} 1'),
+        )
+    ),
     Deviation(name="page-late", why="The page comes a quarter of a second late.", breaks="MS-MET-01", effect="warn",
               faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
     Deviation(name="page-elsewhere", why="The page is at another path.", breaks="MS-MET-01", effect="warn",

@@ -24,6 +24,14 @@ _PAIR = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _COMMENT = re.compile(r"[ \t]*#[ \t]*(HELP|TYPE)[ \t]+(\S+)[ \t]*(.*)")
 _TYPE = re.compile(rb"[ \t]*#[ \t]*TYPE[ \t]+(\S+)[ \t]*(\S*)")
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*", re.ASCII)
+_SAMPLE = re.compile(
+    r"""[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t]*(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}[ \t]*)?([^\s{]\S*)(.*)"""
+)
+_LABEL = re.compile(r"""(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)\"""")
+_ESCAPE = re.compile(r"\\(.)")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_BOUNDS = {"histogram": "le", "gaugehistogram": "le", "summary": "quantile"}
+"""The labels that have a number, by TYPE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +126,8 @@ def _comments(text: str, *, openmetrics: bool) -> tuple[dict[str, str], list[str
     if "\r\n" in text:
         problems.append("lines end with a carriage return")
     for line in text.split("\n"):
+        if not openmetrics and (sample := _SAMPLE.fullmatch(line)) and (problem := _refused(sample, types)):
+            problems.append(problem)
         comment = _COMMENT.fullmatch(line)
         if comment is None:
             if name := _NAME.match(line.lstrip(" \t")):
@@ -137,6 +147,23 @@ def _comments(text: str, *, openmetrics: bool) -> tuple[dict[str, str], list[str
             problems.append(f"{rest!r}, the TYPE of {name_}, is none of the text format")
         types[name_] = rest
     return types, problems
+
+
+def _refused(sample: re.Match[str], types: Mapping[str, str]) -> str:
+    """What Go's text parser refuses in a line that the other takes; empty if nothing. `types` came before it."""
+    name, inside, _, more = sample.groups()
+    timestamp, *rest = more.split() or ["0"]
+    if not _INTEGER.fullmatch(timestamp):
+        return f"{timestamp!r}, the timestamp of {name}, is no whole number"
+    if rest:
+        return f"{rest[0]!r} follows the timestamp of {name}"
+    bound = _BOUNDS.get(types.get(name) or types.get(re.sub("_(bucket|count|sum)$", "", name), ""))
+    for label, text in _LABEL.findall(inside or ""):
+        if wrong := next((one for one in _ESCAPE.findall(text) if one not in '\\"n'), ""):
+            return f"\\{wrong}, in the label {label} of {name}, is no escape of the text format"
+        if label == bound and (_number(text) is None or re.search(r"[\s_]", text)):
+            return f"{text!r}, the label {label} of {name}, is no number"
+    return ""
 
 
 def names_of(selectors: Iterable[str]) -> frozenset[str]:

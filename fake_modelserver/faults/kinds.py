@@ -47,6 +47,7 @@ class FaultType(StrEnum):
     DUPLICATE = "duplicate"
     SECOND_HEADER = "second_header"
     STALE_SERIES = "stale_series"
+    LINES = "lines"
     FROZEN = "frozen"
 
     CUT = "cut"
@@ -205,6 +206,11 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
             "Old series of the LoRA metric were never removed.",
             series=Attribute(about="how many", default=2000, most=100_000),
             ahead=Attribute(about="seconds by which their values are ahead of the clock; 0: they are old", default=0),
+        ),
+        FaultType.LINES: _kind(
+            "page",
+            "Further lines stand at the end of the page.",
+            text=Attribute(about="the lines", default="extra 1 1700000000.5"),
         ),
         FaultType.FROZEN: _kind(
             "page",

@@ -118,4 +118,5 @@ _LINES: dict[FaultType, Callable[[Iterable[str], Fault, Names], Iterator[str]]] 
     FaultType.DUPLICATE: _duplicate,
     FaultType.SECOND_HEADER: _second_header,
     FaultType.STALE_SERIES: _stale_series,
+    FaultType.LINES: lambda lines, fault, _: iter([*lines, *fault["text"].splitlines()]),
 }

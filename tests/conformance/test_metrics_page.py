@@ -93,6 +93,12 @@ def test_a_page_that_is_cut_has_a_problem_or_ends_with_a_line(found: dict, cut: 
         (b"a 1\n# TYPE a gauge\n", "the TYPE of a comes after its samples"),
         (b"# TYPE a info\na 1\n", "'info', the TYPE of a, is none of the text format"),
         (b'a{b="\xff"} 1\n', "it is not UTF-8"),
+        (b"a 1 1700000000.5\n", "'1700000000.5', the timestamp of a, is no whole number"),
+        (b'a{b="c"} 1 # {d="e"} 1\n', "'#', the timestamp of a, is no whole number"),
+        (b'a{b="} 1"} 1 1700 5\n', "'5' follows the timestamp of a"),
+        (b'a{b="C:\\dir"} 1\n', "\\d, in the label b of a, is no escape"),
+        (b'# TYPE h histogram\nh_bucket{le="x"} 1\n', "'x', the label le of h_bucket, is no number"),
+        (b'# TYPE s summary\ns{quantile=""} 1\n', "'', the label quantile of s, is no number"),
         (b"[]\n", "it can't be parsed"),
         (b"<html>\n", "it can't be parsed"),
     ],
@@ -107,6 +113,8 @@ def test_what_epps_refuse_is_a_problem(page: bytes, problem: str) -> None:
         b"",
         b"# TYPE a gauge\n",
         b"a 1 1700000000000\n",
+        b'a{b="C:\\\\dir \\n \\"} 1 2.5\\" ,"} 1\t-5\n',
+        b'# TYPE h histogram\nh_bucket{le="+Inf"} 1\nh_bucket{le="1e-3"} 0\n# TYPE g gauge\ng{le="x"} 1\nk{le="x"} 1\n',
         b"a NaN\nb +Inf\n",
         b"# TYPE a_total counter\na_total 1\n# EOF\n",
     ],
@@ -116,6 +124,7 @@ def test_what_epps_take_is_none(page: bytes) -> None:
 
 
 def test_openmetrics_is_read_as_it_is() -> None:
+    assert read_page(b"# TYPE a gauge\na 1 1700000000.5\n# EOF\n", OPENMETRICS).problems == ()
     page = read_page(b'# TYPE a gauge\na{b="c"} 1.0\n# TYPE n counter\nn_total 2.0\n# EOF\n', OPENMETRICS)
     assert page.problems == ()
     assert (page.type_of("a"), page.type_of("n_total")) == ("gauge", "counter")
