@@ -16,10 +16,13 @@ from ext_proc.record import (
     ClientAborted,
     ClientResponse,
     Entry,
+    Event,
     ExchangeOpened,
+    HalfClosed,
     Malformed,
     Message,
     StreamEnded,
+    StreamOpened,
     Wait,
 )
 
@@ -37,6 +40,8 @@ def problems(
         yield f"its evidence has the note {short(dict(opened.note))}, its scenario {short(request.note)}"
     if any(isinstance(one, Message) and one.truncated for one in events):
         yield "part of a message was not kept, and its evidence does not say that it was cut"
+    if strangers := _strangers(events):
+        yield f"its evidence has streams that were not opened: {short(sorted(strangers))}"
     at = None if request.abort is None else ABORTED_AT[request.abort]
     aborted = [one.point for one in events if isinstance(one, ClientAborted)]
     if any(point != at for point in aborted):
@@ -48,11 +53,31 @@ def problems(
         yield "it has no end: no response to its client, and nothing that was waited for in vain"
     elif asked and not any(map(_heard, events)):
         yield "nothing came from the EPP, not even an end, and it was not waited for in vain"
+    elif asked and not any(map(_told, events)) and not any(map(_gone, events)):
+        yield "the EPP was told nothing, and its connection was not lost"
 
 
-def _heard(event: object) -> bool:
+def _strangers(events: Sequence[Event]) -> set[str]:
+    """Streams of which there is something and that were not opened, but for what says that none could be."""
+    opened = {one.stream for one in events if isinstance(one, StreamOpened)}
+    on = [one for one in events if isinstance(one, Message | Malformed | HalfClosed | StreamEnded)]
+    out_of_reach = [one for one in on if isinstance(one, StreamEnded) and not one.stream and _gone(one)]
+    return {one.stream for one in on if one not in out_of_reach} - opened
+
+
+def _heard(event: Event) -> bool:
     """Whether an event is one of the EPP's side of a stream, or of the connection."""
     return isinstance(event, Message | Malformed | StreamEnded) and event.author is not Author.DATA_PLANE
+
+
+def _told(event: Event) -> bool:
+    """Whether something was sent to the EPP, be it no message."""
+    return isinstance(event, Message | Malformed) and event.author is Author.DATA_PLANE
+
+
+def _gone(event: Event) -> bool:
+    """Whether the connection broke, or could not be made, which is a failure."""
+    return isinstance(event, StreamEnded) and event.how in ("lost", "refused")
 
 
 def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_early: bool) -> Iterator[str]:

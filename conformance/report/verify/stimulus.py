@@ -32,7 +32,6 @@ from ext_proc.record import (
     ExchangeOpened,
     Headers,
     Message,
-    StreamEnded,
     UpstreamRequest,
 )
 from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
@@ -95,8 +94,6 @@ def problems(
 
     `mode` is the body mode of the work, `source` gives the prompt, `endpoints` resolves references.
     """
-    if any(isinstance(one.event, StreamEnded) and not one.event.stream for one in entries):
-        return  # the target could not be reached, and was asked nothing
     told = Told(entries)
     yield from _head(request, opened, endpoints, plane, learned)
     sent = _sent(request, opened, told, entries, source, learned, plane)

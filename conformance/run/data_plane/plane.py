@@ -7,20 +7,19 @@ settling pool go through it whatever carries the scenarios.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from conformance.errors import UsageError
 from conformance.planning.data_plane import DataPlaneChoice
 from conformance.run.data_plane.replies import MayDial, upstream_for
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
+from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
-from ext_proc.record import ExchangeOpened, Recorder, StreamEnded
+from ext_proc.http2.transport import Transport
+from ext_proc.record import Recorder, StreamEnded
 from fake_proxy.exchange import ExchangeOutcome, run_exchange
 from fake_proxy.pace import Pace
-
-if TYPE_CHECKING:
-    from ext_proc.channel import Channel
 
 
 def chosen(name: str) -> DataPlaneChoice:
@@ -63,7 +62,7 @@ class FakeDataPlane:
         connections: Channel | None = None
         try:
             if fresh_connection:
-                connections = await self._target().fresh_channel()
+                connections = await self._fresh()
             return await run_exchange(
                 connections or self._target().channel,
                 prepared.request,
@@ -75,26 +74,27 @@ class FakeDataPlane:
                 pace=pace,
                 note=note,
             )
-        except ConnectFailed as problem:
-            return self._not_connected(exchange, prepared, problem)
         finally:
             if connections is not None:
                 await connections.close()
 
-    def _not_connected(self, exchange: str, prepared: Prepared, problem: ConnectFailed) -> ExchangeOutcome:
-        request = prepared.request
-        self._recorder.emit(ExchangeOpened(exchange=exchange, method=request.method, path=request.path))
-        return ExchangeOutcome(
-            exchange=exchange,
-            status=None,
-            body=b"",
-            complete=False,
-            details="connect_failed",
-            attempts=(),
-            aborted=False,
-            expired="",
-            stream=unreached(self._recorder, exchange, str(problem)),
-        )
+    async def _fresh(self) -> Channel:
+        target = self._target()
+        try:
+            return await target.fresh_channel()
+        except ConnectFailed as problem:
+            return _OutOfReach(target.address, problem)
+
+
+class _OutOfReach(Channel):
+    """A connection that can't be made: an exchange on it is recorded like one on connections that broke."""
+
+    def __init__(self, address: str, problem: ConnectFailed) -> None:
+        super().__init__(address)
+        self._problem = problem
+
+    async def transport(self) -> Transport:
+        raise self._problem
 
 
 def unreached(recorder: Recorder, exchange: str, why: str) -> StreamEnded:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from conformance.report.verify.verification import verify
 from conformance.run.data_plane.stimuli import prepare
 from conformance.scenario.loader import load
 from conformance.scenario.schema import BodySpec, Exchange, Reply
+from ext_proc.http2.errors import ConnectFailed
 
 SCENARIOS = ("ext-proc.end-of-stream[end=flag,chunks=7]", "ext-proc.content-length[size=400,http=1]",
              "ext-proc.response-trailers[kind=json]", "ext-proc.request-trailers[chunks=3,http=1]",
@@ -75,6 +77,17 @@ def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change:
     verification = verify(tmp_path / "report.json", instances=instances)
     failed = [step.name for step in verification.steps if step.answer != "pass"]
     assert failed == ([] if change is as_it_is else ["judgement"])
+
+
+def test_a_target_that_takes_no_further_connection_fails_and_its_report_is_verified(catalogue, tmp_path):
+    instances = [one for one in load(catalogue) if one.id == "destination.every-connection"]
+    refused = ConnectFailed("127.0.0.1:9", "connection refused", "Start it.")
+    with patch("conformance.run.epp.target.Target.fresh_channel", side_effect=refused):
+        real_reports.make(real_reports.reference_epp(), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    assert [step.details for step in verification.steps if step.answer != "pass"] == []
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert {row["id"] for row in report["requirements"] if row["verdict"] == "fail"} == {"ENV-16"}
 
 
 def test_a_secret_in_bodies_is_no_difference(catalogue, tmp_path):

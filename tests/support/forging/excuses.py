@@ -59,6 +59,26 @@ def the_epp_said_nothing(f: Forger) -> None:
     instead(f, failing(f), "client-response")
 
 
+def the_epp_ended_a_stream_that_was_not_opened(f: Forger) -> None:
+    _at_once(f, stream="", author="epp", how="status", status=0)
+
+
+def the_epp_ended_a_stream_on_which_it_was_told_nothing(f: Forger) -> None:
+    _at_once(f, stream="s", author="epp", how="status", status=0)
+
+
+def _at_once(f: Forger, **event: object) -> None:
+    """Streams ended before anything was sent on them."""
+    row = failing(f)
+    instead(f, row, "client-response", kind="stream-ended", **event)
+    opening = ("stream-opened",) if event["stream"] else ()
+    episode, kept = f.episode(row), ("exchange-opened", "stream-ended", "client-response", *opening)
+    episode["entries"] = [e for e in episode["entries"] if e.get("exchange") not in failed(row) or e["kind"] in kept]
+    for one in episode["entries"]:
+        if one["kind"] == "stream-opened" and one["exchange"] in failed(row):
+            one["stream"] = event["stream"]
+
+
 def the_messages_were_not_kept(f: Forger) -> None:
     row = failing(f)
     for one in f.episode(row)["entries"]:
@@ -97,6 +117,8 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_client_went_away: "bad-epp",
     the_exchange_has_no_end: "bad-epp",
     the_epp_said_nothing: "bad-epp",
+    the_epp_ended_a_stream_that_was_not_opened: "bad-epp",
+    the_epp_ended_a_stream_on_which_it_was_told_nothing: "bad-epp",
     the_messages_were_not_kept: "bad-epp",
     the_suite_stopped_the_target: "bad-epp",
     no_pod_was_ever_full: "epp",
