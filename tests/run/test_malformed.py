@@ -7,7 +7,7 @@ import h2.connection
 import h2.exceptions
 import pytest
 
-from conformance.run.data_plane.malformed import MALFORMED
+from conformance.planning.injections import MALFORMED
 from ext_proc.http2 import frames
 
 LEGAL = {"http2-unknown-frame"}

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from google.protobuf.message import DecodeError
 
 from conformance.planning.data_plane import MODES, ending_of
+from conformance.planning.injections import injected
 from conformance.report.verify.hints import ANY, same
 from conformance.report.verify.steps import short
 from conformance.scenario import references
@@ -31,6 +32,7 @@ from ext_proc.record import (
     Entry,
     ExchangeOpened,
     Headers,
+    Malformed,
     Message,
     UpstreamRequest,
 )
@@ -102,6 +104,7 @@ def problems(
         if plane == "fake" and request.reply.source != "refused":
             yield from _first_message(request, opened, told, sent, endpoints)
             yield from _messages(request, opened, told, sent)
+            yield from _injections(request, entries)
     if sent is None:
         return
     body = b"".join(chunk.data for chunk in sent.chunks)
@@ -299,8 +302,11 @@ def _protocol_config(request: Exchange, opened: ExchangeOpened, first: Processin
 def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None) -> Iterator[str]:
     """The pieces of the body, and how it ends."""
     bodies, trailers = told.of_kind("request_body"), told.of_kind("request_trailers")
-    if "duplicate-end" in request.inject and bodies and bodies[-1] in bodies[:-1]:
-        bodies.pop()
+    if "duplicate-end" in request.inject and bodies and bodies[-1].request_body.end_of_stream:
+        last_one = bodies.pop()
+        if last_one not in bodies:
+            yield "the EPP was told of the end of the body once, by its scenario twice"
+            bodies.append(last_one)
     if sent is None:
         return
     coming = list(arrivals(sent))
@@ -330,6 +336,30 @@ def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpR
             right = found_sizes == due_sizes[: len(pieces)]
     if not right:
         yield f"the EPP was told the body in pieces of {short(found_sizes)}, by its scenario of {short(due_sizes)}"
+
+
+def _injections(request: Exchange, entries: Sequence[Entry]) -> Iterator[str]:
+    """What messages have beyond the ordinary, and what is sent between them: all leaves in one turn."""
+    append, between = injected(request.inject)
+    sent = [
+        one.event.raw
+        for one in entries
+        if isinstance(one.event, Message | Malformed) and one.event.author is Author.DATA_PLANE
+    ]
+    found, wanted = sent[1 : 1 + len(between)], [one.raw for one in between]
+    if sent and found != wanted:
+        yield f"the EPP was sent {short(found)} after the headers, by its scenario {short(wanted)}"
+    messages = (*sent[:1], *sent[1 + len(between) :]) if append else ()
+    if any(_in_order(raw[-len(append) :]) != _in_order(append) for raw in messages):
+        yield f"the EPP was sent messages that do not end with {short(append)}, which its scenario adds"
+
+
+def _in_order(raw: bytes) -> bytes:
+    """A message with its maps in order, which is another in each process."""
+    try:
+        return ProcessingRequest.FromString(raw).SerializeToString(deterministic=True)
+    except DecodeError:
+        return raw
 
 
 def _pairs(headers: HeaderMap, field: str) -> list[tuple[bytes, bytes]]:

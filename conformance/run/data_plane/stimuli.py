@@ -10,23 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.planning.data_plane import MODES, ending_of
-from conformance.run.data_plane.malformed import MALFORMED
+from conformance.planning.injections import injected
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
 from conformance.scenario.schema import Exchange, Reply
 from conformance.targets.http_request import http_request, without
 from conformance.targets.profile import Profile
 from ext_proc.headers import to_value
-from ext_proc.messages import Any as TypedAny
-from ext_proc.messages import Metadata, ProcessingRequest, Struct
 from ext_proc.protocol import SUBSET
 from fake_proxy.client import HttpRequest
 from fake_proxy.config import ProtocolConfigForm, ProxyConfig
 from fake_proxy.pace import PATIENCE
-from fake_proxy.stimulus import Injection, ServedMetadata, Stimulus
-
-UNKNOWN_FIELD = bytes.fromhex("c23e0373616d")
-"""Field 1000, a string: legal for any protobuf peer, known to none."""
+from fake_proxy.stimulus import ServedMetadata, Stimulus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,31 +103,13 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
     hint = _hint(exchange, endpoints)
     if hint is not None:
         metadata.setdefault(_hint_namespace(exchange, profile), {})[SUBSET] = hint[0]
-    append = b""
-    inject: list[Injection] = []
-    for one in exchange.inject:
-        match one:
-            case "unknown-field":
-                append += UNKNOWN_FIELD
-            case "typed-metadata":
-                typed = {"example.typed": TypedAny(type_url="type.googleapis.com/google.protobuf.Empty")}
-                append += ProcessingRequest(metadata_context=Metadata(typed_filter_metadata=typed)).SerializeToString()
-            case "attributes":
-                attributes = Struct(fields={"request.path": to_value("/v1"), "request.size": to_value(12)})
-                request = ProcessingRequest(attributes={"envoy.filters.http.ext_proc": attributes})
-                append += request.SerializeToString()
-            case "unknown-message":
-                inject.append(Injection(after="request_headers", raw=UNKNOWN_FIELD))
-            case "duplicate-end":
-                pass
-            case spoilt:
-                inject.append(MALFORMED[spoilt])
+    append, inject = injected(exchange.inject)
     return Stimulus(
         metadata=metadata,
         metadata_on="none" if exchange.metadata_context == "absent" else exchange.hint_on,
         served=_served(exchange, endpoints),
         append=append,
-        inject=tuple(inject),
+        inject=inject,
         duplicate_end="duplicate-end" in exchange.inject,
     )
 

@@ -20,7 +20,8 @@ from ext_proc.http2.errors import ConnectFailed
 
 SCENARIOS = ("ext-proc.end-of-stream[end=flag,chunks=7]", "ext-proc.content-length[size=400,http=1]",
              "ext-proc.response-trailers[kind=json]", "ext-proc.request-trailers[chunks=3,http=1]",
-             "destination.client-sends-protocol-headers")  # fmt: skip
+             "destination.client-sends-protocol-headers", "ext-proc.unknown-input[inject=attributes]",
+             "ext-proc.unknown-input[inject=unknown-field]", "robustness.no-message")  # fmt: skip
 
 Change = Callable[[Exchange, dict[str, Any]], Exchange]
 
@@ -55,6 +56,10 @@ def never_drained(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"ending": "envoy"})
 
 
+def without_what_is_beyond_the_ordinary(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"inject": ()})
+
+
 def answered_plainly(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"reply": Reply.model_construct()})
 
@@ -62,7 +67,7 @@ def answered_plainly(exchange: Exchange, _: dict[str, Any]) -> Exchange:
 @pytest.mark.parametrize(
     "change",
     [in_one_piece, in_an_easier_body_mode, with_a_small_body, without_trailers, with_other_headers, never_drained,
-     answered_plainly, as_it_is],
+     without_what_is_beyond_the_ordinary, answered_plainly, as_it_is],
     ids=lambda one: one.__name__,
 )  # fmt: skip
 def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change: Change):
