@@ -27,6 +27,7 @@ from conformance.report.verify import course, gauges, hints, pool_states, replie
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.report.verify.stimulus import Learned
+from conformance.report.verify.told import Told
 from conformance.scenario import references
 from conformance.scenario.expect import Expect
 from conformance.scenario.schema import BodySpec, ClientRequest, Request, Step
@@ -268,11 +269,12 @@ def _stimulus(
     prompt = _prompt(planned, one, request, report.environment.seed)
     if prompt is not None and not _says(entries, prompt):
         yield f"its body does not have the prompt that seed {report.environment.seed} gives"
-    work = planned.work
+    work, told = planned.work, Told(entries)
     yield from stimulus.problems(
         request,
         opened,
         entries,
+        told,
         repeat=one.repeat,
         mode=work.mode,
         source=source_of(report.environment.seed, work.instance.id, work.mode, one.number, one.repeat),
@@ -281,7 +283,7 @@ def _stimulus(
         learned=learned,
     )
     if not any(step.pods for step in work.instance.scenario.steps):
-        yield from replies.problems(request, entries, asked=asked_about)
+        yield from replies.problems(request, entries, told if asked_about else None)
 
 
 def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> bytes | None:

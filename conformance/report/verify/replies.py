@@ -6,14 +6,12 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 
-from google.protobuf.message import DecodeError
-
 from conformance.report.verify.steps import short
+from conformance.report.verify.told import Told
 from conformance.scenario.replies import chunks_of, headers_of, pairs
 from conformance.scenario.schema import ClientRequest, Exchange, Reply
 from ext_proc.headers import pairs_of
-from ext_proc.messages import ProcessingRequest
-from ext_proc.record import Author, ClientResponse, Entry, Headers, Message, UpstreamResponse, header
+from ext_proc.record import ClientResponse, Entry, Headers, UpstreamResponse, header
 
 FAILING = 503
 """What an attempt is answered with that is to fail."""
@@ -21,10 +19,10 @@ FAILING = 503
 _UNANSWERED = ("local-reply", "refused", "never")
 
 
-def problems(request: ClientRequest, entries: Sequence[Entry], *, asked: bool) -> Iterator[str]:
+def problems(request: ClientRequest, entries: Sequence[Entry], told: Told | None) -> Iterator[str]:
     """What speaks against the answers in `entries` being those to `request`.
 
-    `asked`: the EPP under test was asked about each, as the data plane is our own.
+    `told` is what our own data plane told the EPP under test; None if there was another.
     """
     answers = [one.event for one in entries if isinstance(one.event, UpstreamResponse)]
     got = next((one.event for one in entries if isinstance(one.event, ClientResponse)), None)
@@ -36,8 +34,8 @@ def problems(request: ClientRequest, entries: Sequence[Entry], *, asked: bool) -
                 yield f"attempt {answer.attempt} was answered with {answer.status}, by its scenario with {FAILING}"
         elif answer.outcome == "response":
             yield from _answer(answer, request.reply, whole=whole and answer is answers[-1])
-    if asked:
-        yield from _told(entries, answers)
+    if told is not None:
+        yield from _told(told, answers)
 
 
 def _answer(answer: UpstreamResponse, reply: Reply, *, whole: bool) -> Iterator[str]:
@@ -77,19 +75,12 @@ def _plain(body: bytes, reply: Reply) -> bytes:
         return body
 
 
-def _told(entries: Sequence[Entry], answers: Sequence[UpstreamResponse]) -> Iterator[str]:
+def _told(told: Told, answers: Sequence[UpstreamResponse]) -> Iterator[str]:
     """What the EPP was told of the last answer."""
     if not answers or answers[-1].outcome != "response":
         return
     last, pieces, ended = answers[-1], [], False
-    for entry in entries:
-        event = entry.event
-        if not isinstance(event, Message) or event.author is not Author.DATA_PLANE:
-            continue
-        try:
-            message = ProcessingRequest.FromString(event.raw)
-        except DecodeError:
-            continue
+    for message in told.messages:
         match message.WhichOneof("request"):
             case "response_headers":
                 status = header(pairs_of(message.response_headers.headers), b":status") or b""

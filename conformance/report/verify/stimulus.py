@@ -19,6 +19,7 @@ from conformance.planning.data_plane import MODES, ending_of
 from conformance.planning.injections import injected
 from conformance.report.verify.hints import ANY, same
 from conformance.report.verify.steps import short
+from conformance.report.verify.told import Told
 from conformance.scenario import references
 from conformance.scenario.header_fields import on_the_wire
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange
@@ -62,28 +63,11 @@ class Learned:
         return self._known.get(what)
 
 
-class Told:
-    """What a data plane told the EPP of a request: the messages of it that can be read."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.messages: list[ProcessingRequest] = []
-        for entry in entries:
-            match entry.event:
-                case Message(author=Author.DATA_PLANE, raw=raw):
-                    try:
-                        self.messages.append(ProcessingRequest.FromString(raw))
-                    except DecodeError:  # a scenario may have sent what is none
-                        continue
-
-    def of_kind(self, kind: str) -> list[ProcessingRequest]:
-        """The messages about `request_headers`, `request_body` or `request_trailers`."""
-        return [one for one in self.messages if one.WhichOneof("request") == kind]
-
-
 def problems(
     request: ClientRequest,
     opened: ExchangeOpened,
     entries: Sequence[Entry],
+    told: Told,
     *,
     repeat: int,
     mode: str,
@@ -92,11 +76,11 @@ def problems(
     plane: Plane,
     learned: Learned,
 ) -> Iterator[str]:
-    """What speaks against `entries` being those of repeat number `repeat` of `request`.
+    """What speaks against `entries`, in which the EPP was `told` something, being those of repeat number `repeat` of
+    `request`.
 
     `mode` is the body mode of the work, `source` gives the prompt, `endpoints` resolves references.
     """
-    told = Told(entries)
     yield from _head(request, opened, endpoints, plane, learned)
     sent = _sent(request, opened, told, entries, source, learned, plane)
     if isinstance(request, Exchange):
