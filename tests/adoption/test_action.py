@@ -62,6 +62,8 @@ class Runner:
         for step in ACTION["runs"]["steps"]:
             if self.code and not step.get("if", "").startswith("always()"):
                 continue
+            if "steps.report.outputs.result != ''" in step.get("if", "") and not self.outputs.get("result"):
+                continue
             if "uses" in step:
                 self.used.append(step["uses"].partition("@")[0])
                 continue
@@ -139,6 +141,7 @@ def test_a_run_that_did_not_begin_has_not_the_result_of_the_run_before(quick, pr
     runner = Runner(project, **wrong).run()
     assert (runner.code, runner.outputs) == (2, {}), runner.log
     assert runner.files["GITHUB_STEP_SUMMARY"].read_text() == ""
+    assert "actions/upload-artifact" not in runner.used
 
 
 def test_a_selection_fails_the_job_unless_that_is_accepted(quick, project):
