@@ -104,7 +104,8 @@ class MetricsSettings(FileModel):
     names: MetricNames = Field(MetricNames(), description="names in the place of the engine's")
     match: dict[str, str] = Field({}, description="labels that a series must have to be counted")
     combine: Literal["sum", "max", "first"] = Field(
-        "sum", description="what several series (ranks) of a count amount to; of the KV cache, sum means the largest"
+        "sum",
+        description="what several series (ranks) amount to; of KV caches and sizes of blocks, sum means the largest",
     )
 
     @field_validator("url")
