@@ -29,12 +29,9 @@ from ext_proc.headers import plain_struct
 from ext_proc.messages import HeaderMap, ProcessingRequest
 from ext_proc.protocol import SUBSET
 from ext_proc.record import (
-    Author,
     Entry,
     ExchangeOpened,
     Headers,
-    Malformed,
-    Message,
     UpstreamRequest,
 )
 from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
@@ -85,10 +82,12 @@ def problems(
     sent = _sent(request, opened, told, entries, source, learned, plane)
     if isinstance(request, Exchange):
         yield from _set_up(request, opened, repeat, mode, plane)
+        if plane == "fake" and told.asked_again:
+            yield "the EPP was asked again on another stream, and had not refused the one before"
         if plane == "fake" and request.reply.source != "refused":
             yield from _first_message(request, opened, told, sent, endpoints)
             yield from _messages(request, opened, told, sent)
-            yield from _injections(request, entries)
+            yield from _injections(request, told)
     if sent is None:
         return
     body = b"".join(chunk.data for chunk in sent.chunks)
@@ -322,14 +321,10 @@ def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpR
         yield f"the EPP was told the body in pieces of {short(found_sizes)}, by its scenario of {short(due_sizes)}"
 
 
-def _injections(request: Exchange, entries: Sequence[Entry]) -> Iterator[str]:
+def _injections(request: Exchange, told: Told) -> Iterator[str]:
     """What messages have beyond the ordinary, and what is sent between them: all leaves in one turn."""
     append, between = injected(request.inject)
-    sent = [
-        one.event.raw
-        for one in entries
-        if isinstance(one.event, Message | Malformed) and one.event.author is Author.DATA_PLANE
-    ]
+    sent = [one.raw for one in told.sent]
     found, wanted = sent[1 : 1 + len(between)], [one.raw for one in between]
     if sent and found != wanted:
         yield f"the EPP was sent {short(found)} after the headers, by its scenario {short(wanted)}"

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
 
 from ext_proc.messages import ProcessingRequest
-from ext_proc.record import Author, Entry, Message
+from ext_proc.record import Author, Entry, Malformed, Message, StreamEnded, StreamOpened
 
 
 class Told:
-    """The messages of the data plane in `entries`, but for those that can't be read."""
+    """The messages of the data plane in `entries`, but for those that can't be read.
+
+    They are those of the last stream: our own data plane opens another only where the one before was refused.
+    """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
+        events = [entry.event for entry in entries]
+        streams = [event.stream for event in events if isinstance(event, StreamOpened)]
+        refused = {event.stream for event in events if isinstance(event, StreamEnded) and event.how == "refused"}
+        self.asked_again = not refused.issuperset(streams[:-1])
+        """Whether another stream was opened although the one before was not refused."""
+        self.sent = [
+            event
+            for event in events
+            if isinstance(event, Message | Malformed)
+            and event.author is Author.DATA_PLANE
+            and event.stream in streams[-1:]
+        ]
+        """All that was sent, with what is no message."""
         self.messages: list[ProcessingRequest] = []
-        for entry in entries:
-            match entry.event:
-                case Message(author=Author.DATA_PLANE, raw=raw):
-                    try:
-                        self.messages.append(ProcessingRequest.FromString(raw))
-                    except DecodeError:  # a scenario may have sent what is none
-                        continue
+        for event in self.sent:
+            if isinstance(event, Message):
+                with contextlib.suppress(DecodeError):  # a scenario may have sent what is none
+                    self.messages.append(ProcessingRequest.FromString(event.raw))
 
     def of_kind(self, kind: str) -> list[ProcessingRequest]:
         """The messages of a kind, such as `request_headers` or `response_body`."""
