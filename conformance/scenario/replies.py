@@ -13,6 +13,9 @@ from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
 
+FAILING = 503
+"""What an attempt is answered with that is to fail (`failFirst`)."""
+
 _TYPES = {
     "json": b"application/json",
     "sse": b"text/event-stream",

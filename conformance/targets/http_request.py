@@ -12,7 +12,7 @@ import random
 from collections.abc import Collection
 from typing import Any
 
-from conformance.scenario.header_fields import on_the_wire
+from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest
 from conformance.targets.profile import Requests
 from ext_proc.record import Headers
@@ -22,14 +22,13 @@ from fake_proxy.client import Abort, Chunk, HttpRequest
 def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random) -> HttpRequest:
     """The HTTP request that a scenario asks for; `requests` says what those to this target look like."""
     path = _path(exchange, requests)
-    bodyless = exchange.body in ("none", "empty") or (exchange.body == "default" and exchange.method in ("GET", "HEAD"))
-    body = b"" if bodyless else _body(exchange, requests, path, rng)
+    body = b"" if bodyless(exchange) else _body(exchange, requests, path, rng)
     trailers = on_the_wire(exchange.trailers) or (((b"x-end", b"1"),) if exchange.end == "trailers" else ())
     http = {"flag": 2, "empty": 1}.get(exchange.end, exchange.http)
     return HttpRequest(
         method=exchange.method,
         path=path,
-        headers=_headers(exchange, requests, is_json=not bodyless and exchange.body != "empty"),
+        headers=_headers(exchange, requests),
         body=_chunks(body, exchange.chunks),
         trailers=trailers,
         http=2 if http == 2 else 1,
@@ -37,6 +36,18 @@ def http_request(exchange: ClientRequest, requests: Requests, rng: random.Random
         chunked=not exchange.content_length,
         abort=_ABORTS.get(exchange.abort or ""),
     )
+
+
+def bodyless(request: ClientRequest) -> bool:
+    """Whether a request has no byte of a body; others say that theirs is JSON, unless they are told otherwise."""
+    return request.body in ("none", "empty") or (request.body == "default" and request.method in ("GET", "HEAD"))
+
+
+def stated_headers(headers: HeaderPairs, filler: int) -> Headers:
+    """The headers that a scenario states, and so many fillers, the first of 9,000 bytes. They are a request's last."""
+    fillers = [(f"x-filler-{number}".encode(), b"filler") for number in range(filler)]
+    fillers[:1] = [(name, value * 1500) for name, value in fillers[:1]]
+    return (*on_the_wire(headers), *fillers)
 
 
 def without(names: Collection[str], request: HttpRequest) -> HttpRequest:
@@ -60,20 +71,18 @@ _ABORTS = {
 }
 
 
-def _headers(exchange: ClientRequest, requests: Requests, *, is_json: bool) -> Headers:
-    given = on_the_wire(exchange.headers)
+def _headers(exchange: ClientRequest, requests: Requests) -> Headers:
+    given = stated_headers(exchange.headers, exchange.filler_headers)
     names = {name.lower() for name, _ in given}
     own = {**requests.headers, **requests.secret_headers}
-    if is_json:
+    if not bodyless(exchange):
         own = {"content-type": "application/json", **own}
     if exchange.sheddable:
         own |= requests.sheddable.headers
     standard = [
         (name.lower().encode(), value.encode()) for name, value in own.items() if name.lower().encode() not in names
     ]
-    filler = [(f"x-filler-{number}".encode(), b"filler") for number in range(exchange.filler_headers)]
-    filler[:1] = [(name, value * 1500) for name, value in filler[:1]]  # 9,000 bytes
-    return (*standard, *given, *filler)
+    return (*standard, *given)
 
 
 def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Random) -> bytes:

@@ -8,13 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
-from conformance.scenario.replies import chunks_of, headers_of, pairs
+from conformance.scenario.replies import FAILING, chunks_of, headers_of, pairs
 from conformance.scenario.schema import ClientRequest, Exchange, Reply
 from ext_proc.headers import pairs_of
 from ext_proc.record import ClientResponse, Entry, Headers, UpstreamResponse, header
-
-FAILING = 503
-"""What an attempt is answered with that is to fail."""
 
 _UNANSWERED = ("local-reply", "refused", "never")
 

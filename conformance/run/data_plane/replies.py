@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from conformance.scenario.replies import chunks_of, headers_of, pairs
+from conformance.scenario.replies import FAILING, chunks_of, headers_of, pairs
 from conformance.scenario.schema import Reply
 from fake_modelserver import Reply as ServerReply
 from fake_modelserver.messages import Response
@@ -45,12 +45,12 @@ def upstream_for(reply: Reply, fail_first: int, may_dial: MayDial) -> Upstream:
     if reply.source == "never":
         return ScriptedUpstream(UpstreamReply(fail="never"))
     if reply == Reply():
-        return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else None, may_dial)
+        return ModelServers(lambda attempt: ServerReply(status=FAILING) if attempt <= fail_first else None, may_dial)
     chunks = chunks_of(reply)
     if reply.source == "scripted" or (sum(map(len, chunks)) > INLINE and reply.size is None):
         return ScriptedUpstream(_scripted(reply, chunks))
     scripted = _served(reply, chunks)
-    return ModelServers(lambda attempt: ServerReply(status=503) if attempt <= fail_first else scripted, may_dial)
+    return ModelServers(lambda attempt: ServerReply(status=FAILING) if attempt <= fail_first else scripted, may_dial)
 
 
 def scripted_reply(reply: Reply, mark: bytes = b"") -> UpstreamReply:
