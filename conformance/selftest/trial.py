@@ -85,19 +85,37 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
     """Try a deviation, on the engine's loop. What made it inexact goes to a file in the folder `keep`.
 
     A fault runs the scenarios that name what it may break and, for wrong accusations, the smoke set. A variant runs
-    every scenario. What names neither what may be broken nor what must be on record runs in one body mode and with one
-    choice of its matrix: other deviations try the others. With `full` everything is run in all body modes.
+    every scenario. What need not be on record runs in one body mode and with one choice of its matrix: other deviations
+    try the others. A fault that shows in none of them is tried with all. With `full` everything is run in all body
+    modes.
     """
+    for selection in _selections(deviation, full=full):
+        trial, suspects = await _attempt(deviation, engine, selection)
+        if trial.caught or trial.trouble:
+            break
+    if trial.exact:
+        return trial
+    return replace(trial, doubts=tuple(_doubts(trial, suspects)), evidence=_keep(trial, suspects, keep))
+
+
+def _selections(deviation: Deviation, *, full: bool) -> Iterator[Selection]:
+    """What is run, in turn, until the deviation is caught."""
     turn = zlib.crc32(deviation.name.encode())
-    declared = tuple(sorted(deviation.declared))
     if full:
-        selection = Selection()
+        yield Selection()
     elif deviation.breaks is None:
         slow = any(map(_only_in_slow_scenarios, deviation.noted))
-        selection = Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted), slow=slow)
+        yield Selection(smoke_once=True, turn=turn, whole=tuple(deviation.noted), slow=slow)
     else:
+        declared = tuple(sorted(deviation.declared))
         slow = _only_in_slow_scenarios(deviation.breaks)
-        selection = Selection(requirements=declared, with_smoke=True, turn=turn, whole=declared, slow=slow)
+        some = Selection(requirements=declared, with_smoke=True, turn=turn, slow=slow)
+        yield from (some, replace(some, whole=declared))
+
+
+async def _attempt(
+    deviation: Deviation, engine: EngineThread, selection: Selection
+) -> tuple[Trial, list[ScenarioFinished]]:
     profile = _PROFILES[deviation.role](deviation)
     settings = RunSettings(profile=profile, versions=(deviation.version,), selection=selection, seed=1, jobs=1)
     suspects: list[ScenarioFinished] = []
@@ -108,10 +126,7 @@ async def attempt(deviation: Deviation, engine: EngineThread, *, full: bool, kee
 
     session = Session(settings, engine, suspect)
     await session.run()
-    trial = _told(deviation, session)
-    if trial.exact:
-        return trial
-    return replace(trial, doubts=tuple(_doubts(trial, suspects)), evidence=_keep(trial, suspects, keep))
+    return _told(deviation, session), suspects
 
 
 def _only_in_slow_scenarios(requirement: str) -> bool:
