@@ -239,6 +239,9 @@ FAULTS = (
             ("garbage", "The page is no text.", FaultType.GARBAGE, {}),
             ("duplicate", "A series comes twice.", FaultType.DUPLICATE, {}),
             ("second-header", "HELP and TYPE come once more.", FaultType.SECOND_HEADER, {}),
+            ("not-packed", "It says gzip, and is none.", FaultType.PACKED, {"how": "plain"}),
+            ("half-packed", "Its gzip ends too early.", FaultType.PACKED, {"how": "cut"}),
+            ("packed-unsaid", "It is gzip, and does not say so.", FaultType.PACKED, {"how": "unsaid"}),
         )
     ),
     *(

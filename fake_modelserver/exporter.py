@@ -44,10 +44,13 @@ class Exporter:
         generation = self.page.generation
         asked = generation.openmetrics == "asked" and b"openmetrics" in (request.header(b"accept") or b"")
         openmetrics = generation.openmetrics == "always" or asked
-        packed = generation.gzip and b"gzip" in (request.header(b"accept-encoding") or b"")
+        takes_gzip = b"gzip" in (request.header(b"accept-encoding") or b"")
+        packed = generation.gzip and takes_gzip
         of_pages = [active for active in met if active.fault.kind.stage == "page"]
         if of_pages:
-            return self._response(self._damaged(of_pages, openmetrics), openmetrics, packed)
+            wrongly = [active.fault["how"] for active in of_pages if active.fault.type is FaultType.PACKED]
+            how = wrongly[-1] if wrongly and takes_gzip else ""
+            return self._response(self._damaged(of_pages, openmetrics), openmetrics, packed or bool(how), how)
         key = (openmetrics, packed)
         if key not in self._made:
             self._made[key] = self._response(self.page.render(self.ranks, openmetrics=openmetrics), openmetrics, packed)
@@ -59,20 +62,24 @@ class Exporter:
         self._iterations.clear()
         return json_response(200, taken)
 
-    def _response(self, page: bytes, openmetrics: bool, packed: bool) -> Response:
+    def _response(self, page: bytes, openmetrics: bool, packed: bool, how: str = "") -> Response:
         headers: tuple[tuple[bytes, bytes], ...] = (
             (b"content-type", _OPENMETRICS if openmetrics else self.page.generation.content_type),
         )
         if packed:
             packer = zlib.compressobj(wbits=31)
-            page = packer.compress(page) + packer.flush()
-            headers = (*headers, (b"content-encoding", b"gzip"))
+            full = packer.compress(page) + packer.flush()
+            page = {"plain": page, "cut": full[: len(full) // 2]}.get(how, full)
+            if how != "unsaid":
+                headers = (*headers, (b"content-encoding", b"gzip"))
         return Response(headers=headers, body=page)
 
     def _damaged(self, met: Sequence[Active], openmetrics: bool) -> bytes:
         text = self.page.render(self.ranks, openmetrics=openmetrics)
         for active in met:
             fault = active.fault
+            if fault.type is FaultType.PACKED:
+                continue
             if fault.type is FaultType.FROZEN:
                 text = self._frozen(active, text)
             else:

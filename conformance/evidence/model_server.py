@@ -15,7 +15,7 @@ from ext_proc.record import Event, Headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsPage(Event):
-    """One scrape: GET without `Accept`, as EPPs do it.
+    """One scrape: GET without `Accept`, as EPPs do it. `body` is without its gzip, if it had some.
 
     `outcome` is `page`, or why there is none: `failed` (`details` says how), `expired` (no answer in time), `endless`
     (more bytes than any page has). `whole` pages are kept as they came; of others `body` has the families that the
@@ -37,6 +37,8 @@ class MetricsPage(Event):
     """The suite's clock at its end: Unix time, seconds."""
     elsewhere: bool = False
     """Whether it is not at `/metrics` on the port that serves requests, where EPPs look for it."""
+    gzip: bool = False
+    """Whether the request said that gzip is taken, as those of EPPs do; else it said `identity`."""
     sent: int = 0
     """Requests of the suite's load that were in flight, without an end, all the time that the scrape took."""
     begun: int = 0

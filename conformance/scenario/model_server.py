@@ -56,3 +56,4 @@ class ScrapeStep(FileModel):
     """The page of metrics is read."""
 
     times: int = Field(3, ge=1, le=1000, description="how often")
+    gzip: bool = Field(True, description="the client takes gzip, as that of EPPs in Go does; false: it takes none")

@@ -49,6 +49,7 @@ class FaultType(StrEnum):
     STALE_SERIES = "stale_series"
     LINES = "lines"
     FROZEN = "frozen"
+    PACKED = "packed"
 
     CUT = "cut"
     SPLIT = "split"
@@ -216,6 +217,15 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
             "page",
             "The page stays as it was when the fault came.",
             interval=_milliseconds("it is brought up to date every so many; 0: never", 0),
+        ),
+        FaultType.PACKED: _kind(
+            "page",
+            "The page is packed wrongly for clients that take gzip.",
+            how=Attribute(
+                about="it says gzip and is plain, ends too early, or does not say that it is gzip",
+                default="plain",
+                choices=("plain", "cut", "unsaid"),
+            ),
         ),
         FaultType.CUT: _kind("stream", "The connection ends inside an event.", events=_EVENTS),
         FaultType.SPLIT: _kind(

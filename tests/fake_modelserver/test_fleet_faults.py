@@ -161,7 +161,7 @@ def test_a_fault_changes_what_arrives(run, connect, kind):
     request = (
         post + body
         if about.stage == "stream"
-        else (GET % b"/metrics").replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+        else (GET % b"/metrics").replace(b"\r\n\r\n", b"\r\naccept-encoding: gzip\r\nconnection: close\r\n\r\n")
     )
 
     async def look(pod, client):

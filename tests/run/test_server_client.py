@@ -1,15 +1,16 @@
-"""The client of a model server on connections that the server closes without a word."""
+"""The client of a model server: connections that are closed without a word, and pages that come packed."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
 
-from conformance.run.model_server.client import ServerClient
+from conformance.run.model_server.client import MOST, Got, ServerClient
 from conformance.run.model_server.requests import request_of
 from conformance.scenario.model_server import Ask
 from conformance.targets.model_server import ModelServerProfile
@@ -60,3 +61,53 @@ def test_what_a_used_connection_does_not_answer_is_asked_again(answers: int, out
             return came[:]
 
     assert asyncio.run(ask()) == ([2, 2, 1] if answers else [1, 1])
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+PAGE = b"# TYPE x gauge\nx 1\n"
+PACKED = gzip.compress(PAGE)
+
+
+async def page_of(body: bytes, *headers: str, takes: bool) -> tuple[Got, bytes]:
+    """What the client makes of a page, and the request that it sent."""
+    came = b""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
+        came = await reader.readuntil(b"\r\n\r\n")
+        head = ["HTTP/1.1 200 OK", "content-type: text/plain", f"content-length: {len(body)}", *headers, "", ""]
+        writer.write("\r\n".join(head).encode() + body)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = "http://{}:{}".format(*server.sockets[0].getsockname())
+    async with server, ServerClient(ModelServerProfile(role="model-server"), url, f"{url}/metrics") as client:
+        return await client.page(gzip=takes), came
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "outcome", "taken"),
+    [
+        (PAGE, (), "response", PAGE),
+        (PACKED, ("content-encoding: gzip",), "response", PAGE),
+        (PACKED + PACKED, ("Content-Encoding: GZIP",), "response", PAGE + PAGE),
+        (PAGE, ("content-encoding: gzip",), "failed", b""),
+        (PACKED[:-4], ("content-encoding: gzip",), "failed", PAGE),
+        (PACKED + b"more", ("content-encoding: gzip",), "failed", PAGE),
+        (PACKED, (), "response", PACKED),
+        (gzip.compress(bytes(MOST + 1)), ("content-encoding: gzip",), "endless", bytes(MOST)),
+    ],
+    ids=["plain", "packed", "two members", "plain, and says gzip", "cut", "more after it", "unsaid", "too large"],
+)
+def test_a_page_is_taken_as_go_takes_it(body, headers, outcome, taken) -> None:
+    got, request = asyncio.run(page_of(body, *headers, takes=True))
+    assert b"accept-encoding: gzip\r\n" in request.lower()
+    assert (got.outcome, got.body) == (outcome, taken)
+    assert got.details or outcome == "response"
+
+
+def test_a_client_that_takes_no_gzip_unpacks_none() -> None:
+    got, request = asyncio.run(page_of(PACKED, "content-encoding: gzip", takes=False))
+    assert request.lower().count(b"accept-encoding: identity\r\n") == 1
+    assert got.body == PACKED

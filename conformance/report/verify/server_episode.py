@@ -97,6 +97,8 @@ def problems(work: Work, episode: Episode, report: Report) -> Iterator[str]:
             found = sum(1 + one.event.same for one in pages if isinstance(one.event, MetricsPage))
             if found != step.scrape.times:
                 yield f"its evidence has {found} scrapes, its scenario {step.scrape.times}"
+            if any(isinstance(one.event, MetricsPage) and one.event.gzip != step.scrape.gzip for one in pages):
+                yield f"its evidence has scrapes {'without' if step.scrape.gzip else 'with'} gzip"
             left = left[len(pages) :]
         elif step.load is not None:
             before = _until(left, "rest")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -82,15 +83,19 @@ class ServerClient:
         """Close every connection. Idempotent."""
         await self._http.aclose()
 
-    async def page(self) -> Got:
-        """The page of metrics, as an EPP asks for it. Keys of requests go to the serving address alone."""
+    async def page(self, *, gzip: bool = True) -> Got:
+        """The page of metrics, as an EPP asks for it: Go's HTTP client takes gzip unless told otherwise, and unpacks
+        it. Keys of requests go to the serving address alone."""
         own = httpx.URL(self.page_url).host == httpx.URL(self.url).host
-        headers = [(name, value) for name, value in self._http.headers.raw if own or name.lower() != b"authorization"]
+        left_out = (b"accept-encoding",) if own else (b"accept-encoding", b"authorization")
+        headers = [(name, value) for name, value in self._http.headers.raw if name.lower() not in left_out]
+        headers.append((b"accept-encoding", b"gzip" if gzip else b"identity"))
         if own:
             headers += self._own_headers()
         limit = self._profile.timeouts.scrape
         request = self._http.build_request("GET", self.page_url, headers=headers)
-        return await self._take(request, begin=limit, end=limit, follow=True)
+        got = await self._take(request, begin=limit, end=limit, follow=True)
+        return _unpacked(got) if gzip else got
 
     async def ask(
         self,
@@ -190,6 +195,31 @@ class ServerClient:
             except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
                 if fresh or loop.time() - began > AT_ONCE:
                     raise
+
+
+def _unpacked(got: Got) -> Got:
+    """An answer without its gzip, if it says that it has some; `failed` or `endless` if that can't be taken off."""
+    coding = next((value for name, value in got.headers if name == b"content-encoding"), b"")
+    if got.outcome != "response" or coding.strip().lower() != b"gzip":
+        return got
+    packed, pieces, room = got.body, list[bytes](), MOST
+    while packed and room > 0:
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            pieces.append(unpacker.decompress(packed, room))
+        except zlib.error:
+            break
+        room -= len(pieces[-1])
+        if not unpacker.eof:
+            break
+        packed = unpacker.unused_data
+    if room <= 0:
+        got.outcome, got.details = "endless", f"more than {MOST // 1024 // 1024} MB when unpacked"
+    elif packed:
+        got.outcome = "failed"
+        got.details = f"it says content-encoding: gzip, and its {len(got.body)} bytes are no complete gzip"
+    got.body = b"".join(pieces)
+    return got
 
 
 def _in_words(problem: Exception) -> str:

@@ -70,7 +70,7 @@ class ModelServerExecution(Execution):
 
     async def _scrape(self, scrape: ScrapeStep, _: Expect | None) -> None:
         for index in range(scrape.times):
-            await self._scraper.scrape(whole=index == 0)
+            await self._scraper.scrape(whole=index == 0, gzip=scrape.gzip)
             await asyncio.sleep(INTERVAL)
         self._scraper.flush()
 

@@ -37,14 +37,14 @@ class Scraper:
         base, page = urlsplit(client.url), urlsplit(client.page_url)
         self._elsewhere = (page.netloc, page.path) != (base.netloc, base.path.rstrip("/") + "/metrics")
 
-    async def scrape(self, load: ServerLoad | None = None, *, whole: bool = False) -> MetricsPage:
-        """One scrape, as it is kept; `whole`: the page is kept as it came."""
+    async def scrape(self, load: ServerLoad | None = None, *, whole: bool = False, gzip: bool = True) -> MetricsPage:
+        """One scrape, as it is kept; `whole`: the page is kept as it came; `gzip`: its bytes may come packed."""
         before = load.snapshot() if load is not None else _NOTHING
-        got = await self._client.page()
+        got = await self._client.page(gzip=gzip)
         after = load.snapshot() if load is not None else _NOTHING
         there = got.outcome == "response" and got.status == 200
         page = read_page(got.body, got.content_type) if there else Page(samples={}, types={})
-        return self._take(got, before, after, whole=whole or bool(page.problems) or not there)
+        return self._take(got, before, after, whole=whole or bool(page.problems) or not there, gzip=gzip)
 
     async def rest(self, seconds: float) -> bool:
         """Scrape until the page is that of an idle server, for so many seconds at most; whether it is."""
@@ -61,7 +61,7 @@ class Scraper:
             self._remark(replace(self._kept, same=self._same - 1))
         self._kept, self._same = None, 0
 
-    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool) -> MetricsPage:
+    def _take(self, got: Got, before: Flight, after: Flight, *, whole: bool, gzip: bool) -> MetricsPage:
         whole = whole and len(got.body) <= MOST
         body = got.body if whole else excerpt(got.body, self._families)
         event = MetricsPage(
@@ -76,6 +76,7 @@ class Scraper:
             seconds=round(got.seconds, 4),
             at=round(time.time(), 3),
             elsewhere=self._elsewhere,
+            gzip=gzip,
             sent=len(before.flying & after.flying),
             begun=len(before.begun & after.flying),
             most=len(before.flying) + after.sent - before.sent,
@@ -96,5 +97,5 @@ def _alike(one: MetricsPage, other: MetricsPage) -> bool:
     """Whether nothing but time passed between two pages."""
     return all(
         getattr(one, name) == getattr(other, name)
-        for name in ("outcome", "status", "content_type", "body", "whole", "sent", "begun", "most", "details")
+        for name in ("outcome", "status", "content_type", "body", "whole", "gzip", "sent", "begun", "most", "details")
     )

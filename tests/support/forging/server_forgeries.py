@@ -131,9 +131,15 @@ def the_conversation_of_another_scenario(f):
 
 @forgery(RIGHT)
 def a_scrape_is_left_out(f):
-    row = f.row("metrics.page")
+    row = f.row("metrics.page[gzip=true]")
     page = of_kind(entries(f, row), "metrics-page")[-1]
     entries(f, row).remove(page)
+
+
+@forgery(RIGHT)
+def pages_that_were_read_without_gzip(f):
+    for page in of_kind(entries(f, "metrics.page[gzip=true]"), "metrics-page"):
+        page["gzip"] = False
 
 
 @forgery(WRONG)
@@ -192,8 +198,8 @@ def requests_ended_that_were_to_be_broken_off(f):
 @forgery(RIGHT)
 def load_where_there_was_none(f):
     phase = copied(of_kind(entries(f, "metrics.queue"), "load")[0])
-    last = entries(f, "metrics.page")[-1]
-    entries(f, "metrics.page").append({**phase, "seq": last["seq"] + 1, "t": last["t"]})
+    last = entries(f, "metrics.page[gzip=true]")[-1]
+    entries(f, "metrics.page[gzip=true]").append({**phase, "seq": last["seq"] + 1, "t": last["t"]})
 
 
 @forgery(RIGHT)
