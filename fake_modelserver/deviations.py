@@ -13,10 +13,11 @@ from typing import Any
 
 from fake_modelserver.engines import Engine
 from fake_modelserver.faults import Fault, FaultType
+from fake_modelserver.gauges import Gauges
 from fake_modelserver.lora import LoraForm
 from fake_modelserver.messages import Request, Response, json_response
 from fake_modelserver.scheduler import Latency, Serving
-from fake_modelserver.signals import Constant
+from fake_modelserver.signals import Constant, Ramp, Signal
 from fake_modelserver.spec import PodSpec
 
 _C, _T = "/v1/completions", "/v1/chat/completions"
@@ -48,7 +49,7 @@ class Deviation:
     version: str = "next"
     faults: tuple[Fault, ...] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
-    pins: Mapping[str, float] = field(default_factory=dict)
+    pins: Mapping[str, float | Signal] = field(default_factory=dict)
     script: Script | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
     """Keys of a profile that say how it is asked: `engine`, `adapters`, …"""
@@ -60,9 +61,21 @@ class Deviation:
         return {**plain, "also_breaks": dict(self.also_breaks), "claims": dict(self.claims)}
 
 
-def signals(pins: Mapping[str, float]) -> dict[str, Constant]:
+def signals(pins: Mapping[str, float | Signal]) -> dict[str, Signal]:
     """What pinned gauges follow."""
-    return {name: Constant(value=value) for name, value in pins.items()}
+    return {name: Constant(value=one) if isinstance(one, int | float) else one for name, one in pins.items()}
+
+
+def _peak() -> Callable[[Gauges], Gauges]:
+    """Shows the fullest that the KV cache has been."""
+    most = 0.0
+
+    def shown(true: Gauges) -> Gauges:
+        nonlocal most
+        most = max(most, true.kv)
+        return replace(true, kv=most)
+
+    return shown
 
 
 def _fault(kind: FaultType, path: str | None = None, **attributes: Any) -> tuple[Fault, ...]:
@@ -298,6 +311,10 @@ FAULTS = (
     Deviation(name="kv-per-cent", why="The KV cache is a number of per cent.", breaks="MS-MET-03",
               faults=_fault(FaultType.VALUE, families=("kv",), value="37")),
     Deviation(name="kv-always-0", why="The KV cache is always empty.", breaks="MS-MET-03", pins={"kv": 0.0}),
+    Deviation(name="kv-by-the-clock", why="The KV cache fills and empties with the clock.", breaks="MS-MET-03",
+              pins={"kv": Ramp(start=0, stop=1, seconds=0.17, repeat=True)}),
+    Deviation(name="kv-peak", why="The KV cache is as full as it ever was.", breaks="MS-MET-03", effect="warn",
+              spec={"shown_as": _peak()}),
     Deviation(name="kv-percent-of-a-fraction", why="The share of the KV cache is divided by 100.", breaks="MS-MET-03",
               spec={"shown_as": lambda true: replace(true, kv=true.kv / 100)}),
     Deviation(name="kv-percent-of-a-fraction-with-ranks", why="So it is on a page with four data-parallel ranks.",

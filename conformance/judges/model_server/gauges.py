@@ -13,7 +13,7 @@ from itertools import dropwhile, pairwise
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.judges.server_view import Scraped, ServerView, held_for
+from conformance.judges.server_view import Scraped, ServerExchange, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading
 from conformance.reading.server_metrics import ONE, PART
 from conformance.verdict import Verdict
@@ -25,6 +25,9 @@ SHOWN = 3.0
 
 WAITING = 2
 """Requests more than those that run, at least, before some of them must wait: one may be between two states."""
+
+RISES = 5
+"""How often a gauge must have risen of itself before that is a fault: it may lag behind, and others may ask."""
 
 VISIBLE = 0.02
 """Share of the KV cache that prompts must fill before a gauge that stays the same is at fault: some round to 0.01."""
@@ -50,14 +53,15 @@ def running(episode: EpisodeView) -> Iterator[Ruling]:
 
 @judge_of_episode(KV, role="model-server")
 def kv_cache(episode: EpisodeView) -> Iterator[Ruling]:
-    """The KV cache: it fills under long prompts."""
+    """The KV cache: it fills under long prompts, and by nothing else; when they have ended, it is less full."""
     view = episode.server
     if not _asked(episode, KV):
         return
     problem = _wrong(view, KV, "kv_cache", _share)
-    yield problem or _kv_shown(view)
+    yield problem or _kv_of_nothing(view) or _kv_shown(view)
     if problem is None:
         yield from _old_name(view)
+        yield from _kv_left(view)
 
 
 @judge_of_episode(BLOCKS, role="model-server")
@@ -291,6 +295,50 @@ def _kv_shown(view: ServerView) -> Ruling:
     actual = f"{idle:g} at every scrape; it is not known that the prompts filled {VISIBLE:.0%} of the cache"
     hint = "Raise limits.promptWords or limits.concurrency in the profile."
     return view.fail(KV, "the gauge rises with long prompts", actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
+
+
+def _kv_of_nothing(view: ServerView) -> Ruling | None:
+    """The gauge rises again and again while nothing runs or waits, and the suite has nothing in flight."""
+    still = [one for one in view.readable if not one.event.most and _at_rest(view, one)]
+    asked = [one.at for one in view.exchanges]
+    risen = [
+        (before, one)
+        for before, one in pairwise(still)
+        if (view.value(one, "kv_cache") or 0.0) > (view.value(before, "kv_cache") or 0.0)
+        and not any(before.at < at < one.at for at in asked)
+    ]
+    if len(risen) < RISES:
+        return None
+    before, last = risen[-1]
+    actual = f"it rose {len(risen)} times, from {view.value(before, 'kv_cache'):.2g} to "
+    actual += f"{view.value(last, 'kv_cache'):.2g} at last, while nothing ran or waited"
+    return view.fail(KV, "the gauge shows what is in use, which no request changes", actual, at=last)
+
+
+def _at_rest(view: ServerView, one: Scraped) -> bool:
+    return view.value(one, "running") is not None and view.metrics.idle(one.page)
+
+
+def _kv_left(view: ServerView) -> Iterator[Ruling]:
+    """When all long prompts have ended, and short ones after them, the gauge shows less than it did."""
+    loaded = [one for one in view.readable if one.loaded]
+    before = [view.value(one, "kv_cache") or 0.0 for one in view.readable if one.load is None or one.at < loaded[0].at]
+    most = max((view.value(one, "kv_cache") or 0.0 for one in loaded), default=0.0)
+    asked = [one for one in view.exchanges if loaded and one.at > loaded[-1].at]
+    if most <= min(before, default=0.0) or not asked or any(_refused(one) for one in asked):
+        return
+    after = [one for one in view.readable if one.at > asked[-1].at]
+    if after and min(view.value(one, "kv_cache") or 0.0 for one in after) >= most:
+        actual = f"{view.value(after[-1], 'kv_cache'):.2g}, and {most:.2g} at most while there were some"
+        hint = (
+            "Does it count blocks that are only kept for later prompts, or show the most there was? EPPs see no room."
+        )
+        expected = "the gauge falls when no request with a long prompt is left"
+        yield view.fail(KV, expected, actual, at=after[-1], hint=hint, verdict=Verdict.WARN)
+
+
+def _refused(one: ServerExchange) -> bool:
+    return one.answer is None or one.answer.event.status != 200
 
 
 def _filled(view: ServerView, loaded: tuple[Scraped, ...]) -> tuple[float, str]:

@@ -7,7 +7,14 @@ import dataclasses
 import pytest
 
 from conformance.evidence.episode import Context, Episode
-from conformance.evidence.model_server import LoadPhase, MetricNames, MetricsPage, ModelServerFacts
+from conformance.evidence.model_server import (
+    LoadPhase,
+    MetricNames,
+    MetricsPage,
+    ModelServerFacts,
+    ServerAnswered,
+    ServerAsked,
+)
 from conformance.judges import judge
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Verdict
@@ -196,6 +203,59 @@ def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(us
     page = (8, 6, f"{CACHE} {used}\n{config}")
     long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
     assert said_of("MS-MET-03", [page] * 80, long) is wanted
+
+
+def cache_over(values: list[float], *, running: str = "0", left: float = 0.0, asks: int = 1) -> Verdict:
+    """The verdict on the gauge of the cache that is at 0.3 under long prompts: of scrapes when they have ended, and of
+    what it is at when a further request has ended, too."""
+
+    def page(used: float, count: str, most: int = 0) -> MetricsPage:
+        runs = f"# TYPE {RUNS} gauge\n{RUNS} {count}\n" if count else ""
+        body = f"{runs}# TYPE {CACHE} gauge\n{CACHE} {used}\n".encode()
+        return MetricsPage(url="http://x/metrics", status=200, body=body, sent=most, begun=most, most=most)
+
+    long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
+    events: list = [page(0.0, "0"), long, page(0.3, "8", 8), page(0.3, "8", 8)]
+    events += [LoadPhase(phase="over"), LoadPhase(phase="rest"), *(page(value, running) for value in values)]
+    for number in range(asks):
+        events.append(ServerAsked(method="POST", path="/v1/completions", exchange=str(number)))
+        events.append(ServerAnswered(status=200, exchange=str(number)))
+    events += [page(left, running)] * 3
+    entries = [Entry(seq, round(seq * EVERY * 1e9), event) for seq, event in enumerate(events, 1)]
+    context = dataclasses.replace(CONTEXT, requirements=("MS-MET-03",), model_server=ModelServerFacts(names=EVERYTHING))
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    said = {one.verdict for one in found if one.requirement == "MS-MET-03"}
+    return next(one for one in (Verdict.FAIL, Verdict.WARN, Verdict.PASS) if one in said)
+
+
+@pytest.mark.parametrize(
+    ("values", "running", "wanted"),
+    [
+        ([0.1, 0.7] * 6, "0", Verdict.FAIL),
+        ([0.1, 0.7] * 6, "1", Verdict.PASS),
+        ([0.1, 0.7] * 6, "", Verdict.PASS),
+        ([0.3, 0.2, 0.3, 0.1, 0.2, 0.0], "0", Verdict.PASS),
+        ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2], "0", Verdict.PASS),
+    ],
+    ids=["by chance", "others ask", "it may be others", "it lags", "it only falls"],
+)
+def test_the_gauge_of_the_cache_does_not_rise_by_itself(values, running, wanted) -> None:
+    assert cache_over(values, running=running) is wanted
+
+
+@pytest.mark.parametrize(
+    ("left", "asks", "wanted"),
+    [
+        (0.3, 1, Verdict.WARN),
+        (0.4, 1, Verdict.WARN),
+        (0.29, 1, Verdict.PASS),
+        (0.0, 1, Verdict.PASS),
+        (0.3, 0, Verdict.PASS),
+    ],
+    ids=["the most", "all that is kept", "less", "empty", "no step since"],
+)
+def test_the_gauge_of_the_cache_falls_when_long_prompts_have_ended(left, asks, wanted) -> None:
+    assert cache_over([0.3], left=left, asks=asks) is wanted
 
 
 # -- the LoRA gauge ----------------------------------------------------------------------------------------------------
