@@ -43,6 +43,8 @@ def choices(body: dict[str, Any], *, chat: bool, streamed: bool) -> Wrong | None
         reason = choice.get("finish_reason")
         if not (isinstance(reason, str) or (streamed and reason is None)):
             return "choices with a `finish_reason`", _is("finish_reason", choice)
+        if not reason and not streamed:
+            return "choices with a `finish_reason`", "it is empty"
         holder = choice.get("delta" if streamed else "message") if chat else choice
         if not isinstance(holder, dict):
             return f"choices with a `{'delta' if streamed else 'message'}`", "one has none"
@@ -109,6 +111,8 @@ def together(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
 def odd(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
     """What is unlike OpenAI's streams, but seen in the field; or unlike its objects, if it is one chunk."""
     ids = {chunk["id"] for chunk in chunks}
+    if "" in ids:  # Text Generation Inference
+        return "an `id` that tells the answer from others", "it is empty"
     if len(ids) > 1:  # trtllm-serve, in some releases
         return "one `id` in all chunks of an answer", f"{len(ids)} in {len(chunks)} chunks"
     ends = [choice["index"] for choice in _choices(chunks) if choice.get("finish_reason")]

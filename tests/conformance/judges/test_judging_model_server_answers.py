@@ -59,11 +59,13 @@ def streamed(
     return verdict(body, b"text/event-stream", stream=True, chat=chat, asked={"model": "m"}, tokens=tokens)
 
 
-def whole(choices: list[dict[str, Any]], *, chat: bool = False, tokens: int = 4, **asked: Any) -> Verdict:
+def whole(
+    choices: list[dict[str, Any]], *, chat: bool = False, tokens: int = 4, name: str = "a", **asked: Any
+) -> Verdict:
     """The verdict on one object with these choices."""
     kind = "chat.completion" if chat else "text_completion"
     usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    body = {"id": "a", "object": kind, "created": 1, "model": "m", "choices": choices, "usage": usage}
+    body = {"id": name, "object": kind, "created": 1, "model": "m", "choices": choices, "usage": usage}
     return verdict(json.dumps(body).encode(), b"application/json", stream=False, chat=chat, asked=asked)
 
 
@@ -124,6 +126,17 @@ def test_an_answer_that_was_cut_after_many_tokens_says_something(chat) -> None:
     assert streamed(*silent, ("", "stop"), chat=chat) is Verdict.PASS
     assert streamed(("", "length"), chat=chat, tokens=1) is Verdict.PASS
     assert streamed(*silent, ("x", "length"), chat=chat) is Verdict.PASS
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_an_answer_says_why_it_ended_and_which_it_is(chat) -> None:
+    inner = {"message": {"role": "assistant", "content": "a"}} if chat else {"text": "a"}
+    choice = {"index": 0, **inner, "finish_reason": "stop"}
+    assert whole([choice], chat=chat) is Verdict.PASS
+    assert whole([{**choice, "finish_reason": ""}], chat=chat) is Verdict.FAIL
+    assert whole([choice], chat=chat, name="") is Verdict.WARN
+    assert streamed(("a", ""), ("b", "stop"), chat=chat) is Verdict.PASS
+    assert streamed(("a", None), ("b", "stop"), chat=chat, ids=("",)) is Verdict.WARN
 
 
 def test_a_chat_may_say_something_else_than_its_content() -> None:
