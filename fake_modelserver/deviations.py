@@ -288,6 +288,8 @@ FAULTS = (
     Deviation(name="queue-always-0", why="The queue is always 0.", breaks="MS-MET-02", pins={"queue": 0}),
     Deviation(name="queue-flag", why="The queue is 1 if any request waits.", breaks="MS-MET-02",
               spec={"shown_as": lambda true: replace(true, queue=min(1, true.queue)), "serving": SLOW}),
+    Deviation(name="queue-half", why="The queue counts every other request that waits.", breaks="MS-MET-02",
+              effect="warn", spec={"shown_as": lambda true: replace(true, queue=true.queue // 2), "serving": SLOW}),
     Deviation(name="queue-counts-all", why="The queue counts the requests that run, too.", breaks="MS-MET-02",
               spec={"shown_as": lambda true: replace(true, queue=true.queue + true.running), "serving": SLOW}),
     Deviation(name="queue-and-running-swapped", why="The queue shows what runs, and the reverse.", breaks="MS-MET-02",

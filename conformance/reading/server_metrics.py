@@ -17,6 +17,9 @@ BETWEEN = 2
 ONE = 1
 """What a gauge shows at most that says whether there is a request, and not how many."""
 
+MOST_OF_THEM = 0.75
+"""Share of the requests that wait that the gauge must show at some time: the others may be between two states."""
+
 ROOMY = 0.5
 """Share of the KV cache in use up to which no request that had begun has to wait again for want of room."""
 
@@ -86,7 +89,7 @@ class ServerMetrics:
         return frozenset(found)
 
     def understated(self, event: MetricsPage) -> frozenset[str]:
-        """Which of `queued` and `running` show one request, or none, while there are more.
+        """Which of `queued` and `running` show fewer requests than there are: `running` one or none, `queued` a part.
 
         Nothing is said where a part of the series counts, or may: of the others nothing is known. What had begun may
         have to wait again in a full cache.
@@ -96,11 +99,17 @@ class ServerMetrics:
         if self.facts.match or self.facts.combine != "sum" or running is None:
             return frozenset()
         found = set()
-        if queued is not None and queued <= ONE and event.sent - max(event.begun, running) >= ONE + BETWEEN:
+        wait = event.sent - max(event.begun, running)
+        if queued is not None and wait >= ONE + BETWEEN and queued <= wait * MOST_OF_THEM and wait - queued >= BETWEEN:
             found.add("queued")
         if running <= ONE and event.begun >= ONE + BETWEEN and used is not None and used < ROOMY:
             found.add("running")
         return frozenset(found)
+
+    def waiting(self, event: MetricsPage) -> float | None:
+        """Requests that waited all through a scrape, at least: the rest had begun, or runs by the gauge."""
+        runs = self.value(page_of(event), "running")
+        return None if runs is None else event.sent - max(event.begun, runs)
 
     def _series(self, page: Page, meaning: str) -> tuple[float, ...]:
         found = self.look_up(page, meaning)

@@ -15,7 +15,7 @@ from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import Scraped, ServerExchange, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading
-from conformance.reading.server_metrics import ONE, PART
+from conformance.reading.server_metrics import BETWEEN, ONE, PART
 from conformance.verdict import Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
@@ -211,15 +211,20 @@ _MEANS = {"queued": "wait", "running": "run"}
 
 
 def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
-    """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether.
+    """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether. If it
+    counts a part at every scrape, it may count what the server keeps in one of several places: that is warned of.
 
     What is shown may be old. It is not from the scrape on at which any gauge has changed since there were more.
     """
     loaded = tuple(one for one in view.readable if one.loaded)
     most = max((view.value(one, meaning) or 0 for one in loaded), default=0)
-    low = [one for one in _serving(loaded) if meaning in view.metrics.understated(one.event)]
+    serving = list(_serving(loaded))
+    low = [one for one in serving if meaning in view.metrics.understated(one.event)]
+    at = {one.at for one in low}
+    full = any(one.at not in at and (view.metrics.waiting(one.event) or 0) >= ONE + BETWEEN for one in serving)
+    a_part = meaning == "queued" and most > ONE and not full
     low = list(dropwhile(lambda one: _gauges(view, one) == _gauges(view, low[0]), low))
-    if most > ONE or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
+    if (most > ONE and not a_part) or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
         return None
     worst = max(low, key=lambda one: one.event.sent)
     actual = (
@@ -227,6 +232,9 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
         f"{view.value(worst, 'running') or 0:g} ran by the gauge"
     )
     expected = f"the gauge shows how many requests {_MEANS[meaning]}"
+    if a_part:
+        hint = "Do others wait elsewhere in the server? EPPs take it for less busy than it is."
+        return view.fail(requirement, expected, actual, at=worst, hint=hint, verdict=Verdict.WARN)
     return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
 
 
