@@ -7,7 +7,7 @@ why); a variant is unusual and breaks nothing. Faults that only a warning is due
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +15,24 @@ from fake_modelserver.engines import Engine
 from fake_modelserver.faults import Fault, FaultType
 from fake_modelserver.gauges import Gauges
 from fake_modelserver.lora import LoraForm
-from fake_modelserver.messages import Request, Response, json_response
 from fake_modelserver.scheduler import Latency, Serving
 from fake_modelserver.signals import Constant, Ramp, Signal
 from fake_modelserver.spec import PodSpec
+from fake_modelserver.wrong_answers import (
+    COMPLETION,
+    Script,
+    at_path,
+    bare_error,
+    chats_without_messages,
+    gives_details,
+    plainly,
+    saying,
+    takes_anything,
+    thinks,
+    writes_nothing,
+)
 
 _C, _T = "/v1/completions", "/v1/chat/completions"
-
-Script = Callable[[Request], Response | None]
 
 ADAPTERS = ("tuned-a", "tuned-b")
 SERVING = Serving(
@@ -78,104 +88,15 @@ def _peak() -> Callable[[Gauges], Gauges]:
     return shown
 
 
+def _listing(true: Gauges, *, running: Collection[str] | None = None, waiting: Collection[str] | None = None) -> Gauges:
+    """Lists other adapters, and no old series."""
+    runs = true.running_loras if running is None else tuple(running)
+    waits = true.waiting_loras if waiting is None else tuple(waiting)
+    return replace(true, running_loras=runs, waiting_loras=waits, stale_loras=())
+
+
 def _fault(kind: FaultType, path: str | None = None, **attributes: Any) -> tuple[Fault, ...]:
     return (Fault(type=kind, path=path, attributes=attributes),)
-
-
-def _at(path: str, change: Callable[[Any], Response | None]) -> Script:
-    """Answers requests to a path that are whole JSON, unless `change` gives None."""
-
-    def answer(request: Request) -> Response | None:
-        if request.path != path:
-            return None
-        try:
-            body = request.json
-        except ValueError:
-            body = None
-        return change(body)
-
-    return answer
-
-
-_COMPLETION: dict[str, Any] = {
-    "id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000, "model": "small-model",
-    "choices": [{"index": 0, "text": "four words of text", "finish_reason": "length", "logprobs": None}],
-    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
-}  # fmt: skip
-
-
-def _plainly(**changes: Any) -> Script:
-    """Answers plain completions with one object that has been changed."""
-
-    def change(body: Any) -> Response | None:
-        right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
-        return json_response(200, {**_COMPLETION, **changes}) if right and "prompt" in body else None
-
-    return _at("/v1/completions", change)
-
-
-def _writes_nothing(body: Any) -> Response | None:
-    """As many tokens as were asked for, and no text of them."""
-    right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
-    if not right or "prompt" not in body:
-        return None
-    tokens = body.get("max_tokens") or 16
-    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    return json_response(200, {**_COMPLETION, "choices": [{**_COMPLETION["choices"][0], "text": ""}], "usage": usage})
-
-
-def _takes_anything(body: Any) -> Response | None:
-    wrong = not isinstance(body, dict) or "prompt" not in body
-    return json_response(200, _COMPLETION) if wrong else None
-
-
-def _bare_error(body: Any) -> Response | None:
-    wrong = not isinstance(body, dict) or "prompt" not in body
-    headers = ((b"content-type", b"text/plain"),)
-    return Response(status=400, headers=headers, body=b"no") if wrong else None
-
-
-def _chats_without_messages(body: Any) -> Response | None:
-    if isinstance(body, dict) and "messages" not in body:
-        message = {"role": "assistant", "content": "hello"}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
-    return None
-
-
-def _gives_details(body: Any) -> Response | None:
-    """Errors as FastAPI has them by default: of two kinds."""
-    if not isinstance(body, dict):
-        return json_response(400, {"detail": "There was an error parsing the body"})
-    if "prompt" not in body:
-        missing = {"type": "missing", "loc": ["body", "prompt"], "msg": "Field required", "input": {}}
-        return json_response(422, {"detail": [missing]})
-    return None
-
-
-def _saying(**message: Any) -> Script:
-    """Answers plain chats with this message."""
-
-    def change(body: Any) -> Response | None:
-        plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
-        if plain and body.get("model") == "small-model":
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            return json_response(200, {**_COMPLETION, "object": "chat.completion", "choices": [choice]})
-        return None
-
-    return _at(_T, change)
-
-
-def _thinks(body: Any) -> Response | None:
-    """As a model that reasons, with so few tokens that its answer has not begun; the first of them make no text."""
-    if not isinstance(body, dict) or "messages" not in body or body.get("stream") or body.get("model") != "small-model":
-        return None
-    tokens = body.get("max_tokens") or body.get("max_completion_tokens") or 16
-    message = {"role": "assistant", "content": None, "reasoning": "well, " * tokens if tokens > 4 else None}
-    choice = {"index": 0, "message": message, "finish_reason": "length"}
-    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    completion = {**_COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage}
-    return json_response(200, completion)
 
 
 _STREAMS = dict.fromkeys(("MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-LORA-01"), "completions are not served")
@@ -210,38 +131,38 @@ FAULTS = (
         )
     ),
     Deviation(name="two-choices", why="One choice was asked for, and two come.", breaks="MS-API-01",
-              script=_plainly(choices=[*_COMPLETION["choices"]] * 2)),
+              script=plainly(choices=[*COMPLETION["choices"]] * 2)),
     Deviation(name="second-choice", why="The only choice has index 1.", breaks="MS-API-01",
-              script=_plainly(choices=[{**_COMPLETION["choices"][0], "index": 1}])),
+              script=plainly(choices=[{**COMPLETION["choices"][0], "index": 1}])),
     Deviation(name="completion-without-reason", why="It does not say why it ended: finish_reason is empty.",
-              breaks="MS-API-01", script=_plainly(choices=[{**_COMPLETION["choices"][0], "finish_reason": ""}])),
+              breaks="MS-API-01", script=plainly(choices=[{**COMPLETION["choices"][0], "finish_reason": ""}])),
     Deviation(name="completion-without-id", why="Its id is empty.", breaks="MS-API-01", effect="warn",
-              script=_plainly(id="")),
+              script=plainly(id="")),
     Deviation(name="completion-without-text", why="Sixteen tokens make no text.", breaks="MS-API-01",
-              script=_at(_C, _writes_nothing)),
+              script=at_path(_C, writes_nothing)),
     Deviation(name="usage-of-no-tokens", why="The text has 0 tokens.", breaks="MS-API-01", effect="warn",
-              script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 0, "total_tokens": 8})),
+              script=plainly(usage={"prompt_tokens": 8, "completion_tokens": 0, "total_tokens": 8})),
     Deviation(name="usage-does-not-add-up", why="total_tokens is not the sum.", breaks="MS-API-01",
-              script=_plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
-    Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=_plainly(usage=None)),
+              script=plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
+    Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=plainly(usage=None)),
     Deviation(name="object-of-chat", why="A completion says that it is a chat completion.", breaks="MS-API-01",
-              script=_plainly(object="chat.completion")),
+              script=plainly(object="chat.completion")),
     Deviation(name="garbage-served", why="A request that is no JSON is answered 200.", breaks="MS-API-01",
-              script=_at(_C, _takes_anything)),
-    Deviation(name="errors-as-text", why="Errors are no JSON.", breaks="MS-API-01", script=_at(_C, _bare_error)),
+              script=at_path(_C, takes_anything)),
+    Deviation(name="errors-as-text", why="Errors are no JSON.", breaks="MS-API-01", script=at_path(_C, bare_error)),
     Deviation(name="chat-status", why="Chats are answered 500.", breaks="MS-API-02",
               also_breaks={"MS-LORA-01": "an adapter is asked to chat"},
               faults=_fault(FaultType.STATUS, _T, status=500)),
     Deviation(name="chat-stream-without-done", why="Streamed chats have no [DONE].", breaks="MS-API-02",
               faults=_fault(FaultType.NO_DONE, _T)),
     Deviation(name="chat-without-messages", why="A chat without messages is answered 200.", breaks="MS-API-02",
-              script=_at(_T, _chats_without_messages)),
+              script=at_path(_T, chats_without_messages)),
     Deviation(name="chat-without-role", why="The message of a chat has no role.", breaks="MS-API-02",
-              script=_saying(content="hello")),
+              script=saying(content="hello")),
     Deviation(name="chat-without-content", why="The message of a chat is empty.", breaks="MS-API-02",
-              script=_saying(role="assistant", content=None)),
+              script=saying(role="assistant", content=None)),
     Deviation(name="chat-by-the-user", why="The message of a chat has the role of the user.", breaks="MS-API-02",
-              effect="warn", script=_saying(role="user", content="hello")),
+              effect="warn", script=saying(role="user", content="hello")),
     Deviation(name="chat-stream-beside-its-delta", why="The text of streamed chats is not in the delta.",
               breaks="MS-API-02", faults=_fault(FaultType.CHUNKS, _T, how="beside")),
     *(
@@ -339,6 +260,13 @@ FAULTS = (
               faults=_fault(FaultType.TYPE, families=("lora",), type="counter")),
     Deviation(name="lora-without-max", why="The label max_lora is missing.", breaks="MS-LORA-03",
               spec={"lora": LoraForm(max_lora=False)}),
+    Deviation(name="lora-max-too-low", why="More adapters run than max_lora says.", breaks="MS-LORA-03", effect="warn",
+              spec={"shown_as": lambda true: replace(true, max_lora=1, stale_loras=()), "serving": SLOW}),
+    Deviation(name="lora-one-alone", why="One adapter is never on the list of those that run.", breaks="MS-LORA-03",
+              spec={"shown_as": lambda true: _listing(true, running=set(true.running_loras) - {"tuned-b"}),
+                    "serving": SLOW}),
+    Deviation(name="lora-none-waits", why="The list of adapters that wait is always empty.", breaks="MS-LORA-05",
+              spec={"shown_as": lambda true: _listing(true, waiting=()), "serving": replace(SLOW, max_loras=1)}),
     Deviation(name="lora-newest-is-stale", why="An old series has the largest value.", breaks="MS-LORA-04",
               effect="warn", faults=_fault(FaultType.STALE_SERIES, series=1, ahead=3600)),
     Deviation(name="lora-ties", why="All its series have the same value.", breaks="MS-LORA-04", effect="warn",
@@ -365,13 +293,15 @@ VARIANTS = (
     Deviation(name="sglang-labels", why="SGLang with the cache described by labels.",
               spec={"engine": Engine.SGLANG, "generation": "0.5.10", "adapters": ()},
               claims={"engine": "sglang", "adapters": []}),
+    Deviation(name="one-adapter-at-a-time", why="An adapter waits while another runs.",
+              spec={"serving": replace(SLOW, max_loras=1)}),
     Deviation(name="ranks", why="Three data-parallel ranks on one page.", spec={"ranks": 3}),
     Deviation(name="fast", why="It answers at once and never queues.",
               spec={"serving": None, "adapters": ()}, claims={"adapters": []}),
     Deviation(name="details", why="Errors have a `detail`, as Triton's frontend has them.",
-              script=_at(_C, _gives_details)),
+              script=at_path(_C, gives_details)),
     Deviation(name="reasons", why="Its model reasons, and has not begun to answer when the tokens are used up.",
-              script=_at(_T, _thinks)),
+              script=at_path(_T, thinks)),
     Deviation(name="comments", why="Comments stand between events.",
               faults=_fault(FaultType.COMMENTS)),
     Deviation(name="split-events", why="Every event comes in two pieces.",

@@ -147,6 +147,10 @@ class ServerView:
         )
 
 
+SHOWN = 3.0
+"""Seconds for which something must have been so, at every scrape, before a gauge that does not show it is at fault."""
+
+
 def held_for(pages: tuple[Scraped, ...], holds: frozenset[int]) -> float:
     """Seconds for which scrapes, one after the other, were all among `holds` (by entry): of runs of a second or more,
     as servers may refresh their gauges once a second."""

@@ -126,7 +126,24 @@ class ServerMetrics:
                 least = event.begun * load.words / capacity * PART if capacity else 0.0
                 return (self.value(page, "kv_cache") or 0.0) < least
             case "adapters":
-                return False
+                return self.crowd(page_of(event)) is not None
+
+    def engines(self, page: Page) -> int:
+        """How many engines are behind the page, by the series that count what runs."""
+        found = self.look_up(page, "running")
+        return len(found.samples) if found is not None else 0
+
+    def crowd(self, page: Page) -> tuple[int, int] | None:
+        """How many adapters the newest series names that run, and the most that it says can, if those are fewer.
+
+        Several engines together may have more. One that writes all of them into both lists tells nothing.
+        """
+        found = self.look_up(page, "lora")
+        if found is None or not found.samples or self.engines(page) != 1:
+            return None
+        newest = max(found.samples, key=lambda sample: sample.value)
+        names, most = len(adapters_of(newest, RUNS) - adapters_of(newest, WAITS)), newest.labels.get(MAX, "")
+        return (names, int(most)) if most.isdecimal() and names > int(most) else None
 
     def capacity(self, page: Page) -> float | None:
         """Tokens that the KV cache takes, at most; None if the page does not say it."""

@@ -13,15 +13,12 @@ from itertools import dropwhile, pairwise
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
-from conformance.judges.server_view import Scraped, ServerExchange, ServerView, held_for
+from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading
 from conformance.reading.server_metrics import BETWEEN, ONE, PART
 from conformance.verdict import Verdict
 
 QUEUED, KV, RUNNING, BLOCKS = "MS-MET-02", "MS-MET-03", "MS-MET-04", "MS-MET-05"
-
-SHOWN = 3.0
-"""Seconds for which something must have been so, at every scrape, before a gauge that does not show it is at fault."""
 
 WAITING = 2
 """Requests more than those that run, at least, before some of them must wait: one may be between two states."""

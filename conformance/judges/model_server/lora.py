@@ -13,7 +13,7 @@ from typing import Any
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.server_view import Scraped, ServerExchange, ServerView
+from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
 from conformance.reading.metrics_page import MetricReading, MetricSample
 from conformance.reading.server_answer import ServerAnswer
 from conformance.reading.server_metrics import MAX, RUNS, WAITS, adapters_of
@@ -144,7 +144,7 @@ def _no_time(one: Scraped, sample: MetricSample) -> tuple[str, str] | None:
 
 @judge_of_episode(LABELS, role="model-server")
 def labels(episode: EpisodeView) -> Iterator[Ruling]:
-    """`max_lora` and `running_lora_adapters`, with the adapter that runs."""
+    """`max_lora` and `running_lora_adapters`, with the adapters that run, and no more of them than can."""
     view = episode.server
     if not _concerned(episode, LABELS):
         return
@@ -158,25 +158,57 @@ def labels(episode: EpisodeView) -> Iterator[Ruling]:
             if not most.isdecimal() or (int(most) == 0 and sample.labels[RUNS]):
                 yield view.fail(LABELS, f"{MAX} is a whole number above 0", repr(most), at=one)
                 return
-    yield from _listed(view)
+    if any(found.samples for one, found in view.readings("lora") if one.loaded and one.event.begun > 0):
+        yield _left_out(view) or _too_many(view) or _listed(view)
 
 
-def _listed(view: ServerView) -> Iterator[Ruling]:
+def _too_many(view: ServerView) -> Ruling | None:
+    """More adapters in GPU memory than can be, by the page itself. Several engines together may have more; and one may
+    have more in memory than it takes into a batch, which is not what the text has, but nearly."""
+    loaded = [one for one in view.readable if one.loaded]
+    high = [(one, crowd) for one in loaded if (crowd := view.metrics.crowd(one.page)) is not None]
+    if held_for(view.readable, frozenset(one.at for one, _ in high)) < SHOWN:
+        return None
+    one, (names, most) = high[-1]
+    actual = f"{names} names, and {MAX} is {most}"
+    expected = f"{RUNS} names no more adapters than {MAX} says"
+    hint = "EPPs take a server for full that has as many."
+    return view.fail(LABELS, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
+
+
+def _left_out(view: ServerView) -> Ruling | None:
+    """An adapter is never named, although each had its first token, and was not at its end, for long enough."""
+    known = view.claims.adapters
+    run = [one for one in view.readable if _one_each(view, one) and one.event.begun >= len(known)]
+    named = {
+        name for _, found in view.readings("lora") for sample in found.samples for name in adapters_of(sample, RUNS)
+    }
+    missing = sorted(set(known) - named)
+    if not missing or len(missing) == len(known) or held_for(view.readable, frozenset(one.at for one in run)) < SHOWN:
+        return None
+    actual = f"it never named {missing[0]}, while answers of {len(known)} adapters were under way"
+    return view.fail(LABELS, f"{RUNS} names the adapters that run", actual, at=run[-1])
+
+
+def _one_each(view: ServerView, one: Scraped) -> bool:
+    """Whether each adapter had one request in flight all through a scrape: load has a place for each."""
+    known = len(view.claims.adapters)
+    return one.loaded and one.load is not None and one.load.level == known and one.event.sent >= known
+
+
+def _listed(view: ServerView) -> Ruling:
     pages = [(one, found) for one, found in view.readings("lora") if one.loaded and one.event.begun > 0]
     known = set(view.claims.adapters)
-    if not any(found.samples for _, found in pages):
-        return
     if any(known & adapters_of(sample, RUNS) for _, found in pages for sample in found.samples):
-        yield passed(LABELS)
-        return
+        return passed(LABELS)
     last = pages[-1][0]
     actual = f"it never did, while {last.event.begun} requests for adapters ran"
-    yield view.fail(LABELS, f"{RUNS} names the adapter that runs", actual, at=last)
+    return view.fail(LABELS, f"{RUNS} names the adapter that runs", actual, at=last)
 
 
 @judge_of_episode(WAITING, role="model-server")
 def waiting(episode: EpisodeView) -> Iterator[Ruling]:
-    """`waiting_lora_adapters`: it is there, and does not name what runs."""
+    """`waiting_lora_adapters`: it is there, names what waits for others, and does not name what runs."""
     view = episode.server
     if not _concerned(episode, WAITING):
         return
@@ -196,7 +228,24 @@ def waiting(episode: EpisodeView) -> Iterator[Ruling]:
             yield view.fail(WAITING, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
             return
     if seen:
-        yield passed(WAITING)
+        yield _none_waits(view) or passed(WAITING)
+
+
+def _none_waits(view: ServerView) -> Ruling | None:
+    """No adapter is ever named, although some had to wait, for long enough: as many as can run had begun."""
+    held = []
+    for one, metric in view.readings("lora"):
+        if any(adapters_of(sample, WAITS) for sample in metric.samples):
+            return None
+        if _one_each(view, one) and metric.samples and view.metrics.engines(one.page) == 1:
+            most = _newest(metric).labels.get(MAX, "")
+            if most.isdecimal() and 0 < int(most) <= one.event.begun < len(view.claims.adapters):
+                held.append((one, most))
+    if held_for(view.readable, frozenset(one.at for one, _ in held)) < SHOWN:
+        return None
+    one, most = held[-1]
+    actual = f"none ever, while {len(view.claims.adapters)} had a request in flight, and {MAX} is {most}"
+    return view.fail(WAITING, f"{WAITS} names the adapters that wait to be served", actual, at=one)
 
 
 @judge_of_episode(NEWEST, role="model-server")

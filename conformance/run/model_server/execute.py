@@ -80,7 +80,7 @@ class ModelServerExecution(Execution):
                 Unmet(what="the server is not idle before the test: others ask it, or gauges are stuck")
             )
             return
-        load = ServerLoad(self._server.client, lambda number: self._request(step, number))
+        load = ServerLoad(self._server.client, lambda place, number: self._request(step, place, number))
         try:
             await self._raise(step, load)
             await self._end(step, load)
@@ -140,10 +140,10 @@ class ModelServerExecution(Execution):
 
     # -- load ----------------------------------------------------------------------------------------------------------
 
-    def _request(self, step: LoadStep, number: int) -> ServerRequest:
+    def _request(self, step: LoadStep, place: int, number: int) -> ServerRequest:
         profile = self._server.profile
         adapters = profile.adapters if step.until == "adapters" else ()
-        model = adapters[number % len(adapters)] if adapters else self._server.model
+        model = adapters[place % len(adapters)] if adapters else self._server.model
         words = words_of(step, profile.limits)
         return load_request(profile, model, tokens=self._tokens, words=words, rng=self._random(number))
 

@@ -29,9 +29,12 @@ class Flight:
 
 
 class ServerLoad:
-    """Keeps `level` requests in flight, each made by `make`, until it is released or aborted."""
+    """Keeps `level` requests in flight, one in each of as many places, until it is released or aborted.
 
-    def __init__(self, client: ServerClient, make: Callable[[int], ServerRequest]) -> None:
+    `make` makes a request of its place and of its number, both from 0.
+    """
+
+    def __init__(self, client: ServerClient, make: Callable[[int, int], ServerRequest]) -> None:
         self.finished = 0
         self.refused: Counter[str] = Counter()
         """By status or failure, how many were not served."""
@@ -45,7 +48,7 @@ class ServerLoad:
 
     def raise_to(self, level: int) -> None:
         """From now on so many at a time."""
-        self._workers += [asyncio.create_task(self._keep_asking()) for _ in range(level - self._level)]
+        self._workers += [asyncio.create_task(self._keep_asking(place)) for place in range(self._level, level)]
         self._level = max(level, self._level)
 
     def snapshot(self) -> Flight:
@@ -76,7 +79,7 @@ class ServerLoad:
                 await worker
         self._level = 0
 
-    async def _keep_asking(self) -> None:
+    async def _keep_asking(self, place: int) -> None:
         while not self._over:
             one = InFlight()
             number, self._sent = self._sent, self._sent + 1
@@ -86,7 +89,7 @@ class ServerLoad:
                 one.begun = one.begun or b"data:" in chunk
 
             try:
-                got = await self._client.ask(self._make(number), seen=seen)
+                got = await self._client.ask(self._make(place, number), seen=seen)
             finally:
                 self._flying.discard(one)
             if got.outcome == "response" and got.status == 200:

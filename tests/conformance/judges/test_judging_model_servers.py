@@ -296,3 +296,60 @@ def test_the_lora_gauge_has_a_newer_value_when_there_is_a_further_series(first, 
     context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-02",), model_server=facts)
     found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
     assert next(one.verdict for one in found if one.requirement == "MS-LORA-02") is wanted
+
+
+Lists = tuple[int, str, str, str]
+"""A scrape while each of two adapters has a request in flight: how many of them had begun, and the labels."""
+
+
+def lists_over(requirement: str, *scrapes: Lists, engines: int = 1, level: int = 2) -> Verdict:
+    """The verdict on the labels of the LoRA gauge."""
+    events: list = [LoadPhase(phase="raised", level=level)]
+    counts = "".join(f'{RUNS}{{engine="{number}"}} 1\n' for number in range(engines))
+    for begun, most, runs, waits in scrapes:
+        labels = f'max_lora="{most}",running_lora_adapters="{runs}",waiting_lora_adapters="{waits}"'
+        body = f"# TYPE {RUNS} gauge\n{counts}# TYPE {LORA} gauge\n{LORA}{{{labels}}} {NOW}\n".encode()
+        events.append(
+            MetricsPage(url="http://x/metrics", status=200, body=body, sent=level, begun=begun, most=level, at=NOW)
+        )
+    entries = [Entry(seq, round(seq * EVERY * 1e9), event) for seq, event in enumerate(events, 1)]
+    facts = ModelServerFacts(names=dataclasses.replace(EVERYTHING, lora=(LORA,)), adapters=("a", "b"), lora=True)
+    context = dataclasses.replace(CONTEXT, requirements=(requirement,), model_server=facts)
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    return next(one.verdict for one in found if one.requirement == requirement)
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "engines", "wanted"),
+    [
+        ([(2, "2", "a", "")] * 80, 1, Verdict.FAIL),
+        ([(2, "2", "a", "")] * 80 + [(2, "2", "a,b", "")], 1, Verdict.PASS),
+        ([(2, "2", "a", "")] * 40, 1, Verdict.PASS),
+        ([(1, "1", "a", "b")] * 80, 1, Verdict.PASS),
+        ([(2, "1", "a,b", "")] * 80, 1, Verdict.WARN),
+        ([(2, "1", "a,b", "")] * 40, 1, Verdict.PASS),
+        ([(2, "1", "a,b", "")] * 80, 2, Verdict.PASS),
+        ([(2, "1", "a,b", "a,b")] * 80, 1, Verdict.PASS),
+    ],
+    ids=["one alone", "late", "soon", "one waits", "too many", "for a moment", "of two engines", "alike"],
+)
+def test_the_list_of_adapters_that_run_has_all_of_them(scrapes, engines, wanted) -> None:
+    assert lists_over("MS-LORA-03", *scrapes, engines=engines) is wanted
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "engines", "level", "wanted"),
+    [
+        ([(1, "1", "a", "")] * 80, 1, 2, Verdict.FAIL),
+        ([(1, "1", "a", "")] * 80 + [(1, "1", "a", "b")], 1, 2, Verdict.PASS),
+        ([(1, "1", "a", "")] * 40, 1, 2, Verdict.PASS),
+        ([(1, "2", "a", "")] * 80, 1, 2, Verdict.PASS),
+        ([(2, "1", "a", "")] * 80, 1, 2, Verdict.PASS),
+        ([(0, "1", "a", "")] * 80, 1, 2, Verdict.PASS),
+        ([(1, "1", "a", "")] * 80, 2, 2, Verdict.PASS),
+        ([(1, "1", "a", "")] * 80, 1, 1, Verdict.PASS),
+    ],
+    ids=["none", "late", "soon", "there is room", "all run", "none has begun", "of two engines", "another load"],
+)
+def test_the_list_of_adapters_that_wait_names_one(scrapes, engines, level, wanted) -> None:
+    assert lists_over("MS-LORA-05", *scrapes, engines=engines, level=level) is wanted

@@ -1,0 +1,112 @@
+"""What wrong and odd model servers answer in place of what the pod would: functions of a request, or of its JSON.
+
+Where they give None, the pod answers by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fake_modelserver.messages import Request, Response, json_response
+
+Script = Callable[[Request], Response | None]
+
+
+def at_path(path: str, change: Callable[[Any], Response | None]) -> Script:
+    """Answers requests to a path that are whole JSON, unless `change` gives None."""
+
+    def answer(request: Request) -> Response | None:
+        if request.path != path:
+            return None
+        try:
+            body = request.json
+        except ValueError:
+            body = None
+        return change(body)
+
+    return answer
+
+
+COMPLETION: dict[str, Any] = {
+    "id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000, "model": "small-model",
+    "choices": [{"index": 0, "text": "four words of text", "finish_reason": "length", "logprobs": None}],
+    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+}  # fmt: skip
+
+
+def plainly(**changes: Any) -> Script:
+    """Answers plain completions with one object that has been changed."""
+
+    def change(body: Any) -> Response | None:
+        right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
+        return json_response(200, {**COMPLETION, **changes}) if right and "prompt" in body else None
+
+    return at_path("/v1/completions", change)
+
+
+def writes_nothing(body: Any) -> Response | None:
+    """As many tokens as were asked for, and no text of them."""
+    right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
+    if not right or "prompt" not in body:
+        return None
+    tokens = body.get("max_tokens") or 16
+    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    return json_response(200, {**COMPLETION, "choices": [{**COMPLETION["choices"][0], "text": ""}], "usage": usage})
+
+
+def takes_anything(body: Any) -> Response | None:
+    """Serves a request without a prompt, or that is no JSON."""
+    wrong = not isinstance(body, dict) or "prompt" not in body
+    return json_response(200, COMPLETION) if wrong else None
+
+
+def bare_error(body: Any) -> Response | None:
+    """Refuses such a request in plain text."""
+    wrong = not isinstance(body, dict) or "prompt" not in body
+    headers = ((b"content-type", b"text/plain"),)
+    return Response(status=400, headers=headers, body=b"no") if wrong else None
+
+
+def chats_without_messages(body: Any) -> Response | None:
+    """Serves a chat without messages."""
+    if isinstance(body, dict) and "messages" not in body:
+        message = {"role": "assistant", "content": "hello"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice]})
+    return None
+
+
+def gives_details(body: Any) -> Response | None:
+    """Errors as FastAPI has them by default: of two kinds."""
+    if not isinstance(body, dict):
+        return json_response(400, {"detail": "There was an error parsing the body"})
+    if "prompt" not in body:
+        missing = {"type": "missing", "loc": ["body", "prompt"], "msg": "Field required", "input": {}}
+        return json_response(422, {"detail": [missing]})
+    return None
+
+
+def saying(**message: Any) -> Script:
+    """Answers plain chats with this message."""
+
+    def change(body: Any) -> Response | None:
+        plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
+        if plain and body.get("model") == "small-model":
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice]})
+        return None
+
+    return at_path("/v1/chat/completions", change)
+
+
+def thinks(body: Any) -> Response | None:
+    """As a model that reasons, with so few tokens that its answer has not begun; the first of them make no text."""
+    if not isinstance(body, dict) or "messages" not in body or body.get("stream") or body.get("model") != "small-model":
+        return None
+    tokens = body.get("max_tokens") or body.get("max_completion_tokens") or 16
+    message = {"role": "assistant", "content": None, "reasoning": "well, " * tokens if tokens > 4 else None}
+    choice = {"index": 0, "message": message, "finish_reason": "length"}
+    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+    completion = {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage}
+    return json_response(200, completion)
