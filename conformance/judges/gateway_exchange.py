@@ -251,13 +251,20 @@ class GatewayExchange:
     def _restated(self, last: UpstreamAttempt, got: ClientResponse) -> bool:
         """Whether the client surely got the `last` attempt's response, with another status.
 
-        A reply of the gateway's own has another body; once a model server has answered, it is always an error.
+        A reply of the gateway's own has another body; once a model server has answered, it is always an error. So a
+        success is the `last` attempt's, unless it is another's, as where requests are hedged, or of gRPC, whose errors
+        have status 200.
         """
         if not got.complete or any(one.stream.immediate is not None for one in self.asked):
             return False
-        alike = last.body is not None and last.body == whole_body(got)
-        statuses = {last.status or 0, got.status or 0}
-        return (alike and bool(got.body)) or (max(statuses) < 300 and statuses.isdisjoint((203, 206)))
+        if got.body and last.body == whole_body(got):
+            return True
+        came, went = last.status or 0, got.status or 0
+        if went >= 300 or went in {one.status for one in self.attempts}:
+            return False
+        kind = header(self.opened.headers, b"content-type") if self.opened is not None else None
+        failed = came >= 400 and not (kind or b"").startswith(b"application/grpc")
+        return failed or (came < 300 and {came, went}.isdisjoint((203, 206)))
 
     def _maybe_own(self, last: UpstreamAttempt) -> bool:
         """Whether an error that the client got may be the gateway's, of the `last` attempt's status by chance."""

@@ -170,6 +170,12 @@ class _ErrorOfUpstream(Gateway):
         return dataclasses.replace(got, status=502) if got is not None and got.status == 500 else got
 
 
+class _ErrorHidden(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        return dataclasses.replace(got, status=204, pieces=()) if got is not None and got.status == 500 else got
+
+
 class _AlwaysOk(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         response = await super().handle(request)
@@ -269,6 +275,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets 502 where the model server answered 500, and so does the EPP",
         breaks="DP-EXTP-01",
         gateway=_ErrorOfUpstream,
+    ),
+    Fault(
+        name="error-of-a-model-server-as-204",
+        why="the client gets an empty 204 where the model server answered 500, and so does the EPP",
+        breaks="DP-EXTP-01",
+        gateway=_ErrorHidden,
     ),
     Fault(
         name="no-content-as-200",

@@ -75,6 +75,8 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"came": GZIP},
         {"status": 500, "seen": 502},
         {"status": 503, "seen": 200},
+        {"status": 500, "seen": 204, "got": b""},
+        {"status": 500, "seen": 200, "got": b"all is well"},
         {"seen": 500},
         {"seen": 201},
         {"seen": 204, "got": b""},
@@ -262,3 +264,18 @@ class TestNotJudged:
         one.answers(trailers_answer()).upstream(A, body=BODY + BODY, answer=ANSWER).response_headers(served=A)
         one.body(ANSWER, side="response").client(200, ANSWER).reset()
         assert gateway(script).blamed == set()
+
+
+def test_an_error_of_the_gateway_for_a_grpc_client(gateway, script):
+    one = script.exchange(body=BODY, headers=((b"content-type", b"application/grpc"),))
+    one.request(BODY).answers(headers_answer(A), *echo(BODY)).upstream(A, 503, body=BODY, answer=b"busy")
+    one.client(200, b"", ((b"grpc-status", b"14"),)).reset()
+    assert gateway(script).failed == set()
+
+
+def test_a_response_of_an_attempt_before_the_last(gateway, script):
+    one = script.exchange(body=BODY).request(BODY).answers(headers_answer(f"{A},{B}"), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER).upstream(B, 500, body=BODY, answer=b"broken")
+    one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER).reset()
+    assert "DP-EXTP-01" not in gateway(script).failed
