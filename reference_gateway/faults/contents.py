@@ -176,6 +176,24 @@ class _ErrorHidden(Gateway):
         return dataclasses.replace(got, status=204, pieces=()) if got is not None and got.status == 500 else got
 
 
+class _CookiesJoined(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        if got is None:
+            return None
+        joined: dict[bytes, bytes] = {}
+        for name, value in got.headers:
+            joined[name] = b", ".join((joined[name], value)) if name in joined else value
+        return dataclasses.replace(got, headers=tuple(joined.items()))
+
+
+class _LastLineOnly(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        return await super().attempt(
+            endpoint, dataclasses.replace(request, headers=tuple(dict(request.headers).items()))
+        )
+
+
 class _AlwaysOk(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         response = await super().handle(request)
@@ -281,6 +299,20 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets an empty 204 where the model server answered 500, and so does the EPP",
         breaks="DP-EXTP-01",
         gateway=_ErrorHidden,
+    ),
+    Fault(
+        name="cookies-put-together",
+        why="headers of the response that have several lines get one, those of set-cookie as well",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_CookiesJoined,
+    ),
+    Fault(
+        name="last-line-only",
+        why="of a header of the request in several lines the model server gets the last",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_LastLineOnly,
     ),
     Fault(
         name="no-content-as-200",

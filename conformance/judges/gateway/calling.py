@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.gateway.carried import carried
 from conformance.judges.gateway.contents import EXTP, contents
 from conformance.judges.gateway.heads import heads
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
@@ -34,7 +35,7 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
     for one in exchange.asked:
         found = [*_order(one, exchange), *_forms(one, exchange)]
         if not any(ruling.verdict is Verdict.FAIL for ruling in found):
-            found += [*heads(one, exchange), *contents(one, exchange)]
+            found += [*heads(one, exchange), *contents(one, exchange), *carried(one, exchange)]
         found += _left_open(one, exchange)
         failed = [ruling for ruling in found if ruling.verdict is Verdict.FAIL]
         if found:  # what follows the first may be no more than its consequence

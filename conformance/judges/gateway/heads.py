@@ -16,7 +16,7 @@ from conformance.reading.recorded import PLACEHOLDER
 from conformance.reading.stream_direction import StreamDirection
 from ext_proc.record import Headers, values
 
-_OWN = frozenset(
+OWN = frozenset(
     (
         "authorization",
         "connection",
@@ -58,7 +58,7 @@ def _compared(
 ) -> Iterator[Ruling]:
     told = sent_headers(direction)
     for name in dict.fromkeys(name.lower() for name, _ in came):
-        if name.decode("latin-1") in _OWN:
+        if name.decode("latin-1") in OWN:
             continue
         kept, said = _one(values(came, name)), _one(values_of(told, name.decode("latin-1")))
         if not kept or not said or kept == said or kept != _one(values(went, name)) or not _plain(kept, said):

@@ -279,3 +279,33 @@ def test_a_response_of_an_attempt_before_the_last(gateway, script):
     one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
     one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER).reset()
     assert "DP-EXTP-01" not in gateway(script).failed
+
+
+COOKIES = ((b"set-cookie", b"session=1; Path=/"), (b"set-cookie", b"tier=gold"))
+LIST = ((b"x-list", b"one"), (b"x-list", b"two, three"))
+
+
+@pytest.mark.parametrize(
+    ("came", "out", "lost"),
+    [
+        (COOKIES, COOKIES, False),
+        (COOKIES, ((b"set-cookie", b"session=1; Path=/, tier=gold"),), True),
+        (COOKIES, COOKIES[1:], True),
+        (COOKIES, (), False),
+        (COOKIES, (*reversed(COOKIES), (b"set-cookie", b"own=1")), False),
+        (COOKIES, ((b"set-cookie", b"session=1; Path=/; Secure"), COOKIES[1]), False),
+        (LIST, ((b"x-list", b"one, two,three"),), False),
+        (LIST, LIST[1:], True),
+        (LIST, (), False),
+        (LIST[1:], LIST[:1], False),
+    ],
+)
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_headers_in_several_lines(gateway, script, side, came, out, lost):
+    """A gateway may take a header away, and add to it; that it takes some lines can't be meant."""
+    (sent, arrived), (replied, got) = ((came, out), ((), ())) if side == "request" else (((), ()), (came, out))
+    one = script.exchange(body=BODY, headers=sent).request(BODY).answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER, headers=arrived, replied=replied)
+    one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER, got).reset()
+    assert gateway(script)["DP-EXTP-01"] is (Verdict.WARN if lost else Verdict.PASS)

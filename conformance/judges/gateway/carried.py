@@ -1,0 +1,82 @@
+"""What becomes of headers on their way through the gateway (DP-EXTP-01), as far as it can't be meant.
+
+Which headers go on is a matter of configuration, so all of this only warns: a gateway may take a header away, add
+lines, or write another value. It loses some where it keeps headers in a map that has one value for a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from conformance.judges.gateway.contents import EXTP
+from conformance.judges.gateway.heads import OWN
+from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.ruling import Ruling
+from conformance.reading.decoded_message import REQUEST, HeaderList
+from conformance.reading.destination import header_list, sent_headers, values_of
+from conformance.reading.stream_direction import StreamDirection
+from conformance.verdict import Verdict
+from ext_proc.record import Headers, values
+
+_COOKIES = b"set-cookie"
+"""A header of which several lines are not one list (RFC 9110, 5.3)."""
+
+
+class _Passage(NamedTuple):
+    """Headers on their way: what came, what went out, and to which attempt, if to one."""
+
+    direction: StreamDirection
+    came: Headers
+    out: Headers
+    attempt: UpstreamAttempt | None
+
+    @property
+    def where(self) -> str:
+        """Where they went."""
+        return f"at {self.attempt.endpoint}" if self.attempt is not None else "at the client"
+
+
+def carried(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
+    """What was lost of the headers of the request and of the response."""
+    for passage in _passages(one, exchange):
+        told, changed = sent_headers(passage.direction), header_list(passage.direction)
+        yield from _lines(exchange, passage, told, changed)
+
+
+def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage]:
+    """What was for the EPP of this stream, and no other, to change."""
+    opened, final, got = exchange.opened, exchange.final, exchange.response
+    if opened is None or len(exchange.asked) > 1 or exchange.aborted or one.stream.offence is not None:
+        return
+    answered = max((answer.seq for answer in one.stream.answers if answer.side == REQUEST), default=0)
+    for attempt in exchange.attempts if one.passed else ():
+        if attempt.at > answered:
+            yield _Passage(one.stream.request, opened.headers, attempt.request.headers, attempt)
+    if final is not None and final.response is not None and got is not None and not one.left_early:
+        yield _Passage(one.stream.response, final.response.headers, got[1].headers, None)
+
+
+def _lines(
+    exchange: GatewayExchange, passage: _Passage, told: HeaderList | None, changed: HeaderList | None
+) -> Iterator[Ruling]:
+    """Of a header in several lines, which the EPP left alone, all go on, or none."""
+    for name in dict.fromkeys(name.lower() for name, _ in passage.came):
+        text = name.decode("latin-1")
+        lines = [*values(passage.came, name)]
+        if len(lines) < 2 or text in OWN or values_of(told, text) != values_of(changed, text):
+            continue
+        came, out = _items(name, lines), _items(name, [*values(passage.out, name)])
+        lost = [item for item in came if item not in out]
+        if lost and len(lost) < len(came):
+            expected = f"all {len(lines)} lines of {text} {passage.where}, as none has been taken away"
+            actual = f"without {lost[0][:80].decode('latin-1')!r}"
+            hint = "Is there one value for each name of a header? Lines of set-cookie can't be put together either."
+            yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
+
+
+def _items(name: bytes, lines: list[bytes]) -> list[bytes]:
+    """What the lines of a header hold: items of lists, or the names of cookies."""
+    if name == _COOKIES:
+        return [line.partition(b"=")[0].strip() for line in lines]
+    return [item.strip() for line in lines for item in line.split(b",")]
