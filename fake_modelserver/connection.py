@@ -300,7 +300,7 @@ class Connection(asyncio.Protocol):
                     await send(b"%x\r\n%s\r\n" % (len(chunk), chunk) if chunked else chunk)
                 if sent == response.reset_after:
                     return await self._flush_and_reset()
-        if any(one.cut for one in response.filters):
+        if response.cut or any(one.cut for one in response.filters):
             self._transport.close()
             return False
         return True

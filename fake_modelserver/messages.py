@@ -52,8 +52,9 @@ class Response:
     are pieces of that body. `body` (when `chunks` is None) is sent with its length, or chunked if there are
     `trailers`. `delay` seconds pass before the head, `gap` seconds between chunks; `paced` is awaited before each chunk
     but the first, with the bytes of body sent so far. The connection is reset after
-    `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent. Framing headers that
-    are given are sent as they are; where the body does not fit them, the connection is closed after it.
+    `reset_after` chunks (a `body` counts as one), or with `reset` before anything is sent; with `cut` it is closed
+    after the last of the `chunks`, without the end of the chunked coding. Framing headers that are given are sent as
+    they are; where the body does not fit them, the connection is closed after it.
 
     With `later` the rest is not known yet: it is awaited for the response to play (`status` is that which it will
     have). `feed` stands for chunks that are still to come. `filters` change the chunks on their way, `toxics` the bytes
@@ -70,6 +71,7 @@ class Response:
     paced: Callable[[int], Awaitable[None]] | None = None
     reset_after: int | None = None
     reset: bool = False
+    cut: bool = False
     later: Callable[[], Awaitable[Response]] | None = None
     feed: Feed | None = None
     filters: tuple[Filter, ...] = ()

@@ -48,7 +48,8 @@ class Reply:
     - `sse`: each chunk is wrapped as a server-sent event, content-type text/event-stream;
     - `gzip`: the body is compressed (each chunk flushed by itself), content-encoding gzip;
     - `delay`: seconds before the head; `gap`: seconds between chunks;
-    - `reset_after`: RST after so many chunks (0: after the head); `reset`: RST instead of an answer.
+    - `reset_after`: RST after so many chunks (0: after the head); `reset`: RST instead of an answer;
+      `cut`: the connection is closed after the chunks, without the end that is due.
     """
 
     status: int | None = None
@@ -64,6 +65,7 @@ class Reply:
     gap: float = 0.0
     reset_after: int | None = None
     reset: bool = False
+    cut: bool = False
 
     def __post_init__(self) -> None:
         given = [name for name in _SOURCES if getattr(self, name) not in (None, False)]
@@ -73,6 +75,8 @@ class Reply:
             raise BadReplyError("sse is given without chunks; each chunk is one event")
         if self.gzip and not given:
             raise BadReplyError("gzip is given without a body to compress")
+        if self.cut and self.chunks is None:
+            raise BadReplyError("cut is given without chunks; the connection ends after the last")
 
     @classmethod
     def parse(cls, value: bytes) -> Reply:
@@ -117,7 +121,7 @@ class Reply:
 
     def response(self, request: Request, pod: str, own: Callable[[], Response]) -> Response:
         """What `pod` answers to `request`; `own` gives the answer it would give by itself."""
-        manner = {"delay": self.delay, "gap": self.gap, "reset_after": self.reset_after, "reset": self.reset}
+        manner = {name: getattr(self, name) for name in ("delay", "gap", "reset_after", "reset", "cut")}
         if self.status is None and all(getattr(self, name) in (None, False) for name in _SOURCES):
             return own().then(self._changed)
         body, chunks, kind = self._content(request, pod)
@@ -138,7 +142,7 @@ class Reply:
             body=body,
             chunks=chunks,
             trailers=self.trailers,
-            **manner,  # type: ignore[arg-type]  # the values are this class's own fields
+            **manner,
         )
 
     def _changed(self, answer: Response) -> Response:
@@ -283,4 +287,5 @@ _FIELDS: dict[str, Callable[[str, Any], Any]] = {
     "gap": _seconds,
     "reset_after": _integer(0, 1_000_000),
     "reset": _flag,
+    "cut": _flag,
 }

@@ -192,7 +192,11 @@ class Gateway:
             got = await send_request(endpoint, sent, timeout=UPSTREAM_TIMEOUT)
         except OSError:
             return None
-        return got if got.complete and got.status is not None else None
+        return got if self.is_whole(got) else None
+
+    def is_whole(self, got: HttpResponse) -> bool:
+        """Whether a model server's response has its end."""
+        return got.complete and got.status is not None
 
     async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         """What the client gets when the EPP answered itself."""

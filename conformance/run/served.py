@@ -7,11 +7,18 @@ from fake_modelserver import Served
 
 
 def attempt(
-    served: Served, exchange: str | None, number: int, *, without: bytes = b"", trailers: Headers = ()
+    served: Served,
+    exchange: str | None,
+    number: int,
+    *,
+    without: bytes = b"",
+    trailers: Headers = (),
+    cut: bool = False,
 ) -> tuple[UpstreamRequest, UpstreamResponse]:
     """Attempt `number` of an exchange and how it is answered, which is decided when it arrives.
 
-    The header `without`, in lower case, is left out; `trailers` are those of the response.
+    The header `without`, in lower case, is left out; `trailers` are those of the response. One that is `cut` is a reset
+    with all that came before it.
     """
     pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
     lower = tuple((name.lower(), value) for name, value in served.headers if name.lower() != without)
@@ -30,7 +37,7 @@ def attempt(
         exchange=exchange,
         attempt=number,
         endpoint=served.endpoint,
-        outcome="response" if answered else "reset",
+        outcome="response" if answered and not cut else "reset",
         status=served.status,
         headers=tuple((name.lower(), value) for name, value in served.answer_headers) if answered else (),
         body=(answer or b"") if answered else b"",

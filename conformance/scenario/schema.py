@@ -67,6 +67,7 @@ class Reply(FileModel):
     early: bool = Field(False, description="the response begins before the request body is complete")
     lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
     gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
+    cut: bool = Field(False, description="role data-plane: the connection is closed before the response has its end")
 
 
 Abort = Literal["request-headers", "request-body", "destination", "response"]
@@ -178,6 +179,8 @@ class Exchange(ClientRequest):
     def _interleaves(self) -> Exchange:
         if self.interleaved and (self.concurrent < 2 or self.repeat < 2 or self.chunks == 1):
             raise ValueError("`interleaved` needs several repeats at a time (`concurrent`) of several `chunks`")
+        if self.reply.cut:
+            raise ValueError("`cut` is for replies to a gateway under test")
         return self
 
 

@@ -194,6 +194,13 @@ class _LastLineOnly(Gateway):
         )
 
 
+class _CutTakenForWhole(Gateway):
+    """The end of the connection is taken for the end of the response."""
+
+    def is_whole(self, got: HttpResponse) -> bool:
+        return got.status is not None
+
+
 class _AlwaysOk(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         response = await super().handle(request)
@@ -299,6 +306,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets an empty 204 where the model server answered 500, and so does the EPP",
         breaks="DP-EXTP-01",
         gateway=_ErrorHidden,
+    ),
+    Fault(
+        name="cut-response-as-whole",
+        why="a response whose connection ended in the midst of it goes to the client as if that were all",
+        breaks="DP-EXTP-01",
+        gateway=_CutTakenForWhole,
     ),
     Fault(
         name="cookies-put-together",

@@ -212,6 +212,21 @@ def test_gzipped_chunks_can_be_read_as_they_come(run, connect):
 
 
 @pytest.mark.parametrize(
+    ("headers", "seen"), [((), b"\r\n1\r\na\r\n1\r\nb\r\n"), (((b"content-length", b"9"),), b"\r\nab")]
+)
+def test_the_connection_is_closed_before_the_end(run, connect, headers, seen):
+    async def scenario():
+        async with Fleet() as fleet:
+            client = await connect(await fleet.add(PodSpec(name="a")))
+            name, value = Reply(chunks=(b"a", b"b"), headers=headers, cut=True).to_header()
+            await client.send(b"GET / HTTP/1.1\r\n%s: %s\r\n\r\n" % (name, value))
+            assert (await client.rest()).endswith(seen)
+            client.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
     ("reply", "seen"),
     [
         (Reply(reset=True), b""),

@@ -56,6 +56,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
             yield from _path(exchange, attempt)
             yield from _released(exchange, request, attempt.request, came, attempt)
             yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
+    yield from _cut(exchange, one)
     final, got = exchange.final, exchange.response
     if final is None or final.response is None or got is None:
         return
@@ -117,6 +118,27 @@ def _status(
     own = values_of(sent_headers(direction), ":status") == values_of(changed, ":status")
     if own and came.status != out.status and not grpc:
         yield exchange.fail(EXTP, f"status {came.status} at the client, as the model server sent it", f"{out.status}")
+
+
+def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+    """A response that was cut at the model server, and is whole at the client.
+
+    One without any framing ends with its connection. Of what the gateway added, as an event that tells of the error,
+    the client learns; an answer of the EPP may be the client's, too.
+    """
+    came = exchange.attempts[-1].response if exchange.attempts else None
+    got = exchange.response[1] if exchange.response is not None else None
+    if came is None or came.outcome != "reset" or got is None or not got.complete or one.stream.immediate is not None:
+        return
+    framed = any(header(got.headers, name) is not None for name in (b"content-length", b"transfer-encoding"))
+    http = exchange.opened.http if exchange.opened is not None else 1
+    body = whole_body(got)
+    if body is None or came.status != got.status or exchange.bodyless or not (framed or http == 2):
+        return
+    if came.body.startswith(body):
+        sent = f"{len(came.body)} bytes of a body that has no end"
+        expected = f"an error, or a response that is cut: the model server sent {sent}"
+        yield exchange.fail(EXTP, expected, f"{got.status}, and {len(body)} bytes as the whole body")
 
 
 def _readable(

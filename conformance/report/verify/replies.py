@@ -42,6 +42,8 @@ def _answer(answer: UpstreamResponse, reply: Reply, *, whole: bool) -> Iterator[
         return
     if reply == Reply():
         return  # by itself
+    if reply.cut:
+        yield "a model server's answer has its end, and by its scenario is cut"
     headers, trailers, body = headers_of(reply), pairs(reply.trailers or ()), b"".join(chunks_of(reply))
     if answer.status != reply.status:
         yield f"a model server answered with {answer.status}, by its scenario with {reply.status}"

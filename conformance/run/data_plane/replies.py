@@ -98,13 +98,15 @@ def _scripted(reply: Reply, chunks: tuple[bytes, ...]) -> UpstreamReply:
 
 
 def _served(reply: Reply, chunks: tuple[bytes, ...]) -> ServerReply:
-    generated = reply.size is not None and reply.split is None
+    generated = reply.size is not None and reply.split is None and not reply.cut
+    pieces = len(chunks) > 1 or reply.cut
     return ServerReply(
         status=reply.status,
         headers=headers_of(reply),
         trailers=pairs(reply.trailers or ()),
-        body=chunks[0] if len(chunks) == 1 and not generated else b"" if not chunks else None,
-        chunks=chunks if len(chunks) > 1 and not generated else None,
+        body=b"".join(chunks) if not pieces and not generated else None,
+        chunks=chunks if pieces and not generated else None,
         size=reply.size if generated else None,
         gap=reply.gap_seconds,
+        cut=reply.cut,
     )

@@ -126,7 +126,8 @@ class Pods:
         exchange = (header(served.headers, EXCHANGE.encode()) or b"").decode("latin-1") or None
         self.reached[exchange or ""] += 1
         trailers = self._reply.trailers if self._reply is not None else ()
-        for event in attempt(served, exchange, self.reached[exchange or ""], trailers=trailers):
+        cut = self._reply is not None and self._reply.cut and self._conduct.get(served.pod, "serves") == "serves"
+        for event in attempt(served, exchange, self.reached[exchange or ""], trailers=trailers, cut=cut):
             self._emit(event)
 
 

@@ -11,11 +11,13 @@ from unittest.mock import patch
 
 import pytest
 from forging import real_reports
+from scripted import Script
 
+from conformance.report.verify.replies import problems
 from conformance.report.verify.verification import verify
 from conformance.run.data_plane.stimuli import prepare
 from conformance.scenario.loader import load
-from conformance.scenario.schema import BodySpec, Exchange, Reply
+from conformance.scenario.schema import BodySpec, Exchange, Reply, Request
 from ext_proc.http2.errors import ConnectFailed
 
 SCENARIOS = ("ext-proc.end-of-stream[end=flag,chunks=7]", "ext-proc.content-length[size=400,http=1]",
@@ -103,3 +105,12 @@ def test_a_secret_in_bodies_is_no_difference(catalogue, tmp_path):
     real_reports.make(profile.model_copy(update={"requests": requests}), tmp_path, instances)
     verification = verify(tmp_path / "report.json", instances=instances)
     assert [step.details for step in verification.steps if step.answer != "pass"] == []
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_response_that_is_to_be_cut_has_no_end(cut):
+    script = Script(pool={"a": "10.0.0.1:8000"})
+    script.exchange().upstream("10.0.0.1:8000", answer=b"beginning", cut=cut)
+    request = Request(reply=Reply(kind="text", text="beginning", cut=True))
+    found = [one for one in problems(request, script.entries, None) if "by its scenario is cut" in one]
+    assert bool(found) is not cut

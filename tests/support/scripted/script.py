@@ -328,9 +328,10 @@ class ScriptedExchange:
         answer: bytes | None = None,
         headers: Headers = (),
         replied: Headers = (),
+        cut: bool = False,
     ) -> ScriptedExchange:
         """A model server is asked, and answers with `status` and the headers `replied`, or not (`outcome`). `answer`:
-        bodies are recorded."""
+        bodies are recorded. One that is `cut` has no end."""
         number = 1 + sum(isinstance(e.event, UpstreamRequest) and e.event.exchange == self.name for e in self._log)
         got = status if outcome == "response" else None
         return self.emit(
@@ -346,7 +347,7 @@ class ScriptedExchange:
                 exchange=self.name,
                 attempt=number,
                 endpoint=endpoint,
-                outcome=outcome,
+                outcome="reset" if cut else outcome,
                 status=got,
                 headers=replied,
                 body=answer or b"",

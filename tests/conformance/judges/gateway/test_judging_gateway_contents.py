@@ -8,7 +8,7 @@ from scripted import BODY, echo, headers_answer, immediate, option, streamed, tr
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
-from ext_proc.record import ClientAborted, Wait
+from ext_proc.record import ClientAborted, ClientResponse, Wait
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 ANSWER = b'{"id": "1", "model": "m"}'
@@ -309,3 +309,27 @@ def test_headers_in_several_lines(gateway, script, side, came, out, lost):
     one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
     one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER, got).reset()
     assert gateway(script)["DP-EXTP-01"] is (Verdict.WARN if lost else Verdict.PASS)
+
+
+LENGTH = ((b"content-length", b"20"),)
+
+
+@pytest.mark.parametrize(
+    ("got", "wrong"),
+    [
+        ({"status": 200, "body": ANSWER[:20], "headers": LENGTH}, True),
+        ({"status": 200, "body": ANSWER[:20], "headers": LENGTH, "complete": False}, False),
+        ({"status": 200, "body": ANSWER[:20]}, False),
+        ({"status": 200, "body": b"", "headers": ((b"content-length", b"0"),)}, True),
+        ({"status": 200, "body": ANSWER[:20] + b"error", "headers": LENGTH}, False),
+        ({"status": 502, "body": ANSWER[:20], "headers": LENGTH}, False),
+        ({"status": 503, "body": b"no healthy upstream", "headers": LENGTH}, False),
+    ],
+)
+def test_a_response_that_is_cut_at_the_model_server(gateway, script, got, wrong):
+    """One without a length and not chunked ends with its connection: that it is cut can't be seen."""
+    one = script.exchange(body=BODY).request(BODY).answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER[:20], cut=True)
+    one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
+    one.emit(ClientResponse(exchange=one.name, size=len(got["body"]), **got)).reset()
+    assert ("DP-EXTP-01" in gateway(script).failed) is wrong
