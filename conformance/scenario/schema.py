@@ -17,7 +17,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from conformance.scenario.expect import Expect
-from conformance.scenario.header_fields import Base64, HeaderPairs
+from conformance.scenario.header_fields import Base64, HeaderName, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
 from conformance.strict_yaml import FileModel
@@ -204,6 +204,8 @@ class EppScript(FileModel):
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
     edits: tuple[str, str] | None = Field(None, description="a text in the body, and one of that length in its place")
     edits_response: tuple[str, str] | None = Field(None, description="likewise, of the response")
+    sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
+    removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
     fails: Literal["silent", "reset", "close", "error"] | None = Field(
         None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"

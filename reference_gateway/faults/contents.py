@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from ext_proc.messages import ProcessingRequest
+from ext_proc.messages import HeaderMutation, ProcessingRequest, ProcessingResponse
 from real_envoy.http_client import HttpResponse
-from reference_gateway.epp_client import Answered, Decision, Talk
+from reference_gateway.epp_client import DESTINATION, Answered, Decision, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -201,6 +201,39 @@ class _CutTakenForWhole(Gateway):
         return got.status is not None
 
 
+class _KeepingTalk(Talk):
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        for mutation in _mutations(answer):
+            del mutation.remove_headers[:]
+        return answer
+
+
+class _RemovalsLost(Gateway):
+    talk_type = _KeepingTalk
+
+
+class _PickingTalk(Talk):
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        for mutation in _mutations(answer):
+            kept = [one for one in mutation.set_headers if one.header.key == DESTINATION]
+            del mutation.set_headers[:]
+            mutation.set_headers.extend(kept)
+        return answer
+
+
+class _SettingsLost(Gateway):
+    talk_type = _PickingTalk
+
+
+def _mutations(answer: ProcessingResponse | None) -> list[HeaderMutation]:
+    kind = answer.WhichOneof("response") if answer is not None else None
+    if kind not in ("request_headers", "response_headers"):
+        return []
+    return [getattr(answer, kind).response.header_mutation]
+
+
 class _AlwaysOk(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         response = await super().handle(request)
@@ -312,6 +345,20 @@ FAULTS: tuple[Fault, ...] = (
         why="a response whose connection ended in the midst of it goes to the client as if that were all",
         breaks="DP-EXTP-01",
         gateway=_CutTakenForWhole,
+    ),
+    Fault(
+        name="removed-headers-stay",
+        why="headers that the EPP removes go on all the same",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_RemovalsLost,
+    ),
+    Fault(
+        name="set-headers-lost",
+        why="of the headers that the EPP sets only the destination is taken over",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_SettingsLost,
     ),
     Fault(
         name="cookies-put-together",

@@ -45,7 +45,11 @@ FAULTS: tuple[Fault, ...] = (
         name="envoy-mutations-not-allowed",
         why="mutation_rules allow no change of headers, and the load balancer reads the header",
         breaks="DP-DEST-01",
-        also_breaks={**_LIST_TOO, "DP-ERR-01": "headers of an ImmediateResponse are changes of headers, too"},
+        also_breaks={
+            **_LIST_TOO,
+            "DP-ERR-01": "headers of an ImmediateResponse are changes of headers, too",
+            "DP-EXTP-01": "so are those that the EPP sets beside the destination, which is warned of",
+        },
         claims={"follows": "header"},
         envoy="mutations-not-allowed",
     ),

@@ -1,7 +1,7 @@
-"""What becomes of headers on their way through the gateway (DP-EXTP-01), as far as it can't be meant.
+"""What becomes of headers on their way through the gateway (DP-EXTP-01): the changes of the EPP, and several lines.
 
-Which headers go on is a matter of configuration, so all of this only warns: a gateway may take a header away, add
-lines, or write another value. It loses some where it keeps headers in a map that has one value for a name.
+Which headers go on, and which an EPP may change (`mutation_rules`), is a matter of configuration, so all of this only
+warns. A gateway may take a header away, add lines, or write another value.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from conformance.judges.gateway.contents import EXTP
-from conformance.judges.gateway.heads import OWN
+from conformance.judges.gateway.heads import OWN, plain
 from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
 from conformance.judges.ruling import Ruling
 from conformance.reading.decoded_message import REQUEST, HeaderList
 from conformance.reading.destination import header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
+from ext_proc.protocol import DESTINATION
 from ext_proc.record import Headers, values
 
 _COOKIES = b"set-cookie"
@@ -42,6 +43,8 @@ def carried(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     for passage in _passages(one, exchange):
         told, changed = sent_headers(passage.direction), header_list(passage.direction)
         yield from _lines(exchange, passage, told, changed)
+        if told is not None and changed is not None:
+            yield from _changes(exchange, passage, told, changed)
 
 
 def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage]:
@@ -71,8 +74,31 @@ def _lines(
         if lost and len(lost) < len(came):
             expected = f"all {len(lines)} lines of {text} {passage.where}, as none has been taken away"
             actual = f"without {lost[0][:80].decode('latin-1')!r}"
-            hint = "Is there one value for each name of a header? Lines of set-cookie can't be put together either."
+            hint = "Is there but one value for each name of a header? Lines of set-cookie can't be put together either."
             yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
+
+
+def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, changed: HeaderList) -> Iterator[Ruling]:
+    """What the EPP set goes on, and what it removed does not. Of its destination judges of that know more."""
+    for text in dict.fromkeys(name for name, _ in (*told, *changed)):
+        if text in OWN or text.startswith((":", DESTINATION)):
+            continue
+        name, before, after = text.encode("latin-1"), values_of(told, text), values_of(changed, text)
+        out = [*values(passage.out, name)]
+        if before == after or not plain(*before, *after, *out):
+            continue
+        arrived, due = _items(name, out), _items(name, [*after])
+        removed = [item for item in _items(name, [*before]) if item in arrived] if not after else []
+        hint = "Do its rules let the EPP change this header (Envoy's mutation_rules)?"
+        if removed:
+            expected = f"no {text} {passage.where}: the EPP removed it"
+            actual = f"{text}: {removed[0][:80].decode('latin-1')}"
+        elif not set(due) <= set(arrived):
+            expected = f"{text}: {after[-1][:80].decode('latin-1')} {passage.where}, as the EPP set it"
+            actual = f"{text}: {out[-1][:80].decode('latin-1')}" if out else f"no {text}"
+        else:
+            continue
+        yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
 
 
 def _items(name: bytes, lines: list[bytes]) -> list[bytes]:

@@ -61,7 +61,7 @@ def _compared(
         if name.decode("latin-1") in OWN:
             continue
         kept, said = _one(values(came, name)), _one(values_of(told, name.decode("latin-1")))
-        if not kept or not said or kept == said or kept != _one(values(went, name)) or not _plain(kept, said):
+        if not kept or not said or kept == said or kept != _one(values(went, name)) or not plain(kept, said):
             continue
         expected = f"{_text(name, kept)}, as it came from the {by} and went to the {to}"
         yield exchange.fail(EXTP, expected, f"the EPP is told {_text(name, said)}", at=direction.headers)
@@ -72,7 +72,7 @@ def _one(found: Iterable[bytes]) -> bytes:
     return b",".join(part.strip() for value in found for part in value.split(b","))
 
 
-def _plain(*texts: bytes) -> bool:
+def plain(*texts: bytes) -> bool:
     """Whether values are ASCII, which all encodings of a message have alike, and in the record."""
     return all(text.isascii() and not PLACEHOLDER.search(text.decode()) for text in texts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,7 @@ from conformance.errors import UsageError
 from conformance.evidence.episode import EppConduct
 from conformance.run.gateway.pods import EXCHANGE
 from conformance.scenario import references
-from conformance.scenario.header_fields import value_bytes
+from conformance.scenario.header_fields import HeaderPairs, value_bytes
 from conformance.scenario.schema import EppScript, LocalReply
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.http2.address import split_address
@@ -124,10 +125,11 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         return Script(acts={"request_end": (*first, _immediate(said.immediate))}, decides="end")
     if said.immediate is not None:
         return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
-    answer = Answer()
+    answer = Answer(set_headers=_set(said.sets), remove_headers=said.removes)
+    acts: dict[str, tuple[Act, ...]] = {"response_headers": (answer,)} if answer != Answer() else {}
     if said.fallback is not None:
         fallback = references.resolve(said.fallback, endpoints)
-        answer = Answer(metadata={namespace: {FALLBACK: fallback}})
+        answer = dataclasses.replace(answer, metadata={namespace: {FALLBACK: fallback}})
     pick = None
     if said.pick:
         pick = Pick(
@@ -136,11 +138,12 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
             metadata=said.said_in != "header",
             namespace=namespace,
         )
-    changed = first or said.fallback is not None
+    if first or answer != Answer():
+        acts["request_headers"] = (*first, answer)
     return Script(
         pick=pick,
         decides=said.decides,
-        acts={"request_headers": (*first, answer)} if changed else {},
+        acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
     )
@@ -162,5 +165,8 @@ def _failing(said: EppScript) -> Script:
 
 
 def _immediate(said: LocalReply) -> Immediate:
-    headers = tuple(SetHeader(name=name.lower(), value=value_bytes(value)) for name, value in said.headers)
-    return Immediate(code=said.code, body=said.body.encode(), headers=headers)
+    return Immediate(code=said.code, body=said.body.encode(), headers=_set(said.headers))
+
+
+def _set(headers: HeaderPairs) -> tuple[SetHeader, ...]:
+    return tuple(SetHeader(name=name.lower(), value=value_bytes(value)) for name, value in headers)

@@ -333,3 +333,30 @@ def test_a_response_that_is_cut_at_the_model_server(gateway, script, got, wrong)
     one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
     one.emit(ClientResponse(exchange=one.name, size=len(got["body"]), **got)).reset()
     assert ("DP-EXTP-01" in gateway(script).failed) is wrong
+
+
+TENANT, TIER = ((b"x-tenant", b"7"),), ((b"x-tier", b"free"),)
+
+
+@pytest.mark.parametrize(
+    ("out", "wrong"),
+    [
+        (((b"x-tier", b"gold"),), False),
+        (((b"x-tier", b"gold"), (b"x-tenant", b"8")), False),
+        (((b"x-tier", b"gold"), *TENANT), True),
+        (TIER, True),
+        ((), True),
+    ],
+)
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_headers_that_the_epp_changes(gateway, script, side, out, wrong):
+    came = (*TENANT, *TIER)
+    change = {"options": [option("x-tier", "gold")], "remove": ["x-tenant"]}
+    request = headers_answer(A, **(change if side == "request" else {}))
+    response = headers_answer(side="response", **(change if side == "response" else {}))
+    (sent, arrived), (replied, got) = ((came, out), ((), ())) if side == "request" else (((), ()), (came, out))
+    one = script.exchange(body=BODY, headers=sent).request(BODY).answers(request, *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER, headers=arrived, replied=replied)
+    one.response_headers(status=200, headers=replied, served=A).answers(response)
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER, got).reset()
+    assert gateway(script)["DP-EXTP-01"] is (Verdict.WARN if wrong else Verdict.PASS)
