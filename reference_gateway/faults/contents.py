@@ -234,6 +234,11 @@ def _mutations(answer: ProcessingResponse | None) -> list[HeaderMutation]:
     return [getattr(answer, kind).response.header_mutation]
 
 
+class _TrailersLost(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        return dataclasses.replace(await super().handle(request), trailers=())
+
+
 class _AlwaysOk(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         response = await super().handle(request)
@@ -359,6 +364,13 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         effect="warn",
         gateway=_SettingsLost,
+    ),
+    Fault(
+        name="response-trailers-lost",
+        why="trailers of a response reach the EPP, and no client",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_TrailersLost,
     ),
     Fault(
         name="cookies-put-together",

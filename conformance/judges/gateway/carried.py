@@ -45,6 +45,8 @@ def carried(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         yield from _lines(exchange, passage, told, changed)
         if told is not None and changed is not None:
             yield from _changes(exchange, passage, told, changed)
+        if passage.attempt is None:
+            yield from _trailers(exchange, passage.direction)
 
 
 def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage]:
@@ -99,6 +101,19 @@ def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, cha
         else:
             continue
         yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)
+
+
+def _trailers(exchange: GatewayExchange, direction: StreamDirection) -> Iterator[Ruling]:
+    """Trailers of the response that the EPP was told, and the client of HTTP/2 was not: there they need no chunks."""
+    opened, got = exchange.opened, exchange.response
+    if opened is None or opened.http != 2 or got is None or not got[1].complete or exchange.bodyless:
+        return
+    answer = direction.trailers_answer
+    if direction.trailers is None or answer is None or answer.header_mutation is not None or got[1].trailers:
+        return
+    expected = "the trailers at the client with which the response came, and which the EPP was told"
+    hint = "A gRPC client takes a call without grpc-status for a failed one."
+    yield exchange.fail(EXTP, expected, "a response without trailers", hint=hint, verdict=Verdict.WARN)
 
 
 def _items(name: bytes, lines: list[bytes]) -> list[bytes]:

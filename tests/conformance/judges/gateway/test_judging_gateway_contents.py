@@ -360,3 +360,17 @@ def test_headers_that_the_epp_changes(gateway, script, side, out, wrong):
     one.response_headers(status=200, headers=replied, served=A).answers(response)
     one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER, got).reset()
     assert gateway(script)["DP-EXTP-01"] is (Verdict.WARN if wrong else Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("http", "got", "lost"), [(2, (), True), (2, ((b"grpc-status", b"0"),), False), (1, (), False)]
+)
+def test_trailers_of_the_response(gateway, script, http, got, lost):
+    """In HTTP/1.1 they may be dropped on any way; there they need chunks."""
+    one = script.exchange(body=BODY, http=http).request(BODY).answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER)
+    one.response_headers(status=200, served=A).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response", trailers=True).answers(streamed(ANSWER, side="response"))
+    one.answers(trailers_answer(side="response"))
+    one.emit(ClientResponse(exchange=one.name, status=200, body=ANSWER, size=len(ANSWER), trailers=got)).reset()
+    assert gateway(script)["DP-EXTP-01"] is (Verdict.WARN if lost else Verdict.PASS)
