@@ -109,7 +109,7 @@ def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Ra
 def _inference_request(exchange: ClientRequest, requests: Requests, path: str, prompt: str) -> dict[str, Any]:
     models = {"known": requests.model, "unknown": requests.unknown_model}
     model = models.get(exchange.model, exchange.model)
-    if exchange.sheddable and requests.sheddable.model is not None:
+    if exchange.sheddable and exchange.model == "known" and requests.sheddable.model is not None:
         model = requests.sheddable.model
     content: dict[str, Any] = {"model": model}
     if path.partition("?")[0] == requests.chat_path:
