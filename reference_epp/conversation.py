@@ -271,7 +271,7 @@ class Conversation:
             model = self.read_model(body)
         except ValueError as problem:
             return Refused(BAD_REQUEST, f"request body is not valid JSON: {problem}")
-        if model is not None and self.epp.version.models and self.epp.models and model not in self.epp.models:
+        if model is not None and self.epp.version.models and self.epp.models and not self.knows(model):
             return self.unknown_model(model)
         return self.epp.picker.pick(Request(model=model, body=body, subset=self.subset, sheddable=self.priority() < 0))
 
@@ -288,6 +288,10 @@ class Conversation:
             return None
         model = value.get("model") if isinstance(value, dict) else None
         return model if isinstance(model, str) else None
+
+    def knows(self, model: str) -> bool:
+        """Whether an InferenceModel has that name, to the letter."""
+        return model in self.epp.models
 
     def priority(self) -> int:
         """The priority of the request's objective; 0 if it names none that we know."""

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from conformance.scenario.expect import Expect
 from conformance.scenario.header_fields import Base64, HeaderName, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
+from conformance.scenario.models import NOT_SERVED
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
 from conformance.strict_yaml import FileModel
 
@@ -111,7 +112,10 @@ class ClientRequest(FileModel):
     headers: HeaderPairs = Field((), description="headers, as [name, value], before the profile's")
     filler_headers: int = Field(0, ge=0, le=200, description="so many client headers more, the first of 9,000 bytes")
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
-    model: str = Field("known", description="`known`, `unknown`, or a name")
+    model: str = Field(
+        "known",
+        description="`known`; `unknown`, or nearly known: `other-case`, `beginning`, `extended`, `prefixed`; or a name",
+    )
     prompt: str = Field("fresh", description="`fresh`: never used before; or the text")
     sheddable: bool = Field(False, description="marked as the profile says that sheddable requests are")
     body: Literal["default", "none", "empty"] | BodySpec = Field(
@@ -169,7 +173,7 @@ class Exchange(ClientRequest):
         note: dict[str, Any] = {}
         if self.sheddable:
             note["sheddable"] = True
-        if self.model == "unknown":
+        if self.model in NOT_SERVED:
             note["unknown_model"] = True
         if self.inject:
             note["inject"] = list(self.inject)

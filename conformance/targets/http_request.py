@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from conformance.scenario.header_fields import HeaderPairs, on_the_wire
+from conformance.scenario.models import KNOWN, asked_model
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest
 from conformance.targets.profile import Requests
 from ext_proc.record import Headers
@@ -107,9 +108,8 @@ def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Ra
 
 
 def _inference_request(exchange: ClientRequest, requests: Requests, path: str, prompt: str) -> dict[str, Any]:
-    models = {"known": requests.model, "unknown": requests.unknown_model}
-    model = models.get(exchange.model, exchange.model)
-    if exchange.sheddable and exchange.model == "known" and requests.sheddable.model is not None:
+    model = asked_model(exchange.model, requests.model, requests.unknown_model)
+    if exchange.sheddable and exchange.model == KNOWN and requests.sheddable.model is not None:
         model = requests.sheddable.model
     content: dict[str, Any] = {"model": model}
     if path.partition("?")[0] == requests.chat_path:

@@ -1,4 +1,4 @@
-"""Faults of refusals (section Destination Endpoint, constraints), of the 404 and of the fallback key."""
+"""Faults of refusals (section Destination Endpoint, constraints) and of the fallback key."""
 # ruff: noqa: ARG002  (overrides have the arguments of what they override)
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ext_proc.messages import ProcessingResponse
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_MODELS, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, NOT_STEERED, SILENT, WITH_SUBSET, fault
 from reference_epp.endpoints import parse_endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.faults.destination import STRANGER
@@ -255,67 +255,7 @@ class ModelWithoutACheck(Conversation):
         return model
 
 
-# -- versions 0.3.0 and 0.4.0
-
-
-@fault(
-    "unknown-model-accepted",
-    breaks="EPP-MODEL-01",
-    why="A request for a model that no InferenceModel names gets an endpoint.",
-    versions=WITH_MODELS,
-)
-class UnknownModelAccepted(Conversation):
-    def unknown_model(self, model: str) -> Decision:
-        return self.epp.picker.pick(Request(model=model, subset=self.subset))
-
-
-@fault(
-    "unknown-model-400",
-    breaks="EPP-MODEL-01",
-    why="A request for a model that no InferenceModel names gets 400 instead of 404.",
-    versions=WITH_MODELS,
-)
-class UnknownModel400(Conversation):
-    def unknown_model(self, model: str) -> Decision:
-        return Refused(BAD_REQUEST, f"unknown model {model!r}")
-
-
-@fault(
-    "models-of-small-bodies",
-    breaks="EPP-MODEL-01",
-    why="The model is looked for in bodies of up to 64 KiB; with a larger one any model gets an endpoint.",
-    versions=WITH_MODELS,
-    modes=("full-duplex", "buffered"),
-)
-class ModelsOfSmallBodies(Conversation):
-    def read_model(self, body: bytes) -> str | None:
-        return super().read_model(body) if len(body) <= 65_536 else None
-
-
-@fault(
-    "models-of-plain-paths",
-    breaks="EPP-MODEL-01",
-    why="The model is looked for where the path is one of the API's, to the letter: not where it has a query.",
-    versions=WITH_MODELS,
-    modes=("full-duplex", "buffered"),
-)
-class ModelsOfPlainPaths(Conversation):
-    def read_model(self, body: bytes) -> str | None:
-        return None if b"?" in self.headers.get(":path", b"") else super().read_model(body)
-
-
-@fault(
-    "bodyless-needs-a-model",
-    breaks="EPP-MODEL-02",
-    why="A request without a body gets 404, because no InferenceModel has the empty name.",
-    versions=WITH_MODELS,
-    modes=("full-duplex", "buffered"),  # else the body comes too late for its model to count
-    effect="warn",
-)
-class BodylessNeedsAModel(Conversation):
-    def choose(self, body: bytes) -> Decision:
-        decision = super().choose(body)
-        return decision if self.body or isinstance(decision, Refused) else self.unknown_model("")
+# -- the fallback key of 0.3.0
 
 
 class OtherFallback(Conversation):

@@ -35,3 +35,13 @@ def found(cli: Any, folder: Path, *arguments: str, command: tuple[str, ...] = CO
 def test_a_request_for_an_unknown_model_names_none_that_marks_sheddable_ones(cli, tmp_path: Path) -> None:
     """A target that knows sheddable requests by their model serves that one: an endpoint for it is right."""
     assert found(cli, tmp_path, "-k", "model.unknown", sheddable={"model": "batch"}) == []
+
+
+def test_names_that_are_nearly_known_are_unknown(cli: Any, tmp_path: Path) -> None:
+    """Also where names have no letters, and the report of such requests is verified."""
+    sloppy = (*COMMAND, "--fault", "models-in-any-case")
+    assert found(cli, tmp_path, "-k", "model.*", command=sloppy) == [("EPP-MODEL-01", "fail")]
+    assert cli("report", "verify", tmp_path / "r").code == 0
+    named = tuple("7" if one == "llama-3" else one for one in COMMAND)
+    assert found(cli, tmp_path, "-k", "model.*", command=named, model="7") == []
+    assert cli("report", "verify", tmp_path / "r").code == 0

@@ -162,6 +162,7 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ((":path", b"/v1/completions?limit=2"), [body(b'{"model":"no-such-model"}')]),
         (("x-model", b"large"), [body(b'{"model":"no-such-model","prompt":"%s"}' % (b"x" * 70_000))]),
         (("content-type", b"text/plain"), [body(b" words \r\n")]),
+        *((("x-model", b"nearly"), [body(b'{"model":"%s"}' % model)]) for model in (b"M", b"", b"m-2", b"n/m")),
     ]
     for extra, messages in kinds:
         for _ in range(len(POOL)):  # equal endpoints take turns

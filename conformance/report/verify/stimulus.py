@@ -21,6 +21,7 @@ from conformance.report.verify.hints import ANY, same
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
 from conformance.scenario import references
+from conformance.scenario.models import KNOWN, NOT_SERVED, UNKNOWN, asked_model
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange
 from conformance.targets.http_request import bodyless, http_request, stated_headers, without
 from conformance.targets.profile import Requests
@@ -163,7 +164,8 @@ def _sent(
     requests = _requests(request, opened, found or (upstream or [b""])[0], learned)
     if requests is None or REDACTED in found or REDACTED.decode() in f"{requests.model} {requests.body}":
         return None
-    sent = dataclasses.replace(http_request(request, requests, source), headers=opened.headers, path=opened.path)
+    named = request.model_copy(update={"model": KNOWN}) if request.model in NOT_SERVED else request
+    sent = dataclasses.replace(http_request(named, requests, source), headers=opened.headers, path=opened.path)
     return without(request.omit_headers if isinstance(request, Exchange) else (), sent)
 
 
@@ -175,6 +177,7 @@ def _requests(request: ClientRequest, opened: ExchangeOpened, body: bytes, learn
     model, extras, chat = "", {}, path == learned.get("chat path")
     if not bodyless(request) and made:
         which, fields = ("model", request.model, request.sheddable), ("body", tuple(sorted(spec.fields)))
+        _learn_nearly_known(request.model, which, learned)
         try:
             content = json.loads(body)
         except (ValueError, RecursionError):
@@ -203,6 +206,13 @@ def _requests(request: ClientRequest, opened: ExchangeOpened, body: bytes, learn
         headers={},
         secret_headers={},
     )
+
+
+def _learn_nearly_known(said: str, which: Hashable, learned: Learned) -> None:
+    """Of a name that a scenario makes of the known one: what it is follows from that, once it was seen."""
+    known, unknown = (learned.get(("model", one, False)) for one in (KNOWN, UNKNOWN))
+    if said in NOT_SERVED - {UNKNOWN} and isinstance(known, str) and isinstance(unknown, str):
+        learned.same(which, asked_model(said, known, unknown))
 
 
 # -- what the EPP was told ---------------------------------------------------------------------------------------------

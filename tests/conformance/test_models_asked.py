@@ -1,0 +1,43 @@
+"""The model that a scenario means, at targets with names of all kinds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.report.verify.stimulus import Learned, _learn_nearly_known
+from conformance.scenario.models import NOT_SERVED, asked_model
+
+names = st.text(max_size=9)
+
+
+def test_names_that_are_nearly_known() -> None:
+    found = {said: asked_model(said, "org/Llama-3", "none") for said in NOT_SERVED}
+    assert found == {
+        "unknown": "none",
+        "other-case": "ORG/lLAMA-3",
+        "beginning": "org/L",
+        "extended": "org/Llama-3-none",
+        "prefixed": "none/org/Llama-3",
+    }
+
+
+@given(st.sampled_from(sorted(NOT_SERVED)), names, names)
+def test_what_is_not_served_is_never_the_known_one(said: str, known: str, unknown: str) -> None:
+    assert asked_model(said, known, f"{known}-{unknown}") != known
+    assert asked_model(said, known, f"{known}-{unknown}") or not known
+
+
+def test_other_names_are_themselves() -> None:
+    assert asked_model("known", "a", "b") == "a"
+    assert asked_model("adapter-7", "a", "b") == "adapter-7"
+
+
+def test_a_report_shows_what_is_nearly_known_by_what_is_known() -> None:
+    """So evidence of another model in its place is not that of the scenario."""
+    learned = Learned()
+    assert learned.same(("model", "known", False), "a")
+    assert learned.same(("model", "unknown", False), "none")
+    _learn_nearly_known("extended", "asked", learned)
+    assert not learned.same("asked", "none")
+    assert learned.same("asked", "a-none")
