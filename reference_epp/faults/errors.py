@@ -137,6 +137,16 @@ class ShedAs500(ShedCode):
     code = 500
 
 
+@fault(
+    "shed-as-200",
+    breaks="EPP-ERR-01",
+    why="A dropped request gets 200, which its client takes for a completion.",
+    versions=("0.2.0",),
+)
+class ShedAs200(ShedCode):
+    code = 200
+
+
 # -- the form of a refusal
 
 

@@ -16,14 +16,24 @@ from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
 from reference_epp.epp import Action, BodyMode, Close
-from reference_epp.picker import NOT_FOUND, SERVICE_UNAVAILABLE, Decision, Picked, Picker, Refused, Request
+from reference_epp.picker import (
+    NOT_FOUND,
+    SERVICE_UNAVAILABLE,
+    TOO_MANY_REQUESTS,
+    Decision,
+    Picked,
+    Picker,
+    Refused,
+    Request,
+)
 from reference_epp.service import Service
 from reference_epp.subset import Subset, read_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
 
-UNSUPPORTED, UNPROCESSABLE = 415, 422
+UNSUPPORTED, UNPROCESSABLE, INTERNAL = 415, 422, 500
+UNAVAILABLE = 14
 
 
 @variant(
@@ -155,6 +165,35 @@ class RefusesUnknownModels(Conversation):
         model = self.read_model(body)
         known = model is None or not self.epp.models or model in self.epp.models
         return decision if known else Refused(NOT_FOUND, f"no model is named {model!r}")
+
+
+@variant(
+    "errors-of-any-kind",
+    why="Version 0.2.0 demands an error and names none: a request for an unknown model gets 500, and one that can't be "
+    "served or is dropped a gRPC error.",
+    versions=("0.2.0",),
+    modes=("full-duplex", "buffered"),  # else the body comes too late for its model to count
+)
+class ErrorsOfAnyKind(RefusesUnknownModels):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        match refusal.code:
+            case code if code == NOT_FOUND:
+                return super().refuse(Refused(INTERNAL, refusal.reason))
+            case code if code in (SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS):
+                return [Close(UNAVAILABLE, refusal.reason)]
+            case _:
+                return super().refuse(refusal)
+
+
+@variant(
+    "unknown-models-as-grpc-errors",
+    why="Version 0.2.0 demands an error and names none: a request for an unknown model gets a gRPC error.",
+    versions=("0.2.0",),
+    modes=("full-duplex", "buffered"),
+)
+class UnknownModelsAsGrpcErrors(RefusesUnknownModels):
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        return [Close(UNAVAILABLE, refusal.reason)] if refusal.code == NOT_FOUND else super().refuse(refusal)
 
 
 @variant(

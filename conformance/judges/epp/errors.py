@@ -64,7 +64,8 @@ def undue_error(view: ExchangeView) -> Ruling | None:
         if view.facts.applies("EPP-ERR-03"):
             expected = ("an endpoint", "an ImmediateResponse with 429, if the request is dropped")
             return view.fail("EPP-ERR-03", expected)
-    elif code == UNAVAILABLE and view.facts.applies("EPP-ERR-02"):
+        return view.fail("EPP-ERR-01", ("an endpoint", "an error, if the request is dropped: 400 or more"))
+    if code == UNAVAILABLE and view.facts.applies("EPP-ERR-02"):
         hint = "503 says that no endpoint is ready; the pool has " + ", ".join(sorted(view.due.pool)[:4])
         return view.fail("EPP-ERR-02", "an endpoint", hint=hint)
     return None

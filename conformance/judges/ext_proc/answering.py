@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from conformance.judges import root_cause
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.epp import expectation
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, recorded
@@ -136,7 +137,11 @@ def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
 def _error_by_status(view: ExchangeView, stop: StreamStop) -> bool:
     """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
     in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
-    return in_words and view.decided is None and view.due.error_possible and view.facts.counts("EPP-ERR-01")
+    if not in_words or view.decided is not None or not view.facts.counts("EPP-ERR-01"):
+        return False
+    if view.due.error_possible or view.due.load.saturated or view.unknown_model:
+        return True
+    return view.expectation is not None and expectation.accepts(view.expectation.answer, view)
 
 
 @judge_of_episode("ENV-20")

@@ -159,6 +159,27 @@ class TestNoReadyEndpoint:
         assert ask(script).failed == {"EPP-ERR-02"}
 
 
+class TestErrorsOfTheFirstVersion:
+    """0.2.0 names no kind of error (reading AMB-13); 200 is none."""
+
+    def test_a_dropped_request(self, ask):
+        for code in (429, 503, 500):
+            assert ask(refused(immediate(code), load=BUSY, note=SHEDDABLE), "0.2.0").blamed == set()
+        assert ask(refused(immediate(200), load=BUSY, note=SHEDDABLE), "0.2.0").blamed == {"EPP-ERR-01"}
+
+    @pytest.mark.parametrize(
+        ("note", "load", "failed"),
+        [({}, BUSY, set()), ({"unknown_model": True}, {}, set()), ({}, {}, {"ENV-16"})],
+    )
+    def test_a_grpc_error(self, ask, note, load, failed):
+        script = Script(pool=POOL)
+        for name in POOL:
+            script.gauges(name, **load)
+        script.exchange(note=note).request(BODY).closed(14)
+        assert ask(script, "0.2.0").failed == failed
+        assert ask(script, "1.0.0").failed & {"ENV-16", "EPP-ERR-04"}
+
+
 class TestUnderLoad:
     def test_429(self, ask):
         verdicts = ask(refused(immediate(429), load=BUSY, note=SHEDDABLE))
