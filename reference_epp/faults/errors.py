@@ -316,6 +316,31 @@ class FallbackIsThePrimary(OtherFallback):
 
 
 @fault(
+    "fallback-with-blanks",
+    breaks="EPP-FB-01",
+    why="There is a blank before the fallback endpoint.",
+    versions=("0.3.0",),
+    effect="warn",
+)
+class FallbackWithBlanks(OtherFallback):
+    def fallback(self, decision: Picked) -> str:
+        return f" {super().fallback(decision)}"
+
+
+@fault(
+    "fallback-as-mapped-address",
+    breaks="EPP-FB-01",
+    why="The fallback endpoint has an IPv4 address as mapped to IPv6.",
+    versions=("0.3.0",),
+    effect="warn",
+)
+class FallbackAsMappedAddress(OtherFallback):
+    def fallback(self, decision: Picked) -> str:
+        address, _, port = super().fallback(decision).rpartition(":")
+        return f"[::ffff:{address}]:{port}"
+
+
+@fault(
     "fallback-in-other-namespace",
     breaks="EPP-FB-01",
     why="The fallback key is not in the namespace of the primary one.",

@@ -44,6 +44,12 @@ def fallback(view: ExchangeView) -> Iterator[Ruling]:
         yield view.warn(
             "EPP-FB-01", "a fallback other than the destination", f"both are {entry.value}", at=entry.message
         )
+    elif found.padded:
+        expected, actual = "one fallback as ip:port", f"blanks around an endpoint: {entry.value!r}"
+        yield view.warn("EPP-FB-01", expected, actual, at=entry.message)
+    elif found.respelled:
+        expected = f"the usual spelling, {fallback_endpoint}: data planes look hosts up by their text"
+        yield view.warn("EPP-FB-01", expected, entry.value, at=entry.message)
     else:
         yield passed("EPP-FB-01")
 

@@ -322,6 +322,12 @@ class TestFallback:
         verdicts = self.ask_for(ask, {NAMESPACE: {DESTINATION: A, FALLBACK: A}})
         assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-FB-01"})
 
+    @pytest.mark.parametrize("value", [f" {B}", f"{B}\t", "[::ffff:10.0.0.2]:8000"])
+    def test_blanks_and_other_spellings_are_a_warning(self, ask, value):
+        """As those of the destination are."""
+        verdicts = self.ask_for(ask, {NAMESPACE: {DESTINATION: A, FALLBACK: value}})
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-FB-01"})
+
     def test_another_namespace(self, ask):
         assert self.ask_for(ask, {NAMESPACE: {DESTINATION: A}, "other": {FALLBACK: B}}).blamed == {"EPP-FB-01"}
 
