@@ -212,13 +212,13 @@ class Destination:
 
     @property
     def later_metadata(self) -> tuple[MetadataEntry, ...]:
-        """The strings of later answers of the request phase, by which Envoy 1.40 steers too."""
-        return tuple(entry for entry in self.late_metadata if entry.message.side == REQUEST and entry.value)
+        """Those on later answers of the request phase, by which Envoy 1.40 steers too, or is kept from it."""
+        return tuple(entry for entry in self.late_metadata if entry.message.side == REQUEST)
 
     @property
     def request_metadata(self) -> str | None:
         """The effective metadata; failing that, the first that comes with a later answer of the request phase."""
-        return self.metadata or next((entry.value for entry in self.later_metadata), None)
+        return self.metadata or next((entry.value for entry in self.later_metadata if entry.value), None)
 
     @cached_property
     def late_metadata(self) -> tuple[MetadataEntry, ...]:

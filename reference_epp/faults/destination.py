@@ -10,7 +10,7 @@ from reference_epp import answers
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, NOT_STEERED, SILENT, WITH_LISTS, WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
-from reference_epp.epp import Action, BodyMode, Close
+from reference_epp.epp import Action, BodyMode
 from reference_epp.names import DESTINATION
 from reference_epp.picker import Decision, Picked, Picker, Request
 
@@ -375,22 +375,3 @@ class PreviousDestination(Conversation):
             self.previous[self.connection] = decision
             return previous
         return decision
-
-
-@fault(
-    "other-destination-in-later-metadata",
-    breaks="EPP-DEST-05",
-    why="The answer to the body has metadata with another endpoint than the header that was sent before.",
-    also_breaks={
-        "EPP-SUB-01": "the other endpoint may be outside the subset",
-        "EPP-DEST-08": "it comes after the release",
-    },
-    modes=("full-duplex",),
-)
-class OtherDestinationInLaterMetadata(Conversation):
-    def emit(self, actions: list[Action]) -> list[Action]:
-        others = [one for one in self.epp.picker.pool.endpoints if one.text not in str(self.decision)]
-        for action in actions:
-            if others and not isinstance(action, Close) and action.HasField("request_body"):
-                self.destination_metadata(action.dynamic_metadata, Picked((others[0],)))
-        return actions

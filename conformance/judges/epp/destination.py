@@ -122,18 +122,19 @@ def _different(view: ExchangeView) -> Ruling | None:
         actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
         return view.fail("EPP-DEST-05", "one value", actual, at=twice[1].message, hint=_client(view, twice[1].value))
     header = destination.header
-    given = [(destination.metadata, view.decided), *((one.value, one.message) for one in destination.later_metadata)]
-    others = [(value, message) for value, message in given if value and header and value != header]
-    if not others:
+    given = [(destination.metadata, view.decided)] if destination.metadata else []
+    given += [(f"a {one.kind}" if one.value is None else one.value, one.message) for one in destination.later_metadata]
+    others = [(value, message) for value, message in given if value != header]
+    if not header or not others:
         return None
-    value, message = next((one for one in others if _items(one[0]) != _items(header or "")), others[0])
-    actual = f"header {header}, metadata {value}"
+    value, message = next((one for one in others if _items(one[0]) != _items(header)), others[0])
+    actual = f"header {header}, metadata {value or 'empty'}"
     expected = "the same value in the header and in the metadata"
-    if _items(header or "") == _items(value):
+    if _items(header) == _items(value):
         return view.warn("EPP-DEST-05", expected, f"{actual}: only blanks differ", at=message)
     if message is not None and message is not view.decided:
         actual += f" on {message.what}, by which Envoy 1.40 steers"
-    return view.fail("EPP-DEST-05", expected, actual, at=message, hint=_client(view, header or ""))
+    return view.fail("EPP-DEST-05", expected, actual, at=message, hint=_client(view, header))
 
 
 def _items(value: str) -> list[str]:
