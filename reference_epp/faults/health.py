@@ -73,6 +73,31 @@ class ReadyWithTheFirstPod(_Remembering):
 
 
 @fault(
+    "readiness-follows-pods",
+    breaks="EPP-HLTH-03",
+    why="`readiness` and the service's own name are NOT_SERVING while the pool is empty.",
+    also_breaks={"EPP-HLTH-04": "the same holds for the service's own name"},
+    versions=NEXT,
+)
+class ReadinessFollowsPods(Health):
+    def status(self, service: str) -> int | None:
+        return super().status(service) if self.pool.endpoints or service == LIVENESS else NOT_SERVING
+
+
+@fault(
+    "readiness-ends-with-the-last-pod",
+    breaks="EPP-HLTH-03",
+    why="`readiness` and the service's own name are NOT_SERVING when the last of the endpoints was there and is gone.",
+    also_breaks={"EPP-HLTH-04": "the same holds for the service's own name"},
+    versions=NEXT,
+)
+class ReadinessEndsWithTheLastPod(_Remembering):
+    def status(self, service: str) -> int | None:
+        status = super().status(service)
+        return NOT_SERVING if self.filled and not self.pool.endpoints and service != LIVENESS else status
+
+
+@fault(
     "liveness-ends-with-the-pool",
     breaks="EPP-HLTH-02",
     why="`liveness` is NOT_SERVING from when the pool is gone, so that the process is restarted without end.",
