@@ -51,7 +51,7 @@ from conformance.judges.registry import JUDGES, Judge, Role
 from conformance.judges.rules import Rules
 from conformance.judges.ruling import FAIL, NEGATIVE, PASS, Nature, Ruling, passed
 from conformance.judges.server_view import ServerExchange
-from conformance.reading.stream_state import StopKind, StreamState
+from conformance.reading.stream_state import StopKind
 from conformance.verdict import Finding, Verdict
 from ext_proc.record import Entry
 
@@ -264,8 +264,9 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
     """Findings on requirements that the scenario names and no judge ruled on.
 
     Off-contract, silence means that the target survived. Where another rule was broken, this one was not reached. Else
-    its condition did not arise, or the EPP closed the stream, as it may, once the request was answered. Where nothing
-    bears on any of them, the scenario is inconclusive, and the finding tells what came back.
+    its condition did not arise, or the EPP closed the stream once the request was answered, as it may, or asked to be
+    shown no more of the request. Where nothing bears on any of them, the scenario is inconclusive, and the finding
+    tells what came back.
     """
     context, catalogue = episode_view.context, episode_view.rules
     if not context.requirements:
@@ -282,9 +283,8 @@ def _silent(episode_view: EpisodeView, found: Iterable[Finding]) -> Iterator[Fin
         elif broken:
             what = f"not reached: {', '.join(broken)} was broken before"
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
-        elif context.role == "epp" and any(_left_after_the_request(view.stream) for view in episode_view.exchanges):
-            what = "not reached: the EPP closed the stream once the request was answered"
-            yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=what)
+        elif context.role == "epp" and (why := _saw_no_more(episode_view)):
+            yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual=f"not reached: {why}")
         elif effect != "fail" or catalogue.get(name).conditional:
             yield Finding(requirement=name, verdict=Verdict.NOT_APPLICABLE, actual="nothing in the scenario bore on it")
         elif unspoken:
@@ -306,8 +306,14 @@ def _why_silent(episode_view: EpisodeView) -> str:
     return f"nothing that was observed bears on it ({came})"
 
 
-def _left_after_the_request(stream: StreamState) -> bool:
-    return stream.stop is not None and stream.stop.kind is StopKind.CLOSED and stream.request.complete
+def _saw_no_more(episode_view: EpisodeView) -> str:
+    """Why an EPP, as it may, was not shown the rest of an exchange; empty if it was."""
+    streams = [view.stream for view in episode_view.exchanges]
+    if any(one.stop is not None and one.stop.kind is StopKind.CLOSED and one.request.complete for one in streams):
+        return "the EPP closed the stream once the request was answered"
+    if any(one.request.replaced and not one.request.header_only for one in streams):
+        return "the EPP asked to be shown no more of the request (CONTINUE_AND_REPLACE)"
+    return ""
 
 
 _TELLING = (*NEGATIVE, Verdict.SKIPPED)

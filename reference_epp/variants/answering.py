@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ext_proc.messages import ProcessingResponse
+from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
@@ -17,7 +17,7 @@ from reference_epp.names import FALLBACK
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse, HttpHeaders, Metadata, Struct
+    from ext_proc.messages import HttpHeaders, Metadata, Struct
 
 BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
@@ -102,6 +102,25 @@ class MetadataBeforeTheHeader(Conversation):
         answer, common = answers.body_answer("request")
         self.destination_header(common, self.chosen)
         return [answer]
+
+
+@variant(
+    "asks-for-no-body",
+    why="The answer to the headers asks for no body (CONTINUE_AND_REPLACE, and none to replace it with): the data "
+    "plane lets the body go, and shows no more of it.",
+    versions=BEFORE_THE_BODY,
+    modes=("streamed", "buffered"),
+)
+class AsksForNoBody(Conversation):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = list(super().on_request_headers(headers))
+        if self.held and actions:
+            decision = self.decide()
+            actions = list(self.refuse(decision)) if isinstance(decision, Refused) else [self.steer_headers(decision)]
+        for action in actions:
+            if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
+                action.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+        return actions
 
 
 @variant("empty-mutations", why="Answers that change nothing say so with mutations that are present and empty.")

@@ -529,6 +529,17 @@ def test_what_is_said_once_the_client_is_gone(ask, answer, released):
     assert not ask(made).blamed
 
 
+@pytest.mark.parametrize("mode", ["BUFFERED", "STREAMED"])
+def test_trailers_that_an_epp_asked_not_to_be_shown(ask, mode):
+    """Envoy shows nothing of the message behind such an answer: there is nothing to judge, and nothing wrong."""
+    replacing = headers_answer(A)
+    replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    made = script()
+    made.exchange(mode=mode).request_headers().answers(replacing).drained()
+    found = ask(made, requirements=("ENV-06",))
+    assert (found["ENV-06"], found.blamed) == (Verdict.NOT_APPLICABLE, set())
+
+
 def test_no_more_of_a_body_that_there_is_not(ask):
     replacing = headers_answer(A)
     replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
