@@ -6,10 +6,20 @@ import ssl
 from pathlib import Path
 
 
+def no_file(path: str | Path) -> str:
+    """Why the file at `path` can't be read as one; empty if it can."""
+    path = Path(path)
+    if path.is_dir():
+        return f"{path} is a folder, not a file"
+    if path.exists() and not path.is_file():  # such as a pipe, which can be read once only
+        return f"{path} is not a regular file"
+    return "" if path.exists() else f"there is no file {path}"
+
+
 def no_authority(path: str | Path) -> str:
     """Why nothing can be verified by the file at `path`, which has to be PEM; empty if it can."""
-    if not Path(path).is_file():
-        return f"there is no file {path}"
+    if missing := no_file(path):
+        return missing
     try:
         ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as problem:
@@ -21,8 +31,8 @@ def no_authority(path: str | Path) -> str:
 def no_identity(certificate: Path, key: Path) -> str:
     """Why TLS can't be served with the PEM files `certificate` and `key`, which may be one; empty if it can."""
     for path in (certificate, key):
-        if not path.is_file():
-            return f"there is no file {path}"
+        if missing := no_file(path):
+            return missing
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except ssl.SSLError as problem:

@@ -20,7 +20,7 @@ from conformance.requirements.schema import Version
 from conformance.scenario.header_fields import HeaderMap
 from conformance.scenario.schema import BodyMode
 from conformance.strict_yaml import FileModel
-from conformance.targets.authority import no_authority
+from conformance.targets.authority import no_authority, no_file
 from ext_proc.http2.address import UNIX, socket_path, what_is_no_socket
 from ext_proc.http2.errors import BadAddress
 from ext_proc.protocol import DESTINATION_NAMESPACE, SUBSET_NAMESPACE
@@ -280,8 +280,8 @@ class Profile(FileModel):
         """What it names that can't be there: files, folders, an address. Its paths are absolute by now."""
         for name in _TLS_FILES:
             path = getattr(self.tls, name)
-            if path is not None and not Path(path).is_file():
-                yield ("tls", name), f"there is no file {path}", ""
+            if path is not None and (missing := no_file(path)):
+                yield ("tls", name), missing, ""
             elif name == "ca" and path is not None and (wrong := no_authority(path)):
                 yield ("tls", name), wrong, ""
         if "{" not in self.address and not is_address(self.address):

@@ -58,6 +58,10 @@ REST = "title: T, requirements: [EPP-SUB-01]"
             "no/f.ndjson: No such",
         ),
         (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "no.pem"), "there is no file no.pem"),
+        (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--ca", "."), "--ca: . is a folder, not a file"),
+        (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "."), "--listen-cert: . is a folder"),
+        (("run", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8", "--ca", "."), "--ca: . is a folder"),
+        (("run", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8", "--ca", "/dev/null"), "not a regular file"),
     ],
 )
 def test_wrong_use(

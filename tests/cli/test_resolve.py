@@ -244,6 +244,7 @@ def test_an_unknown_profile_offers_the_nearest() -> None:
         ),
         ("discovery: {file: {}}\ntls: {mode: verified, ca: ca.pem}\n", r"2:27: tls.ca: there is no file"),
         ("discovery: {file: {}}\ntls: {mode: verified, ca: p.yaml}\n", r"2:27: tls.ca: .*no certificate in PEM form"),
+        ("discovery: {file: {}}\ntls: {mode: verified, ca: .}\n", r"2:27: tls.ca: .* is a folder, not a file"),
         ("discovery: {file: {}}\naddress: nowhere\n", r"2:10: address: 'nowhere' is no address"),
         ("discovery: {file: {path: no/where.txt}}\n", r"1:26: discovery.file.path: there is no folder no"),
     ],
