@@ -2,6 +2,7 @@
 
     app.py      the commands put together            options.py   flags that several commands share
     console.py  what is printed, and how             progress.py  what is shown while a run goes on
+    interrupt.py  Ctrl-C and its kin
     run_and_report.py  a run from its settings to its report, for `run` and `certify`
 
 Exit codes: 0 conformant, 1 non-conformant, 2 wrong use, 3 harness error, or a problem of the machine, 4 incomplete.
@@ -11,21 +12,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import sys
-import time
 import traceback
 from collections.abc import Sequence
 
 from conformance.cli.console import err
+from conformance.cli.interrupt import interruptible, nothing_to_interrupt
 from conformance.cli.streams import prepare, reader_is_gone
 
 DEFECT, INCOMPLETE, USAGE = 3, 4, 2
 CTRL_C = 130
 """What typer makes of it."""
-
-SAME_WISH = 3.0
-"""Seconds in which further interruptions are taken for the same one; after that they end what is still done."""
 
 
 def main() -> None:
@@ -37,24 +34,10 @@ def main() -> None:
     prepare()
     if os.environ.get("COLUMNS") == "0":  # what some terminals without a size say; nothing would be printed
         del os.environ["COLUMNS"]
-    interrupt = Interrupt()
-    for number in (getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, interrupt)
-    sys.exit(call(sys.argv[1:]))
-
-
-class Interrupt:
-    """Handles signals as Python does SIGINT. Those that soon follow mean the same: they must not cost the report."""
-
-    def __init__(self) -> None:
-        self._meant = -SAME_WISH
-
-    def __call__(self, *_: object) -> None:
-        now = time.monotonic()
-        if now - self._meant >= SAME_WISH:
-            self._meant = now
-            raise KeyboardInterrupt
+    interruptible()
+    code = call(sys.argv[1:])
+    nothing_to_interrupt()
+    sys.exit(code)
 
 
 def call(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def certify(
     if not quiet:
         err().print(f"epp-conformance: certifying {target.title}, seed {settings.seed}")
     done = run_and_report(settings, output, quiet=quiet)
+    nothing_to_interrupt()
     show(done)
     if done.code in (0, 1):
         _write(done.report, done.paths[1], submission, pull_request, mode, observed=observed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from conformance.cli import options
+from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
@@ -193,6 +194,7 @@ def load(
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
         try:
             written = document.write(made, run, output)  # first: Ctrl-C often comes once the summary is there
+            nothing_to_interrupt()
         finally:  # a full disk costs the report, and not what came out
             for line in document.summary(run):
                 results.print(line)

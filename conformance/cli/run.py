@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.targets.flags import SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def run(
         code = watching.until_interrupted(target, lambda chosen: run_settings(target, chosen))
     else:
         done = once(what)
+        nothing_to_interrupt()
         from conformance.cli.show import show
 
         show(done)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
+from conformance.cli.interrupt import nothing_to_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,6 +129,7 @@ def tap(
     if record is not None:
         _can_be_written(record)
     until_interrupted(_serve(settings, ended, show, warn))
+    nothing_to_interrupt()
     if ended:
         results.print(ended[0].summary())
     raise typer.Exit(ended[0].exit_code if ended else 0)

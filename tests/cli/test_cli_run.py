@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli import SAME_WISH, Interrupt
+from conformance.cli.interrupt import SAME_WISH, Interrupt
 from conformance.report.render import folder
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
@@ -511,9 +511,23 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
             os.kill(pid, 0)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_the_exit_code_is_that_of_the_verdict_which_is_printed(program, tmp_path: Path, number: signal.Signals) -> None:
+    """A signal that comes once the report is written interrupts nothing."""
+    epp = f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}}"
+    faulty = ("--epp", f"{epp} --fault metadata-differs", "-k", "destination.completion")
+    process = program("run", "-q", *faulty, "-o", tmp_path / "r", PYTHONUNBUFFERED="1")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.send_signal(number)
+    assert "non-conformant" in process.stdout.read()
+    assert (process.wait(timeout=60), process.stderr.read()) == (1, "")
+
+
 def test_interruptions_in_a_row_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("conformance.cli.time.monotonic", lambda: now)
+    monkeypatch.setattr("conformance.cli.interrupt.time.monotonic", lambda: now)
     interrupt = Interrupt()
     with pytest.raises(KeyboardInterrupt):
         interrupt(signal.SIGINT, None)

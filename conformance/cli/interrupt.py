@@ -1,0 +1,40 @@
+"""Ctrl-C, SIGTERM and a terminal that is closed: all mean that the command is to end, with everything cleaned up."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+SAME_WISH = 3.0
+"""Seconds in which further interruptions are taken for the same one; after that they end what is still done."""
+
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Interrupt:
+    """Handles signals as Python does SIGINT. Those that soon follow mean the same: they must not cost the report."""
+
+    def __init__(self) -> None:
+        self._meant = -SAME_WISH
+
+    def __call__(self, *_: object) -> None:
+        now = time.monotonic()
+        if now - self._meant >= SAME_WISH:
+            self._meant = now
+            raise KeyboardInterrupt
+
+
+def interruptible() -> None:
+    """From here on these signals raise `KeyboardInterrupt`, but for those that are ignored, as under nohup."""
+    interrupt = Interrupt()
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def nothing_to_interrupt() -> None:
+    """The work is done, and its verdict stands: what is left is to tell it. A signal that comes now is ignored, as all
+    that it could do is to make the exit code contradict what is printed."""
+    for number in _SIGNALS:
+        if isinstance(signal.getsignal(number), Interrupt):
+            signal.signal(number, signal.SIG_IGN)
