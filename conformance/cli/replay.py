@@ -53,7 +53,7 @@ def replay(
     """Send recorded conversations to an endpoint picker, and say of each: same, different, still failing, fixed.
 
     Record and replay are judged by today's rules, and compared without request ids, dates and addresses. Exit code 1
-    if a rule is broken.
+    if a rule is broken, 4 if one of the conversations could not be sent again.
 
     epp-conformance replay traffic.ndjson --epp 'cmd:./my-epp --port {port} --endpoints {endpointsFile}'
 
@@ -74,15 +74,18 @@ def replay(
     version = protocol_versions(resolved.profile, (protocol_version,) if protocol_version else ())[-1]
     catalogue = Catalogue.load()
     rules = {catalogue.get(name).id for name in requirement or ()}
+    refused: list[UsageError] = []
     wanted = [
-        one for one in _replays(file, version, exchange or [], scenario or []) if not rules or rules & {*one.broken}
+        one
+        for broken, one in _replays(file, version, exchange or [], scenario or [], refused)
+        if not rules or rules & {*broken}
     ]
     if not wanted:
         raise nothing_chosen(file, rules)
     counts: Counter[str] = Counter()
     console = out()
     with EngineThread() as engine:
-        for one, done in _sent(engine, resolved, version, wanted):
+        for one, done in _sent(engine, resolved, version, wanted, refused):
             counts[done.outcome] += 1
             broken = ", ".join(dict.fromkeys(finding.requirement for finding in done.findings)) or ", ".join(one.broken)
             console.print(f"{_MARKS[done.outcome]} {done.outcome:13}  {one.title}  {broken}".rstrip())
@@ -91,29 +94,43 @@ def replay(
             if done.outcome != "same" and done.difference and each:
                 each -= 1
                 console.print("\n".join(f"    {line}" for line in done.difference))
-    console.print(f"{sum(counts.values())} replayed: " + ", ".join(f"{n} {name}" for name, n in counts.most_common()))
+    for problem in refused:
+        console.print(f"? {'not sent':13}  {problem.message}")
+    for hint in dict.fromkeys(problem.hint for problem in refused if problem.hint):
+        console.print(f"    hint: {hint}")
+    left_out = f"; {len(refused)} not sent" if refused else ""
+    outcomes = ", ".join(f"{n} {name}" for name, n in counts.most_common())
+    console.print(f"{sum(counts.values())} replayed: {outcomes}{left_out}")
     bad = counts["still failing"] + counts["fails now"] + (counts["different"] if exact else 0)
-    raise typer.Exit(1 if bad else 0)
+    raise typer.Exit(1 if bad else 4 if refused else 0)
 
 
-def _replays(file: Path, version: str, exchanges: list[str], scenarios: list[str]) -> Iterator[Replay]:
-    """The conversations that are chosen. Raises `UsageError` for one that can't be sent again."""
+def _replays(
+    file: Path, version: str, exchanges: list[str], scenarios: list[str], refused: list[UsageError]
+) -> Iterator[tuple[tuple[str, ...], Replay | UsageError]]:
+    """The conversations that are chosen, each with the rules that it breaks, or why it can't be sent again. Lines that
+    are no conversation are `refused`."""
     import dataclasses
 
+    from conformance.errors import UsageError
     from conformance.requirements.catalogue import Catalogue
     from conformance.run.epp.replay import broken_rules, replayable
 
     catalogue = Catalogue.load()
-    for episode, conversations, recorded_in in recorded_conversations(file):
+    for episode, conversations, recorded_in in recorded_conversations(file, refused):
         if scenarios and not any(_is_of(recorded_in.scenario, pattern) for pattern in scenarios):
             continue
         chosen = [one for one in conversations if not exchanges or one.exchange in exchanges]
         if not chosen:
             continue
         context = dataclasses.replace(recorded_in, version=version)
-        broken = broken_rules(episode, context, catalogue)
+        every = broken_rules(episode, context, catalogue)
         for one in chosen:
-            yield replayable(episode, one, context, broken.get(one.exchange, ()))
+            broken = every.get(one.exchange, ())
+            try:
+                yield broken, replayable(episode, one, context, broken)
+            except UsageError as problem:
+                yield broken, problem
 
 
 def _is_of(name: str, pattern: str) -> bool:
@@ -131,8 +148,11 @@ def nothing_chosen(file: Path, rules: Collection[str]) -> UsageError:
     )
 
 
-def recorded_conversations(file: Path) -> Iterator[tuple[Episode, list[Conversation], Context]]:
-    """The conversations of a record or of a report's evidence, by episode. Raises `UsageError` for what is none."""
+def recorded_conversations(
+    file: Path, refused: list[UsageError] | None = None
+) -> Iterator[tuple[Episode, list[Conversation], Context]]:
+    """The conversations of a record or of a report's evidence, by episode. Raises `UsageError` for what is none, or
+    adds it to `refused` where there are others."""
     from conformance.errors import UsageError
     from conformance.reading.conversation import conversations
     from conformance.report.render.folder import evidence_of
@@ -144,7 +164,10 @@ def recorded_conversations(file: Path) -> Iterator[tuple[Episode, list[Conversat
         if isinstance(one, Damage):
             if not one.harmless:
                 hint = "name what `tap --record` or a run wrote; `epp-conformance judge` reads as much as there is"
-                raise UsageError(f"{path}:{one.line}: no recorded conversation: {one.what}", hint=hint)
+                problem = UsageError(f"{path}:{one.line}: no recorded conversation: {one.what}", hint=hint)
+                if refused is None:
+                    raise problem
+                refused.append(problem)
             continue
         if one.context.role != "epp":
             raise UsageError(
@@ -157,23 +180,47 @@ def recorded_conversations(file: Path) -> Iterator[tuple[Episode, list[Conversat
             found = True
             yield one.episode, asked, one.context
     if not found:
+        if refused:
+            raise refused[0]
         raise UsageError(f"there is no conversation in {path}", hint="was anything recorded?")
 
 
 def _sent(
-    engine: EngineThread, resolved: Resolved, version: str, wanted: list[Replay]
+    engine: EngineThread,
+    resolved: Resolved,
+    version: str,
+    wanted: list[Replay | UsageError],
+    refused: list[UsageError],
 ) -> Iterator[tuple[Replay, Replayed]]:
+    """Those that can be sent, and what came of them; why the others can't is added to `refused`. Raises `UsageError` if
+    none can."""
+    from conformance.errors import UsageError
     from conformance.requirements.catalogue import Catalogue
     from conformance.run.epp.replay import check_secrets, send_again
     from conformance.run.epp.runner import EppRunner
 
     catalogue = Catalogue.load()
     lane = EppRunner(resolved.profile, version, dict(resolved.values), seed=0, lag=engine.lag, status=lambda _: None)
+    ready: list[Replay] = []
     for one in wanted:
-        check_secrets(one, lane)
-    engine.call(lane.__aenter__())
+        try:
+            if isinstance(one, UsageError):
+                raise one
+            check_secrets(one, lane)
+            ready.append(one)
+        except UsageError as problem:
+            refused.append(problem)
+    sent = False
+    if ready:
+        engine.call(lane.__aenter__())
     try:
-        for one in wanted:
-            yield one, engine.call(send_again(one, lane, catalogue))
+        for one in ready:
+            try:
+                yield one, engine.call(send_again(one, lane, catalogue))
+                sent = True
+            except UsageError as problem:
+                refused.append(problem)
     finally:
         engine.call(lane.close())
+    if not sent:
+        raise refused[0]

@@ -161,6 +161,25 @@ def test_a_redacted_record_is_refused_with_what_to_do(cli, record, redaction: di
     assert "--keep-secrets" in ran.err
 
 
+def test_what_can_be_sent_is_and_the_rest_is_named(cli, record) -> None:
+    """One body that was cut, one secret, or one line that is damaged do not cost the other conversations."""
+    path = record(body=10)
+    with path.open("a") as file:
+        file.write("{\n")
+    record(secrets=True)
+    record()
+    ran = cli("replay", path, *RIGHT)
+    assert ran.code == 4, ran.out + ran.err
+    assert "1 replayed: 1 " in ran.out
+    assert "; 3 not sent" in ran.out
+    assert "? not sent       tap-1 can't be sent again: the record lacks the request's body" in ran.out
+    assert "? not sent       tap-1 can't be sent again: authorization was redacted in the record" in ran.out
+    assert f"? not sent       {path}:2: no recorded conversation: " in ran.out
+    assert ran.out.count("hint: record it with `tap --keep-bodies BYTES --keep-secrets`") == 1
+    broken = cli("replay", path, "--epp", f"cmd:{EPP} --fault value-for-raw-value")
+    assert (broken.code, "; 3 not sent" in broken.out) == (1, True)
+
+
 def test_a_secret_header_comes_from_the_profile(cli, record, tmp_path: Path) -> None:
     path = record(secrets=True)
     profile = tmp_path / "epp.yaml"
