@@ -46,6 +46,10 @@ def tap(
     server_name: Annotated[
         str | None, typer.Option("--server-name", metavar="NAME", help="SNI, and the name in the EPP's certificate.")
     ] = None,
+    cert: Annotated[
+        Path | None, typer.Option("--cert", metavar="PEM", help="Our certificate, for an EPP that asks for one.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="PEM", help="Its key.")] = None,
     protocol_version: Annotated[
         str | None, typer.Option("--protocol-version", metavar="VERSION", help="Judge by this version.")
     ] = None,
@@ -103,7 +107,7 @@ def tap(
         port=port,
         upstream=upstream,
         listen_tls=_served(listen_cert, listen_key, client_ca),
-        upstream_tls=spoken(tls, ca, server_name),
+        upstream_tls=spoken(tls, ca, server_name, cert, key),
         every=sample,
         redaction=LiveRedaction(headers=secret_names(secret_header or ()), body=keep_bodies, secrets=not keep_secrets),
         metrics=None
@@ -192,34 +196,56 @@ def judged_by(profile: str | None, version: str | None) -> tuple[str, Claims | N
 
 def _served(certificate: Path | None, key: Path | None, client_ca: Path | None) -> ServerTls | None:
     from conformance.errors import UsageError
-    from conformance.targets.authority import no_authority, no_identity
+    from conformance.targets.authority import no_authority
     from ext_proc.http2.tls import ServerTls
 
     if certificate is None:
         if key is not None or client_ca is not None:
             raise UsageError("TLS is served with a certificate", hint="add --listen-cert")
         return None
-    if wrong := no_identity(certificate, key or certificate):
-        hint = "" if key is not None else "add --listen-key, if the key is in a file for itself"
-        raise UsageError(f"--listen-cert: {wrong}", hint=hint)
+    _check_identity("--listen-cert", "--listen-key", certificate, key)
     if client_ca is not None and (wrong := no_authority(client_ca)):
         raise UsageError(f"--client-ca: {wrong}")
     return ServerTls(certificate=certificate, key=key or certificate, client_ca=client_ca)
 
 
-def spoken(mode: str | None, ca: Path | None, server_name: str | None) -> ClientTls | None:
+def spoken(
+    mode: str | None, ca: Path | None, server_name: str | None, certificate: Path | None = None, key: Path | None = None
+) -> ClientTls | None:
+    """How TLS is spoken to an EPP; None for plaintext. Without a `mode`, files for TLS mean that it is verified."""
     from conformance.errors import UnknownNameError, UsageError
     from conformance.targets.authority import no_authority
     from ext_proc.http2.tls import ClientTls
 
     modes = ("plaintext", "unverified", "verified")
-    mode = mode or ("verified" if ca is not None else "plaintext")
+    mode = mode or ("plaintext" if ca is None and certificate is None else "verified")
     if mode not in modes:
         raise UnknownNameError("TLS mode", mode, modes)
     if ca is not None and mode != "verified":
         raise UsageError(f"--ca is not used with --tls {mode}", hint="say --tls verified")
     if ca is not None and (wrong := no_authority(ca)):
         raise UsageError(f"--ca: {wrong}")
+    if certificate is not None:
+        if mode == "plaintext":
+            raise UsageError("--cert is not used with --tls plaintext", hint="say --tls verified or unverified")
+        _check_identity("--cert", "--key", certificate, key)
+    elif key is not None:
+        raise UsageError("--key is that of a certificate", hint="add --cert")
     if mode == "plaintext":
         return None
-    return ClientTls(verify=mode == "verified", ca=ca, server_name=server_name)
+    return ClientTls(
+        verify=mode == "verified",
+        ca=ca,
+        certificate=certificate,
+        key=None if certificate is None else key or certificate,
+        server_name=server_name,
+    )
+
+
+def _check_identity(flag: str, key_flag: str, certificate: Path, key: Path | None) -> None:
+    from conformance.errors import UsageError
+    from conformance.targets.authority import no_identity
+
+    if wrong := no_identity(certificate, key or certificate):
+        hint = "" if key is not None else f"add {key_flag}, if the key is in a file for itself"
+        raise UsageError(f"{flag}: {wrong}", hint=hint)

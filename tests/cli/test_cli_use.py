@@ -84,6 +84,10 @@ def test_files_for_tls_that_do_not_fit_are_named(cli, tmp_path: Path) -> None:
         (("--listen-cert", one.certificate, "--listen-key", other.key), "is not that of the certificate in"),
         (("--listen-cert", one.certificate, "--listen-key", one.key, "--client-ca", "broken.pem"), "--client-ca: "),
         (("--tls", "verified", "--ca", tmp_path / "broken.pem"), "broken.pem: it holds no certificate"),
+        (("--cert", one.certificate), "add --key, if the key is in a file for itself"),
+        (("--cert", one.certificate, "--key", other.key), "--cert: the key in"),
+        (("--key", one.key), "add --cert"),
+        (("--cert", one.certificate, "--key", one.key, "--tls", "plaintext"), "--cert is not used with --tls plain"),
     ):
         ran = cli(*tap, *more)
         assert ran.code == 2

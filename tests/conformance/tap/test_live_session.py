@@ -32,7 +32,7 @@ from conformance.tap.redaction import LiveRedaction
 from conformance.tap.session import LiveSettings, LiveTap
 from conformance.verdict import Verdict
 from ext_proc.channel import dial
-from ext_proc.http2.tls import ClientTls, ServerTls
+from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
 from ext_proc.record import Author, Entry, Message, Recorder, StreamEnded, StreamOpened
 from fake_epp import (
     Answer,
@@ -627,6 +627,29 @@ class Command:
         self.process.send_signal(signal.SIGTERM)
         rest, _ = self.process.communicate(timeout=30)
         return self.process.returncode, rest
+
+
+def test_the_tap_shows_its_certificate_to_an_epp_that_asks_for_one(tmp_path: Path) -> None:
+    own = self_signed(tmp_path, names=("127.0.0.1",))
+    mutual = replace(own, client_ca=own.certificate)
+
+    async def main() -> None:
+        epp = await open_epp(default=picks(A), tls=mutual)
+        to = ("tap", "--listen", "127.0.0.1:0", "--upstream", epp.address)
+        trusted = ("--ca", str(own.certificate), "--cert", str(own.certificate), "--key", str(own.key))
+        tap = Command(*to, *trusted)
+        try:
+            address = await asyncio.to_thread(tap.until, r"relaying (\S+)")
+            await drive(address, (*SHAPES["chat"], ProxyConfig()))
+            code, rest = await asyncio.to_thread(tap.end)
+            assert (code, "1 streams relayed, 1 judged, 0 with a broken rule" in rest) == (0, True), rest
+        finally:
+            tap.process.kill()
+            tap.process.wait()
+            tap.process.stdout.close()
+            await epp.close()
+
+    run(main)
 
 
 def test_proxy_and_tap_accuse_an_epp_that_answers_the_headers_only(tmp_path: Path) -> None:
