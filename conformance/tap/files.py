@@ -5,6 +5,7 @@ What the tap writes can be judged again offline, and so can the evidence of a re
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -31,17 +32,19 @@ _GZIP = b"\x1f\x8b"
 
 
 class TranscriptWriter:
-    """Appends transcripts to a file until it has `limit` bytes. Raises `OSError`."""
+    """Appends transcripts to a file until it has `limit` bytes. Raises `OSError`.
+
+    A file that was moved away, removed or emptied meanwhile, as by `logrotate`, is begun again.
+    """
 
     def __init__(self, path: Path, limit: int) -> None:
         self.path = path
         self.full = False
-        """The limit is reached: nothing more is written."""
+        """The limit is reached: nothing more is written until the file is another one."""
         self._limit = limit
-        self._file = path.open("ab")
-        self._size = self._file.tell()
-        if self._size and not _ends_a_line(path):  # of a tap that was killed: what follows is a line by itself
-            self._size += self._file.write(b"\n")
+        self._file: IO[bytes] | None = None
+        self._size = 0
+        self._open()
 
     def write(self, episode: Episode, context: Context, *, reason: str = "ended", note: str = "") -> None:
         """Append an exchange; `reason` and `note` say how its record ended, where that is not with its stream."""
@@ -49,15 +52,39 @@ class TranscriptWriter:
         if reason != "ended":
             body["record"] = {"ended": reason, **({"note": note} if note else {})}
         line = json.dumps(body, separators=(",", ":")).encode() + b"\n"
+        file = self._current()
         self.full = self.full or self._size + len(line) > self._limit
         if not self.full:
-            self._file.write(line)
-            self._file.flush()
+            file.write(line)
+            file.flush()
             self._size += len(line)
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    def _current(self) -> IO[bytes]:
+        """The file that has the name now."""
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            there = None
+        if self._file is not None and there is not None and os.path.samestat(there, os.fstat(self._file.fileno())):
+            if there.st_size < self._size:
+                self._size, self.full = there.st_size, False
+            return self._file
+        with contextlib.suppress(OSError):  # what a full disk did not take of the old one
+            self.close()
+        return self._open()
+
+    def _open(self) -> IO[bytes]:
+        self._file = file = self.path.open("ab")
+        self._size, self.full = file.tell(), False
+        if self._size and not _ends_a_line(self.path):  # of a tap that was killed: what follows is a line by itself
+            self._size += file.write(b"\n")
+        return file
 
 
 def _ends_a_line(path: Path) -> bool:

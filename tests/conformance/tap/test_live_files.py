@@ -61,6 +61,26 @@ def test_a_file_is_continued_up_to_its_limit(tmp_path: Path) -> None:
     assert [one.episode.id for one in read(path)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("rotation", ["moved", "removed", "emptied"])
+def test_a_file_that_is_rotated_is_begun_again(tmp_path: Path, rotation: str) -> None:
+    path, one = tmp_path / "traffic.ndjson", an_episode("a")
+    write(path, one)
+    size = path.stat().st_size
+    writer = TranscriptWriter(path, size)
+    for _ in range(2):
+        writer.write(one, CONTEXT)
+        assert (writer.full, path.stat().st_size) == (True, size)
+        if rotation == "moved":
+            path.rename(tmp_path / "traffic.1.ndjson")
+        elif rotation == "removed":
+            path.unlink()
+        else:
+            path.write_bytes(b"")
+        writer.write(one, CONTEXT)
+        assert (writer.full, path.stat().st_size) == (False, size)
+    writer.close()
+
+
 def test_why_a_record_ended_early_is_written_too(tmp_path: Path) -> None:
     path = tmp_path / "t.ndjson"
     writer = TranscriptWriter(path, 1 << 20)
