@@ -7,6 +7,9 @@ A secret becomes a typed placeholder, `[redacted:header:authorization]`, whereve
 protobuf messages (decoded, replaced in every string and bytes field, encoded again), in process output. The same secret
 always becomes the same placeholder, so that what was equal stays equal and judges see no difference. Messages must be
 redacted before a size limit cuts them, else the beginning of a secret may stay at the cut.
+
+In bodies the placeholder has the length of the secret: their lengths are stated elsewhere, and judged. A body comes in
+pieces that are recorded one by one, and a secret may be cut between them: `across` looks at all of them in one.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import dataclasses
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -25,6 +28,7 @@ from google.protobuf.message import DecodeError
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import Episode
+from conformance.evidence.pieces import bodies_of
 from conformance.evidence.rewrite import Place, rewrite
 from conformance.report.document.blocks import Redaction
 from conformance.targets.gateway import AnyProfile
@@ -45,6 +49,9 @@ OWN_WORDS = frozenset(
     | {"request_body_mode", "response_body_mode"}
 )
 """Fields of events that hold nothing but the suite's own words, by which judges find their way."""
+
+_BODY = "body"
+"""The name of what holds one, in events as in messages."""
 
 E = TypeVar("E", bound=Event)
 
@@ -130,6 +137,12 @@ class Redactor:
             return data
         return self._pattern.sub(lambda match: self._replacement(self._of[match[0]]), data)
 
+    def body(self, data: bytes) -> bytes:
+        """A body, or a piece of one: it keeps its length."""
+        if self._pattern is None:
+            return data
+        return self._pattern.sub(lambda match: self._replacement(self._of[match[0]], len(match[0])), data)
+
     def header(self, name: bytes, value: bytes) -> bytes:
         """The value of a header."""
         short = self._short.get((name.lower(), value))
@@ -150,7 +163,9 @@ class Redactor:
         changed: dict[str, Any] = {}
         for field in dataclasses.fields(event):
             value = getattr(event, field.name)
-            if field.name not in OWN_WORDS and (redacted := self._value(value)) != value:
+            if field.name in OWN_WORDS:
+                continue
+            if (redacted := self.body(value) if field.name == _BODY else self._value(value)) != value:
                 changed[field.name] = redacted
         return dataclasses.replace(event, **changed) if changed else event
 
@@ -161,7 +176,21 @@ class Redactor:
 
     def episode(self, episode: Episode) -> Episode:
         """A whole episode."""
-        return Episode(id=episode.id, entries=tuple(self.entry(entry) for entry in episode.entries))
+        entries = tuple(self.entry(entry) for entry in episode.entries)
+        return self.across(Episode(id=episode.id, entries=entries))
+
+    def across(self, episode: Episode) -> Episode:
+        """An episode of redacted entries without the secrets that are cut between the pieces of a body."""
+        if self._pattern is None:
+            return episode
+        changed: dict[int, bytes] = {}
+        for pieces in bodies_of(episode.entries):
+            whole = b"".join(piece.data for piece in pieces)
+            redacted, at = self.body(whole), 0
+            for piece in pieces if redacted != whole else ():
+                changed[piece.entry.seq] = piece.message_with(redacted[at : at + len(piece.data)])
+                at += len(piece.data)
+        return Episode(id=episode.id, entries=tuple(_with_raw(episode.entries, changed))) if changed else episode
 
     def document(self, document: Any) -> Any:
         """Plain JSON values: every string in them (and no key)."""
@@ -217,7 +246,7 @@ class Redactor:
         """The policy for `rewrite`: the secrets of the profile, wherever they are."""
         if place.type == "HeaderValue" and place.field != "key":
             return self.header(place.name.encode(), value)
-        return self.data(value)
+        return self.body(value) if place.field == _BODY else self.data(value)
 
     def _masked(self, raw: bytes) -> bytes:
         """Bytes whose framing must stay: a secret becomes asterisks of the same length."""
@@ -230,13 +259,24 @@ class Redactor:
 
         return self._pattern.sub(stars, raw)
 
-    def _replacement(self, secret: Secret) -> bytes:
+    def _replacement(self, secret: Secret, length: int | None = None) -> bytes:
         self._counts[secret] += 1
-        return self._placeholders[secret]
+        placeholder = self._placeholders[secret]
+        return placeholder if length is None else placeholder[:length].ljust(length, b"*")
 
     def _placeholder(self, secret: Secret) -> bytes:
         typed = f"[redacted:{secret.kind}:{secret.name}]".encode()
         return b"[***]" if self._pattern is not None and self._pattern.search(typed) else typed
+
+
+def _with_raw(entries: Iterable[Entry], changed: Mapping[int, bytes]) -> Iterator[Entry]:
+    """The entries, those messages changed that have a place in `changed`."""
+    for entry in entries:
+        raw = changed.get(entry.seq)
+        if raw is None or not isinstance(entry.event, Message):
+            yield entry
+        else:
+            yield Entry(entry.seq, entry.t, dataclasses.replace(entry.event, raw=raw))
 
 
 def _forms(value: str) -> set[bytes]:

@@ -63,6 +63,7 @@ class Examples:
         ]
         learner = exchange.learner
         seen = episode(events, exchange.window, learner.mentions, name=name, trouble=exchange.trouble)
+        seen = self._redactor.across(seen)
         context = learner.context(name)
         # A remembered verdict was given in another pool, and a secret may have been in its words: as evidence says it.
         for one in reversed(self._bench.findings(seen, context)):

@@ -38,8 +38,8 @@ MODES: Mapping[str, str] = {
 }
 """Body modes of Envoy as scenarios call them."""
 
-PLACEHOLDER = re.compile(r"\[redacted:[^\]]*\]")
-"""What stands where a secret was."""
+PLACEHOLDER = re.compile(r"\[redac")
+"""How what stands where a secret was begins. In bodies it is as long as the secret, which may be no more than this."""
 
 _OF_THE_DATA_PLANE = re.compile(r":.*|content-length|transfer-encoding|x-request-id|x-forwarded-.*|x-envoy-.*|host")
 """Headers that the data plane makes, for each request."""

@@ -151,7 +151,9 @@ async def execute(
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
         if trouble := execution.spoilt(runner.lag.worst(began)) or _starved(runner, capture.episode()):
             capture.remark(HarnessTrouble(what=trouble))
-        return WorkDone(work=work, episode=capture.episode(), context=execution.context(), seconds=loop.time() - began)
+        seconds = loop.time() - began
+        episode = runner.redactor.across(capture.episode())
+        return WorkDone(work=work, episode=episode, context=execution.context(), seconds=seconds)
 
 
 def _starved(runner: TargetRunner, episode: Episode) -> str:

@@ -30,6 +30,6 @@ async def send_one(lane: EppRunner, exchange: Exchange, request: HttpRequest | N
         if request is not None:
             prepared = dataclasses.replace(prepared, request=request)
         outcome = await lane.carry_out(prepared, name, fresh_connection=exchange.connection == "fresh")
-        episode = capture.episode()
+        episode = lane.redactor.across(capture.episode())
     conversation = next(one for one in conversations(episode) if one.exchange == name)
     return Single(outcome=outcome, conversation=conversation, episode=episode)
