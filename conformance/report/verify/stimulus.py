@@ -323,14 +323,20 @@ def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpR
 
 def _injections(request: Exchange, told: Told) -> Iterator[str]:
     """What messages have beyond the ordinary, and what is sent between them: all leaves in one turn."""
-    append, between = injected(request.inject)
+    between = injected(request.inject)[1]
+    added = [one for name in request.inject if (one := injected((name,))[0])]
     sent = [one.raw for one in told.sent]
     found, wanted = sent[1 : 1 + len(between)], [one.raw for one in between]
     if sent and found != wanted:
         yield f"the EPP was sent {short(found)} after the headers, by its scenario {short(wanted)}"
-    messages = (*sent[:1], *sent[1 + len(between) :]) if append else ()
-    if any(_in_order(raw[-len(append) :]) != _in_order(append) for raw in messages):
-        yield f"the EPP was sent messages that do not end with {short(append)}, which its scenario adds"
+    messages = (*sent[:1], *sent[1 + len(between) :])
+    if missing := next((one for one in added for raw in messages if not _has(raw, one)), None):
+        yield f"the EPP was sent messages without {short(missing)}, which its scenario adds"
+
+
+def _has(raw: bytes, added: bytes) -> bool:
+    """Whether a message has it. One from which a secret was taken has its fields in another order."""
+    return added in raw or _in_order(raw) == _in_order(raw + added)
 
 
 def _in_order(raw: bytes) -> bytes:

@@ -99,6 +99,16 @@ def test_a_target_that_takes_no_further_connection_fails_and_its_report_is_verif
     assert {row["id"] for row in report["requirements"] if row["verdict"] == "fail"} == {"ENV-16"}
 
 
+@pytest.mark.parametrize("secret", ["Bearer abcdef"])
+def test_a_secret_in_headers_is_no_difference(catalogue, tmp_path, secret):
+    instances = [one for one in load(catalogue) if one.id.startswith(SCENARIOS)]
+    profile = real_reports.reference_epp()
+    requests = profile.requests.model_copy(update={"secret_headers": {"authorization": secret}})
+    real_reports.make(profile.model_copy(update={"requests": requests}), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    assert [step.details for step in verification.steps if step.answer != "pass"] == []
+
+
 @pytest.mark.parametrize("times", [1, 1000])
 def test_a_secret_in_bodies_is_no_difference(catalogue, tmp_path, times):
     """Nor is one that is cut where the EPP answers in other pieces than it was asked in, and none is kept."""
