@@ -32,7 +32,7 @@ class JudgedAgain:
         self._catalogue = catalogue
         self._judge = judge
         self._expected = expected
-        self._learned = Learned()
+        self._learned = Learned(report.redactions)
         self._by_line: dict[str, list[ScenarioRow]] = {}
         for row in report.results:
             if row.evidence is not None:

@@ -17,6 +17,8 @@ from google.protobuf.message import DecodeError
 
 from conformance.planning.data_plane import MODES, ending_of
 from conformance.planning.injections import injected
+from conformance.report.document.blocks import Redaction
+from conformance.report.verify.hidden import Hidden
 from conformance.report.verify.hints import ANY, same
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
@@ -39,17 +41,15 @@ from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersA
 Plane = Literal["fake", "envoy", "gateway"]
 """What carried the exchange: our proxy, a real Envoy, or the gateway under test."""
 
-REDACTED = b"[redacted:"
-"""How what stands in a secret's place begins. Lengths of what holds it are those of before."""
-
 _PROMPT = ("model", "prompt", "messages")
 
 
 class Learned:
-    """What requests to the target look like: values, by what of a request they are."""
+    """What requests to the target look like: values, by what of a request they are; and the secrets in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactions: Sequence[Redaction] = ()) -> None:
         self._known: dict[Hashable, Any] = {}
+        self.hidden = Hidden(redactions)
 
     def same(self, what: Hashable, value: Any) -> bool:
         """Whether `value` is what was seen before, if anything was."""
@@ -86,18 +86,18 @@ def problems(
             yield "the EPP was asked again on another stream, and had not refused the one before"
         if plane == "fake" and request.reply.source != "refused":
             yield from _first_message(request, opened, told, sent, endpoints)
-            yield from _messages(request, opened, told, sent)
+            yield from _messages(request, opened, told, sent, learned.hidden)
             yield from _injections(request, told)
     if sent is None:
         return
     body = b"".join(chunk.data for chunk in sent.chunks)
     if plane == "gateway":
-        if opened.body != body:
+        if not learned.hidden.in_body(opened.body, body):
             yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
         return
-    pieces = [one.request_body.body for one in told.of_kind("request_body")]
-    if not body.startswith(b"".join(pieces)):
-        yield f"the EPP was told the body {short(b''.join(pieces))}, by its scenario {short(body)}"
+    pieces = b"".join(one.request_body.body for one in told.of_kind("request_body"))
+    if not learned.hidden.in_body(pieces, body[: len(pieces)]):
+        yield f"the EPP was told the body {short(pieces)}, by its scenario {short(body)}"
 
 
 # -- the client's request ----------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def _head(
         headers = headers[: marks[-1]] if marks else headers
     begin = len(headers) - len(given)
     own, rest = headers[: max(begin, 0)], headers[max(begin, 0) :]
-    if not _same_headers(rest, given):
+    if not _same_headers(rest, given, learned.hidden):
         yield f"its client sent the headers {short(rest)}, by its scenario {short(given)}"
     overridden = frozenset(name.lower() for name, _ in given)
     kind = (request.sheddable, not bodyless(request), overridden, omitted)
@@ -139,10 +139,10 @@ def _head(
         yield "its client sent JSON without a content-type"
 
 
-def _same_headers(found: Headers, wanted: Headers) -> bool:
+def _same_headers(found: Headers, wanted: Headers, hidden: Hidden) -> bool:
     def alike(one: tuple[bytes, bytes], other: tuple[bytes, bytes]) -> bool:
-        unknown = ANY.encode()[:1] in other[1] or one[1].startswith(REDACTED)
-        return one[0] == other[0] and (one[1] == other[1] or unknown)
+        unknown = ANY.encode()[:1] in other[1]
+        return one[0] == other[0] and (unknown or hidden.in_header(one[1], other[1]))
 
     return len(found) == len(wanted) and all(map(alike, found, wanted))
 
@@ -156,13 +156,13 @@ def _sent(
     learned: Learned,
     plane: Plane,
 ) -> HttpRequest | None:
-    """The whole request; None if nothing shows what those to this target look like, or their bodies hold a secret."""
+    """The whole request; None if nothing shows what those to this target look like."""
     found = (
         opened.body if plane == "gateway" else b"".join(one.request_body.body for one in told.of_kind("request_body"))
     )
     upstream = [one.event.body for one in entries if isinstance(one.event, UpstreamRequest)]
     requests = _requests(request, opened, found or (upstream or [b""])[0], learned)
-    if requests is None or REDACTED in found or REDACTED.decode() in f"{requests.model} {requests.body}":
+    if requests is None:
         return None
     named = request.model_copy(update={"model": KNOWN}) if request.model in NOT_SERVED else request
     sent = dataclasses.replace(http_request(named, requests, source), headers=opened.headers, path=opened.path)
@@ -282,7 +282,9 @@ def _protocol_config(request: Exchange, opened: ExchangeOpened, first: Processin
             yield "the EPP was told otherwise than in its scenario whether bodies wait for the answer to the headers"
 
 
-def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None) -> Iterator[str]:
+def _messages(
+    request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None, hidden: Hidden
+) -> Iterator[str]:
     """The pieces of the body, and how it ends."""
     bodies, trailers = told.of_kind("request_body"), told.of_kind("request_trailers")
     if "duplicate-end" in request.inject and bodies and bodies[-1].request_body.end_of_stream:
@@ -305,7 +307,7 @@ def _messages(request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpR
     pieces = [one.request_body.body for one in bodies]
     whole = b"".join(pieces)
     ended = bool(ends or found)
-    if ended and bodies and whole != b"".join(due):
+    if ended and bodies and not hidden.in_body(whole, b"".join(due)):
         yield f"the EPP was told {len(whole)} bytes of the body, by its scenario {sum(map(len, due))}"
     found_sizes, due_sizes = [*map(len, pieces)], [*map(len, due)]
     match opened.request_body_mode:

@@ -48,6 +48,13 @@ def with_a_small_body(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"body": "default"} if sized else {})
 
 
+def with_a_placeholder_in_a_small_body(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    sized = isinstance(exchange.body, BodySpec) and exchange.body.size is not None
+    return exchange.model_copy(
+        update={"body": BodySpec(fields={"note": "[redacted:header:authorization]"})} if sized else {}
+    )
+
+
 def without_trailers(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"trailers": (), "end": "default"})
 
@@ -70,8 +77,8 @@ def answered_plainly(exchange: Exchange, _: dict[str, Any]) -> Exchange:
 
 @pytest.mark.parametrize(
     "change",
-    [in_one_piece, in_an_easier_body_mode, with_a_small_body, without_trailers, with_other_headers, never_drained,
-     without_what_is_beyond_the_ordinary, answered_plainly, as_it_is],
+    [in_one_piece, in_an_easier_body_mode, with_a_small_body, with_a_placeholder_in_a_small_body, without_trailers,
+     with_other_headers, never_drained, without_what_is_beyond_the_ordinary, answered_plainly, as_it_is],
     ids=lambda one: one.__name__,
 )  # fmt: skip
 def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change: Change):
@@ -99,7 +106,7 @@ def test_a_target_that_takes_no_further_connection_fails_and_its_report_is_verif
     assert {row["id"] for row in report["requirements"] if row["verdict"] == "fail"} == {"ENV-16"}
 
 
-@pytest.mark.parametrize("secret", ["Bearer abcdef"])
+@pytest.mark.parametrize("secret", ["Bearer abcdef", "tell me", "0123456789abcdef"])
 def test_a_secret_in_headers_is_no_difference(catalogue, tmp_path, secret):
     instances = [one for one in load(catalogue) if one.id.startswith(SCENARIOS)]
     profile = real_reports.reference_epp()
