@@ -8,6 +8,11 @@ from ext_proc.record import Wait
 from fake_proxy.actions import Side
 
 
+def echo_of(side: Side, through: int | None) -> str:
+    """The name of the wait for it; None: how all of that side begin."""
+    return f"echo of {side} body through byte {'' if through is None else through}"
+
+
 class Echo:
     """The bytes sent to the EPP and those it let through.
 
@@ -78,7 +83,7 @@ class Echoes:
             met = False
         return Wait(
             exchange=self._exchange,
-            what=f"echo of {side} body through byte {through}",
+            what=echo_of(side, through),
             outcome="met" if met else "expired",
             seconds=loop.time() - began,
         )

@@ -1,16 +1,21 @@
-"""Which data plane carries the scenarios of a run."""
+"""Which data plane carries the scenarios of a run, and what it does in an exchange that `report verify` looks for."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import UnknownNameError
+from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
 from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Profile
+from ext_proc.headers import to_value
+from fake_proxy.client import HttpRequest
 from fake_proxy.config import BodyMode, Ending
+from fake_proxy.stimulus import ServedMetadata
 
 if TYPE_CHECKING:
     from real_envoy import EnvoyVariant
@@ -31,6 +36,42 @@ ROTATION = (Ending.DRAIN, Ending.HALF_CLOSE, Ending.ENVOY)
 def ending_of(exchange: Exchange, index: int) -> Ending:
     """How the stream of the `index`th repeat of `exchange` is ended."""
     return ROTATION[index % len(ROTATION)] if exchange.ending == "rotate" else Ending(exchange.ending)
+
+
+APART = 1.5
+"""Seconds after which an interleaved exchange expects no further one: all come as fast as we send, unless the target
+keeps them waiting."""
+
+
+def paced(exchange: Exchange, request: HttpRequest) -> HttpRequest:
+    """`request` with the waits and pauses between its chunks that `exchange` has."""
+    if not (exchange.lock_step or exchange.gap_seconds):
+        return request
+    chunks = [dataclasses.replace(one, after=exchange.gap_seconds) for one in request.chunks]
+    chunks[:-1] = [dataclasses.replace(one, await_echo=exchange.lock_step) for one in chunks[:-1]]
+    return dataclasses.replace(request, body=tuple(chunks))
+
+
+def served_of(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
+    """The endpoint that is reported with the response: text, another value, or which of `ServedMetadata`."""
+    nobody = endpoints[references.NOBODY][0]
+    match exchange.served:
+        case "default":
+            return ServedMetadata.ACTUAL
+        case "absent":
+            return ServedMetadata.ABSENT
+        case "unknown":
+            return nobody
+        case "other":
+            return next((own[-1] for name, own in endpoints.items() if name != references.NOBODY), nobody)
+        case "ipv6":
+            return "[::1]:8000"
+        case "number":
+            return to_value(8000)
+        case "list":
+            return to_value([nobody])
+        case "empty":
+            return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
-APART = 1.5
-"""Seconds after which no one else is expected: all come as fast as we send, unless the target keeps them waiting."""
+from conformance.planning.data_plane import APART
 
 
 class Barrier:

@@ -23,14 +23,14 @@ from conformance.evidence.episode import (
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
-from conformance.report.verify import course, gauges, hints, pool_states, replies, server_episode, stimulus
+from conformance.report.verify import course, gauges, hints, pacing, pool_states, replies, server_episode, stimulus
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.report.verify.stimulus import Learned
 from conformance.report.verify.told import Told
 from conformance.scenario import references
 from conformance.scenario.expect import Expect
-from conformance.scenario.schema import BodySpec, ClientRequest, Request, Step
+from conformance.scenario.schema import BodySpec, ClientRequest, Exchange, Request, Step
 from conformance.scenario.seeded import source_of
 from ext_proc.record import Author, Entry, ExchangeOpened, Message, StreamEnded, UpstreamRequest, Wait
 
@@ -118,6 +118,10 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
             if one.step.exchange is not None
         ]
         yield from gauges.problems(planned.pool, steps, episode, begun)
+    for number, step in enumerate(steps):
+        if step.exchange is not None and step.exchange.interleaved and _asked_about(report):
+            alike = [entries for (_, entries), one in zip(numbered, due, strict=False) if one.number == number]
+            yield from pacing.interleaved(alike)
     for (name, entries), one in zip(numbered, due, strict=False):
         expectation = context.expectations.get(name)
         wanted = None if one.step.expect is None else _expectation(one.step.expect, _endpoints(episode, entries[0].seq))
@@ -263,8 +267,7 @@ def _stimulus(
     if (opened.method, opened.http) != (request.method, http):
         was = f"{opened.method} over HTTP/{opened.http}"
         yield f"its evidence has {short(was)}, its scenario {request.method} over HTTP/{http}"
-    around = report.environment.topology
-    asked_about = isinstance(around, Topology) and around.data_plane == "fake"
+    asked_about = _asked_about(report)
     yield from course.problems(request, opened, entries, asked=asked_about, ended_early=ended_early)
     prompt = _prompt(planned, one, request, report.environment.seed)
     if prompt is not None and not _says(entries, prompt):
@@ -282,8 +285,19 @@ def _stimulus(
         plane="gateway" if isinstance(request, Request) else "fake" if asked_about else "envoy",
         learned=learned,
     )
+    if asked_about and isinstance(request, Exchange):
+        yield from pacing.of_response(request, opened, entries, told)
+        basis = report.plan
+        assert basis is not None, "without it there is no plan"
+        yield from pacing.served(request, entries, told, endpoints, basis.destination_namespace)
     if not any(step.pods for step in work.instance.scenario.steps):
         yield from replies.problems(request, entries, told if asked_about else None)
+
+
+def _asked_about(report: Report) -> bool:
+    """Whether the data plane was our own: then the EPP under test was asked about each exchange, and nobody else."""
+    around = report.environment.topology
+    return isinstance(around, Topology) and around.data_plane == "fake"
 
 
 def _prompt(planned: Planned, one: _Due, request: ClientRequest, seed: int) -> bytes | None:

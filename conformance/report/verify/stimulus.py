@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from google.protobuf.message import DecodeError
 
-from conformance.planning.data_plane import MODES, ending_of
+from conformance.planning.data_plane import MODES, ending_of, paced
 from conformance.planning.injections import injected
 from conformance.report.document.blocks import Redaction
+from conformance.report.verify import pacing
 from conformance.report.verify.hidden import Hidden
 from conformance.report.verify.hints import ANY, same
 from conformance.report.verify.steps import short
@@ -88,6 +89,8 @@ def problems(
             yield from _first_message(request, opened, told, sent, endpoints)
             yield from _messages(request, opened, told, sent, learned.hidden)
             yield from _injections(request, told)
+        if plane == "fake" and sent is not None:
+            yield from pacing.of_request(paced(request, sent), entries, told)
     if sent is None:
         return
     body = b"".join(chunk.data for chunk in sent.chunks)

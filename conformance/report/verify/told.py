@@ -31,11 +31,16 @@ class Told:
             and event.stream in streams[-1:]
         ]
         """All that was sent, with what is no message."""
-        self.messages: list[ProcessingRequest] = []
+        self._read: dict[int, ProcessingRequest] = {}
         for event in self.sent:
             if isinstance(event, Message):
                 with contextlib.suppress(DecodeError):  # a scenario may have sent what is none
-                    self.messages.append(ProcessingRequest.FromString(event.raw))
+                    self._read[id(event)] = ProcessingRequest.FromString(event.raw)
+        self.messages = [*self._read.values()]
+
+    def request_in(self, entry: Entry) -> ProcessingRequest | None:
+        """The message of an entry; None if it has none of those."""
+        return self._read.get(id(entry.event))
 
     def of_kind(self, kind: str) -> list[ProcessingRequest]:
         """The messages of a kind, such as `request_headers` or `response_body`."""

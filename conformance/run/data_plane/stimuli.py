@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.planning.data_plane import MODES, ending_of
+from conformance.planning.data_plane import MODES, ending_of, paced, served_of
 from conformance.planning.injections import injected
 from conformance.scenario import references
 from conformance.scenario.schema import BodyMode as ScenarioMode
 from conformance.scenario.schema import Exchange, Reply
 from conformance.targets.http_request import http_request, without
 from conformance.targets.profile import Profile
-from ext_proc.headers import to_value
 from ext_proc.protocol import SUBSET
 from fake_proxy.client import HttpRequest
 from fake_proxy.config import ProtocolConfigForm, ProxyConfig
 from fake_proxy.pace import PATIENCE
-from fake_proxy.stimulus import ServedMetadata, Stimulus
+from fake_proxy.stimulus import Stimulus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +57,7 @@ def prepare(
     )
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
-    request = without(exchange.omit_headers, http_request(exchange, profile.requests, rng))
-    if exchange.lock_step or exchange.gap_seconds:
-        chunks = [dataclasses.replace(one, after=exchange.gap_seconds) for one in request.chunks]
-        chunks[:-1] = [dataclasses.replace(one, await_echo=exchange.lock_step) for one in chunks[:-1]]
-        request = dataclasses.replace(request, body=tuple(chunks))
+    request = paced(exchange, without(exchange.omit_headers, http_request(exchange, profile.requests, rng)))
     return Prepared(
         request=request,
         config=_config(exchange, mode, profile, pool, index),
@@ -107,7 +101,7 @@ def _stimulus(exchange: Exchange, profile: Profile, endpoints: Mapping[str, tupl
     return Stimulus(
         metadata=metadata,
         metadata_on="none" if exchange.metadata_context == "absent" else exchange.hint_on,
-        served=_served(exchange, endpoints),
+        served=served_of(exchange, endpoints),
         append=append,
         inject=inject,
         duplicate_end="duplicate-end" in exchange.inject,
@@ -127,24 +121,3 @@ def _hint(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> tuple
         filler = list(itertools.islice((one for one in ports if one not in taken), exchange.hint_filler))
         return ([*filler, *exchange.subset],)
     return (exchange.hint,) if "hint" in exchange.model_fields_set else None
-
-
-def _served(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
-    nobody = endpoints[references.NOBODY][0]
-    match exchange.served:
-        case "default":
-            return ServedMetadata.ACTUAL
-        case "absent":
-            return ServedMetadata.ABSENT
-        case "unknown":
-            return nobody
-        case "other":
-            return next((own[-1] for name, own in endpoints.items() if name != references.NOBODY), nobody)
-        case "ipv6":
-            return "[::1]:8000"
-        case "number":
-            return to_value(8000)
-        case "list":
-            return to_value([nobody])
-        case "empty":
-            return ""

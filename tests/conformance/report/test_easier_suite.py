@@ -16,6 +16,7 @@ from scripted import Script
 from conformance.evidence.store import EvidenceReader
 from conformance.report.verify.replies import problems
 from conformance.report.verify.verification import verify
+from conformance.run.barrier import Barrier
 from conformance.run.data_plane.stimuli import prepare
 from conformance.scenario.loader import load
 from conformance.scenario.schema import BodySpec, Exchange, Reply, Request
@@ -93,6 +94,60 @@ def test_exchanges_must_be_those_of_their_scenarios(catalogue, tmp_path, change:
     verification = verify(tmp_path / "report.json", instances=instances)
     failed = [step.name for step in verification.steps if step.answer != "pass"]
     assert failed == ([] if change is as_it_is else ["judgement"])
+
+
+def without_waiting(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"lock_step": False})
+
+
+def without_pauses(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"gap_seconds": 0})
+
+
+def told_who_served(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"served": "default"})
+
+
+def answered_without_waiting(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"reply": exchange.reply.model_copy(update={"lock_step": False})})
+
+
+def answered_without_pauses(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"reply": exchange.reply.model_copy(update={"gap_seconds": 0})})
+
+
+@pytest.mark.parametrize(
+    ("change", "scenario"),
+    [(without_waiting, "ext-proc.early-response-streamed"), (without_pauses, "streaming.slow-request"),
+     (told_who_served, "served.variants[served=absent"), (answered_without_waiting, "streaming.token-by-token"),
+     (answered_without_pauses, "streaming.pauses")],
+    ids=lambda one: getattr(one, "__name__", ""),
+)  # fmt: skip
+@pytest.mark.parametrize("changed", [True, False])
+def test_exchanges_must_come_as_slowly_as_their_scenarios_say(catalogue, tmp_path, change, scenario, changed):
+    instances = [one for one in load(catalogue) if one.id.startswith(scenario)][:1]
+
+    def easier(exchange: Exchange, **arguments: Any) -> Any:
+        return prepare(change(exchange, arguments) if changed else exchange, **arguments)
+
+    with patch("conformance.run.epp.runner.prepare", easier):
+        real_reports.make(real_reports.reference_epp(), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    assert [step.name for step in verification.steps if step.answer != "pass"] == ["judgement"] * changed
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_interleaved_exchanges_must_wait_for_each_other(catalogue, tmp_path, changed):
+    instances = [one for one in load(catalogue) if one.id == "robustness.interleaved"]
+
+    async def at_once(self: Barrier) -> None:
+        self._absent -= 1
+        self._abroad += 1
+
+    with patch.object(Barrier, "_come", at_once if changed else Barrier._come):
+        real_reports.make(real_reports.reference_epp(), tmp_path, instances)
+    verification = verify(tmp_path / "report.json", instances=instances)
+    assert [step.name for step in verification.steps if step.answer != "pass"] == ["judgement"] * changed
 
 
 def test_a_target_that_takes_no_further_connection_fails_and_its_report_is_verified(catalogue, tmp_path):
