@@ -1,8 +1,9 @@
 """Which answer to a request is due: which endpoints it may name, and whether an endpoint or an error is demanded.
 
 From the pool's states while the request was decided, and its subset hint. Between the moment a change is asked for and
-the moment it must be followed both states are right: an endpoint is right if any state allows it, and an endpoint or an
-error is due only if every state demands it (AMB-10 reads "ready endpoints").
+the moment it must be followed both states are right: an endpoint is right if any state allows it, and an error is due
+only if every state demands it (AMB-10 reads "ready endpoints"). Changes need not be followed in their order: who has
+dropped a pod may not know yet of the one that came before or at once. So an endpoint is due only if a pod stays.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class DueAnswer:
     endpoint_due: bool
     error_due: bool
     error_possible: bool
-    """Some state left nothing eligible: an error is then right, and has the form that errors have."""
+    """No pod was eligible in every state: an error is then right, and has the form that errors have."""
     pool_empty: bool
     """No state of the pool had an eligible endpoint."""
     load: PoolLoad
@@ -77,9 +78,9 @@ def due_answer(pool: PoolHistory, shown: GaugesHistory, first: int, last: int, h
         pool=anywhere,
         members=members,
         allowed=allowed,
-        endpoint_due=bool(states) and all(named) and not odd,
+        endpoint_due=bool(states) and _stays(states, named) and not odd,
         error_due=empty_hint or (bool(states) and not any(meant)),
-        error_possible=empty_hint or not all(meant),
+        error_possible=empty_hint or not _stays(states, meant),
         pool_empty=bool(states) and not anywhere,
         load=_load(shown, states, allowed, last),
     )
@@ -114,6 +115,14 @@ def _meant(hint: SubsetHint, endpoints: Set[str]) -> Set[str]:
     if hint.kind == "list" and hint.where in ("every", "headers"):
         return {one for one in endpoints if hint.may_mean(one)}
     return endpoints
+
+
+def _stays(states: Sequence[_State], endpoints: Sequence[Set[str]]) -> bool:
+    """Whether a pod is eligible at one of these endpoints in every state; `endpoints`: those of each state."""
+    places = (
+        {(one, pod) for one in own for pod in state.eligible[one]} for state, own in zip(states, endpoints, strict=True)
+    )
+    return bool(functools.reduce(set.intersection, places)) if states else True
 
 
 def _load(history: GaugesHistory, states: Iterable[_State], allowed: frozenset[str], last: int) -> PoolLoad:

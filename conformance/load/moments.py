@@ -6,6 +6,7 @@ exchange has a window of states: every one that was allowed at some instant betw
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import defaultdict
@@ -107,21 +108,19 @@ class Window:
         """What of the window bears on an exchange that names the endpoints `mentions`: equal signatures and equal
         exchanges, equal verdicts.
 
-        Of the endpoints that it names: in which states they were eligible, and whether they were members at all. Of all
-        others no more than whether there are any, elsewhere and at the same address, and whether they are all idle, all
-        saturated, all unreadable.
+        Of the endpoints that it names: in which states they were eligible, whether with one pod throughout, and whether
+        they were members at all. Of all others no more than whether there are any, elsewhere and at the same address,
+        and whether they are all idle, all saturated, all unreadable.
         """
         named = set(mentions)
         eligible, members = self._addresses
         near = named.union(*(eligible.get(address_of(one), ()) for one in mentions))
         rows = frozenset(
-            (
-                tuple(one in state.eligible for one in mentions),
-                not state.eligible.isdisjoint(near - named),
-                not state.eligible <= near,
-            )
-            for state in self.states
+            (tuple(one in own for one in mentions), not own.isdisjoint(near - named), not own <= near)
+            for own in (state.eligible for state in self.states)
         )
+        stay = self._staying
+        staying = tuple(one in stay for one in mentions), not stay.isdisjoint(near - named), not stay <= near
         own = frozenset().union(*(self._owners.get(one, frozenset()) for one in mentions))
         places = tuple(
             (
@@ -135,7 +134,7 @@ class Window:
             for one in mentions
         )
         shared = any(len(endpoints) > 1 for endpoints in members.values())
-        return rows, places, self._all(self._pods - own), min(len(members), 2), shared
+        return rows, staying, places, self._all(self._pods - own), min(len(members), 2), shared
 
     def _all(self, pods: frozenset[str]) -> Load | None:
         """Whether all of these pods are idle, saturated, unreadable; None if there are none."""
@@ -158,6 +157,15 @@ class Window:
     @cached_property
     def _eligible(self) -> frozenset[str]:
         return frozenset().union(*(state.eligible for state in self.states))
+
+    @cached_property
+    def _staying(self) -> frozenset[str]:
+        """The endpoints at which one pod was eligible throughout."""
+        pairs = (
+            {(canonical(one), pod.name) for pod in state.pods if pod.eligible for one in pod.endpoints}
+            for state in self.states
+        )
+        return frozenset(one for one, _ in functools.reduce(set.intersection, pairs))
 
     @cached_property
     def _pods(self) -> frozenset[str]:

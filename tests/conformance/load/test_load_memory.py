@@ -67,7 +67,7 @@ CROSS_TALK = ("ENV-21", Verdict.FAIL)
 
 # -- the same as the real thing ----------------------------------------------------------------------------------------
 
-PODS = (pod("a", A), pod("b", B), pod("c", C), pod("d", D, C))
+PODS = (pod("a", A), pod("b", B), pod("c", C), pod("d", D, C), pod("e", A))
 pools = st.tuples(
     st.lists(
         st.builds(
@@ -77,7 +77,7 @@ pools = st.tuples(
         unique_by=lambda one: one.name,
     ),
     st.dictionaries(
-        st.sampled_from("abcd"), st.sampled_from([(True, False, False), (False, True, False), (False, False, True)])
+        st.sampled_from("abcde"), st.sampled_from([(True, False, False), (False, True, False), (False, False, True)])
     ),
     st.booleans(),
 )
@@ -336,6 +336,27 @@ def test_a_new_pod_may_be_picked_at_once_and_need_not_be(road) -> None:
     road.time = 106.0
     assert failed(judged(road, pick(A), echo)[0]) == {"EPP-DEST-06"}
     assert not failed(judged(road, immediate(503))[0])
+
+
+@pytest.mark.parametrize("of", [SIMPLE, INSIDE])
+@pytest.mark.parametrize("steps", [((pod("c", A), pod("d", B)),), ((pod("a", A), pod("d", B)), (pod("d", B),))])
+def test_who_drops_a_pod_at_once_may_learn_of_the_next_within_the_grace_time(road, of, steps) -> None:
+    """A rollout whose every state has pods: who follows removals sooner than additions has none for a moment."""
+    for number, pods in enumerate(steps):
+        road.time = 100.0 + number
+        road.pool(*pods)
+    assert not failed(judged(road, immediate(503), of=of)[0])
+    assert not failed(judged(road, pick(B), echo, of=of)[0])
+    road.time = 110.0
+    assert failed(judged(road, immediate(503), of=of)[0])
+
+
+def test_an_endpoint_is_due_as_long_as_one_pod_stays(road) -> None:
+    """However many others come and go."""
+    road.time = 100.0
+    road.pool(pod("a", A), pod("d", B))
+    assert failed(judged(road, immediate(503))[0]) == {"EPP-ERR-02"}
+    assert failed(judged(road, immediate(503), of=INSIDE)[0]) == {"EPP-SUB-02"}
 
 
 def test_a_pick_outside_the_subset_is_found_under_whatever_pool(road) -> None:
