@@ -208,8 +208,7 @@ class LoadRun:
     async def _let_pass(self, arrivals: Coroutine[None, None, None], *beside: Coroutine[None, None, None]) -> None:
         """Until `arrivals` are over or the target is gone; then what is under way ends."""
         loop = asyncio.get_running_loop()
-        self.began, self.start_time = True, time.monotonic()
-        self.idleness = Idleness()
+        self.began, self.start_time, self.idleness = True, time.monotonic(), Idleness()
         others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
@@ -335,6 +334,8 @@ class LoadRun:
         """Take stock, and end the load when the target's process is gone."""
         while not (self.crashes or self.troubles.gone):
             await asyncio.sleep(1)
+            if self.traffic is not None:
+                self.traffic.check()
             self._settle_lost()
             self._watch(self._look())
 
@@ -345,8 +346,7 @@ class LoadRun:
 
     def _look(self) -> Snapshot:
         """What happened since the last look."""
-        before = self._seen
-        second = time.monotonic() - self.start_time
+        before, second = self._seen, time.monotonic() - self.start_time
         self.own_vitals.look([os.getpid()], second)
         self.idleness.look(self.tally.exchanges - before.judged)
         sample = self.target_vitals.look(family(self._pid), second) if self._pid else None

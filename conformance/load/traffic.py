@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from conformance.load.defects import Defects
 from conformance.load.exchange import LATE_SECONDS, LiveExchange
 from conformance.load.judgement import Judgement
 from conformance.load.memory import Memory
@@ -87,9 +88,13 @@ class Traffic:
         self._ids = iter(memory.ids)
         self._opener: asyncio.Task[None] | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._defects = Defects()
+        self.check = self._defects.check
+        """Raises what broke in our own code, where nobody waits for it: no exchange since then is the target's."""
 
     async def __aenter__(self) -> Traffic:
-        self._sweeper = self._loop.create_task(self._sweep())
+        self._defects.watch()
+        self._sweeper = self._watched(self._sweep())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -97,6 +102,8 @@ class Traffic:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        self._defects.leave()
+        self.check()
 
     def start(self, shape: RequestShape, intended: float) -> LiveExchange:
         """Start an exchange that was due at the monotonic time `intended`."""
@@ -108,7 +115,8 @@ class Traffic:
     async def drained(self, timeout: float) -> bool:
         """Wait until nothing is under way; False if that took longer than `timeout`."""
         until = self.now() + timeout
-        while self.open and self.now() < until:  # noqa: ASYNC110 - no event says when the last is over
+        while self.open and self.now() < until:
+            self.check()
             await asyncio.sleep(_SWEEP)
         return not self.open
 
@@ -177,7 +185,7 @@ class Traffic:
         self.waited += 1
         self.waiting.append(exchange)
         if self._opener is None or self._opener.done():
-            self._opener = self._loop.create_task(self._open_waiting())
+            self._opener = self._watched(self._open_waiting())
 
     async def _open_waiting(self) -> None:
         while self.waiting:
@@ -206,6 +214,11 @@ class Traffic:
         waiting, self.waiting = self.waiting, deque()
         for exchange in waiting:
             exchange.unreachable(why, self.now())
+
+    def _watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._defects.ended)
+        return task
 
     async def _sweep(self) -> None:
         while True:
