@@ -18,7 +18,7 @@ from conformance.run.processor import starved
 from conformance.verdict import Verdict
 from ext_proc import grpc
 from ext_proc.channel import Channel
-from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.errors import ConnectFailed, ConnectTimedOut
 
 _SWEEP = 0.05
 """Seconds between two looks at what is over."""
@@ -194,10 +194,11 @@ class Traffic:
                 if self._away():
                     self._unreachable("the target was killed")
                 continue
+            since = self.now()
             try:
                 transport = await self._connections().transport()
             except ConnectFailed as problem:
-                self._unreachable(str(problem))
+                self._unreachable(str(problem), since if isinstance(problem, ConnectTimedOut) else None)
                 continue
             while self.waiting and transport.can_open():
                 self.waiting.popleft().open(transport, self.now())
@@ -209,10 +210,13 @@ class Traffic:
             self.headers = channel.headers(grpc.PROCESS)
         return channel
 
-    def _unreachable(self, why: str) -> None:
-        """There is no connection for those that wait. More may wait then: in a closed loop the next begins."""
+    def _unreachable(self, why: str, since: float | None = None) -> None:
+        """There is no connection for those that wait. More may wait then: in a closed loop the next begins. `since`:
+        when the wait for the connection began that ran out."""
         waiting, self.waiting = self.waiting, deque()
         for exchange in waiting:
+            if since is not None:
+                self.expired(exchange, since)
             exchange.unreachable(why, self.now())
 
     def _watched(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.load.traffic import Traffic
+from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 
 DEADLINE, ENDING = 10.0, 1.0
 
@@ -62,5 +63,45 @@ def test_a_wait_on_an_overloaded_machine(
             traffic.done(answered)
         traffic.expired(silent, silent.progress)
         return str(silent.trouble)
+
+    assert bool(asyncio.run(main())) is excused
+
+
+@pytest.mark.parametrize(
+    ("problem", "late", "withheld", "excused"),
+    [
+        (ConnectTimedOut, 0.0, 0.0, False),
+        (ConnectTimedOut, 0.0, 0.6, True),
+        (ConnectTimedOut, 0.04, 0.0, True),
+        (ConnectionRefused, 0.04, 0.6, False),
+    ],
+)
+def test_a_connection_that_is_not_made_in_time(
+    problem: type[ConnectFailed], late: float, withheld: float, excused: bool
+) -> None:
+    """On an overloaded machine that is no fault of the target's, as an answer that does not come is not."""
+
+    async def transport() -> None:
+        await asyncio.sleep(0.05)
+        raise problem("127.0.0.1:1", "the TLS handshake did not come within 5 s", "Look at it")
+
+    async def main() -> str:
+        ignore: Any = lambda *_: None  # noqa: E731
+        memory: Any = SimpleNamespace(ids=())
+        channel: Any = SimpleNamespace(headers=ignore, transport=transport)
+        traffic = Traffic(
+            lambda: channel,
+            memory,
+            ignore,
+            deadline=DEADLINE,
+            lag=lambda _: late,
+            withheld=lambda seconds: withheld * seconds,
+            finished=ignore,
+            corrected=ignore,
+        )
+        waiting: Any = SimpleNamespace(trouble="", unreachable=ignore)
+        traffic.waiting.append(waiting)
+        await traffic._open_waiting()
+        return str(waiting.trouble)
 
     assert bool(asyncio.run(main())) is excused
