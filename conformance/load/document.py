@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -279,6 +280,10 @@ def _untried(run: LoadRun) -> Iterator[str]:
     done = run.churn.done if run.churn is not None else {}
     for change in sorted({one.change for one in run.settings.file.churn if one.change not in done}):
         yield f"churn `{change}` never happened: no pod was free for it, or other changes took its time"
+    file = run.settings.file
+    planned = Counter(one.kind for one in file.trouble for _ in one.begins(file.seconds))
+    for kind, left in sorted((planned - Counter(one.kind for one in run.troubles.all)).items()):
+        yield f"trouble `{kind}` came {planned[kind] - left} of {planned[kind]} times: what was before it took its time"
 
 
 def _troubles(run: LoadRun) -> Iterator[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.load.document import _untried
+from conformance.load.mix import LoadFile
 from conformance.load.recovery import TargetIsBack, TroubleBegan, TroubleEnded, Troubles
 
 BEGUN, ENDED = 10.0, 20.0
@@ -126,3 +130,34 @@ def test_an_exchange_belongs_to_what_goes_on_and_to_the_last_that_ended() -> Non
     troubles.count(20.5, 20.5, 20.5, BROKEN)
     assert [one.during.total() for one in troubles.all] == [0, 2, 1]
     assert [one.after.total() for one in troubles.all] == [1, 0, 0]
+
+
+def test_trouble_that_never_came_is_told() -> None:
+    """On a slow machine what was before may take all the time of the load: of a kill that was not tried, say so."""
+    file = LoadFile.model_validate(
+        {
+            "mix": [{"name": "plain"}],
+            "arrivals": [{"seconds": 10, "rate": 1}],
+            "trouble": [{"kind": "metrics-lost", "every": 3}, {"kind": "kill-target", "at": 8}],
+        }
+    )
+    troubles = Troubles()
+    troubles.heed(TroubleBegan(number=0, kind="metrics-lost", at=3))
+    run: Any = SimpleNamespace(
+        complete=True,
+        crashes=[],
+        churn=None,
+        totals=SimpleNamespace(due=10),
+        by_shape=Counter(plain=10),
+        settings=SimpleNamespace(file=file),
+        troubles=troubles,
+    )
+    told = list(_untried(run))
+    assert [line.partition(":")[0] for line in told] == [
+        "trouble `kill-target` came 0 of 1 times",
+        "trouble `metrics-lost` came 1 of 3 times",
+    ]
+    for number in (1, 2):
+        troubles.heed(TroubleBegan(number=number, kind="metrics-lost", at=3 + number))
+    troubles.heed(TroubleBegan(number=3, kind="kill-target", at=8))
+    assert not list(_untried(run))
