@@ -18,8 +18,9 @@ ACCEPTING = 0x10000
 def listening(pid: int) -> tuple[str, ...]:
     """`ip:port` and `unix:/path` of each socket on which the process or a child of it listens; () if not known."""
     own = {inode for one in family(pid) for inode in _sockets(one)}
-    found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(version) if inode in own}
-    found |= {f"unix:{path}" for inode, path in _unix_listeners() if inode in own}
+    net = PROC / str(pid) / "net"  # a container's network is not ours
+    found = {address for version in ("tcp", "tcp6") for inode, address in _listeners(net / version) if inode in own}
+    found |= {f"unix:{path}" for inode, path in _unix_listeners(net / "unix") if inode in own}
     return tuple(sorted(found))
 
 
@@ -55,20 +56,20 @@ def _sockets(pid: int) -> Iterator[str]:
                     yield rest.removesuffix("]")
 
 
-def _listeners(version: str) -> Iterator[tuple[str, str]]:
+def _listeners(table: Path) -> Iterator[tuple[str, str]]:
     """Inode and address of every listening socket."""
     with contextlib.suppress(OSError):
-        for line in (PROC / "net" / version).read_text().splitlines()[1:]:
+        for line in table.read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == LISTEN:
                 host, _, port = fields[1].partition(":")
                 yield fields[9], _address(host, int(port, 16))
 
 
-def _unix_listeners() -> Iterator[tuple[str, str]]:
+def _unix_listeners(table: Path) -> Iterator[tuple[str, str]]:
     """Inode and path of every listening Unix socket that has one."""
     with contextlib.suppress(OSError):
-        for line in (PROC / "net" / "unix").read_text().splitlines()[1:]:
+        for line in table.read_text().splitlines()[1:]:
             _, _, _, flags, _, _, inode, *path = line.split(maxsplit=7)
             if path and int(flags, 16) & ACCEPTING:
                 yield inode, path[0]

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -154,10 +155,13 @@ def test_one_that_ends_before_it_is_ready_is_explained(image):
         conduct(profile(image, "bridge", ("-c", "raise SystemExit('no config')")))
 
 
-def test_one_that_listens_on_its_own_loopback_is_not_reached(image):
-    args = (*(word.replace("0.0.0.0", "127.0.0.1") for word in EPP), "--endpoints-file={endpointsFile}")
-    with pytest.raises(TargetUnreachableError, match="connection refused after 3 s"):
-        conduct(profile(image, "bridge", args, timeouts=Timeouts(start=3)))
+@pytest.mark.parametrize("address", ["127.0.0.1:{port}", "0.0.0.0:9002"])
+def test_one_that_listens_elsewhere_in_its_network_is_told_where(image, address):
+    host, _, port = address.partition(":")
+    script = f"import socket, time; kept = socket.create_server(({host!r}, {port})); time.sleep(3600)"
+    with pytest.raises(TargetUnreachableError, match="connection refused after 5 s: it listens on ") as caught:
+        conduct(profile(image, "bridge", ("-c", script), timeouts=Timeouts(start=5)))
+    assert re.search(rf"it listens on {address.replace('{port}', '[0-9]+')}, not on ", caught.value.message)
 
 
 # -- one container -----------------------------------------------------------------------------------------------------
