@@ -82,7 +82,7 @@ def _client() -> docker.DockerClient:
         ) from None
     try:
         return docker.from_env(timeout=TIMEOUT)
-    except DockerException as problem:
+    except (DockerException, ValueError) as problem:  # of a URL without a sense the SDK lets Python's own word through
         where = os.environ.get("DOCKER_HOST", "its usual socket")
         raise UsageError(
             f"no container engine answers at {where}: {str(problem).splitlines()[0]}",

@@ -392,6 +392,14 @@ def test_no_engine(monkeypatch):
     gc.collect()  # the SDK leaves a socket behind when it can't connect
 
 
+@pytest.mark.parametrize("where", ["tcp://127.0.0.1:abc", "tcp://[::1", "nonsense", "tcp://127.0.0.1:99999"])
+def test_an_engine_whose_address_is_none(monkeypatch, where):
+    monkeypatch.setenv("DOCKER_HOST", where)
+    error = refusal()
+    assert error.message.startswith(f"no container engine answers at {where}: ")
+    assert "DOCKER_HOST" in error.hint
+
+
 def test_no_sdk(monkeypatch):
     monkeypatch.setitem(sys.modules, "docker", None)
     error = refusal()
