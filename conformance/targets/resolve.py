@@ -256,7 +256,8 @@ def _with_start(
         if "{kubeconfig}" in text or discovery.kubernetes is not None:
             env = {"KUBECONFIG": "{kubeconfig}"}
         base = Profile(name=epp, discovery=discovery, start=Start(env=env))
-    kept = base.start.model_copy(update={"command": start.command, "image": start.image, "args": (), "versions": {}})
+    args = base.start.args if start.image and base.start.image else ()  # it is run as the profile's image is
+    kept = base.start.model_copy(update={"command": start.command, "image": start.image, "args": args, "versions": {}})
     return base.model_copy(update={"start": kept, **({"address": address} if address else {})})
 
 
@@ -272,6 +273,8 @@ def _implied(text: str, epp: str) -> Discovery:
     )
     if epp.startswith("cmd:"):
         how = f"{{endpointsFile}} or {{kubeconfig}} in the command, {how}"
+    if epp.startswith("image:"):  # without arguments it can't be told a port either
+        how = "--profile FILE with `start.image`, its arguments in `start.args`, and `discovery`"
     if epp.startswith("python:"):
         how = f"the function a parameter `endpoints_file` or `kubeconfig`, {how}"
     raise UsageError(f"nothing says how the target {epp} learns its pool", hint=f"give {how}")

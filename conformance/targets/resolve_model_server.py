@@ -74,7 +74,8 @@ def _started(server: str, start: Mapping[str, Any]) -> dict[str, Any]:
     if scheme == "image":
         if not rest.strip():
             raise UsageError("image: needs the name of an image", hint="for example --server image:registry/server")
-        return {"start": {**kept, "image": rest.strip()}}
+        args = {"args": start["args"]} if start.get("image") and "args" in start else {}  # run as the profile's is
+        return {"start": {**kept, **args, "image": rest.strip()}}
     return {"url": server, "start": {}}
 
 

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -18,6 +19,7 @@ from conformance.requirements.schema import VERSIONS
 from conformance.strict_yaml import FileError
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.launch import launch
+from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Profile
 from conformance.targets.resolve import (
     Overrides,
@@ -28,6 +30,7 @@ from conformance.targets.resolve import (
     resolve,
     shipped,
 )
+from conformance.targets.resolve_model_server import resolve_model_server
 from ext_proc.http2.tls import self_signed
 
 
@@ -145,6 +148,30 @@ def test_an_image(tmp_path: Path) -> None:
     found = resolve("image:registry/epp@sha256:1", None, Overrides(endpoints_file=tmp_path / "e")).profile
     assert found.start.image == "registry/epp@sha256:1"
     assert found.start.command is None
+
+
+def test_an_image_alone_is_told_that_it_needs_a_profile() -> None:
+    with pytest.raises(UsageError, match="learns its pool") as caught:
+        resolve("image:registry/epp")
+    assert caught.value.hint.startswith("give --profile FILE with `start.image`")
+    assert "127.0.0.1" not in caught.value.hint  # a container in a separate network reaches no such pod
+
+
+@pytest.mark.parametrize(("start", "kept"), [("image: epp:1", ("--port={port}",)), ("command: [./epp]", ())])
+def test_another_image_runs_with_the_arguments_of_the_profiles_image(
+    tmp_path: Path, start: str, kept: tuple[str, ...]
+) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(f"start:\n  {start}\n  args: ['--port={{port}}']\n  network: host\ndiscovery: {{file: {{}}}}\n")
+    found = resolve("image:epp:2", str(path)).profile
+    assert (found.start.image, found.start.args, found.start.network) == ("epp:2", kept, "host")
+
+
+@pytest.mark.parametrize(("start", "kept"), [({"image": "s:1"}, ("--port={port}",)), ({"command": ["./s"]}, ())])
+def test_so_does_another_image_of_a_model_server(start: dict[str, Any], kept: tuple[str, ...]) -> None:
+    given = {"role": "model-server", "start": {**start, "args": ["--port={port}"]}}
+    found = resolve_model_server("image:s:2", ModelServerProfile.model_validate(given), Overrides()).profile
+    assert (found.start.image, found.start.args) == ("s:2", kept)
 
 
 @pytest.mark.parametrize("text", ["cmd:", "cmd: ", "cmd:'unfinished", "image:", "image: "])
