@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -125,6 +126,15 @@ def test_it_runs_as_an_ordinary_user_and_needs_no_rights(engine, suite, report):
         code, said = finished(runner)
     assert code == 4, said
     assert (report / "report.html").is_file()
+
+
+def test_the_documented_flag_gives_it_an_ipv6_loopback_address(suite, report):
+    (flag,) = re.findall(r"--sysctl (\S+)=0 ", (ROOT / "docs/how-to/containers.md").read_text())
+    runner = DockerContainer(suite).with_command(["run", "--scenario=subset.ipv6", "--output=/report"])
+    with runner.with_kwargs(sysctls={flag: 0}).with_volume_mapping(str(report), "/report", "rw"):
+        code, said = finished(runner)
+    assert code == 4, said
+    assert json.loads((report / "report.json").read_text())["versions"][0]["scenarioVerdicts"].keys() == {"pass"}
 
 
 def test_a_folder_that_it_may_not_write_is_explained(suite, tmp_path):
