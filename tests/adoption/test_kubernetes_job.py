@@ -230,3 +230,18 @@ def test_the_commands_load_an_epp_of_the_cluster(epp, tmp_path):
     found = unpacked(log, "./load.json")
     assert found["exchanges"]["judged"] == sum(one["judged"] for one in found["generator"]["workers"]) == 120
     assert set(found["exchanges"]["byRequest"]) == {one.name for one in mix}
+
+
+@pytest.mark.parametrize("page", ["containers", "load"])
+@pytest.mark.parametrize("end", ["Complete", "FailureTarget Failed"])
+def test_the_documented_wait_ends_with_the_job_whatever_its_result(tmp_path, page, end):
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / f"{page}.md").read_text()
+    (wait,) = re.findall(r"^until kubectl .*; done$", text, re.MULTILINE)
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f'#!/bin/sh\n[ -e "$0.asked" ] && echo "{end}"\n: > "$0.asked"\n')
+    kubectl.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", wait], env={"PATH": path}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{end}\n")
