@@ -140,8 +140,9 @@ class Http2Connection:
             self._keep_late(stream)
 
     def goaway(self, code: int = ErrorCode.NO_ERROR, last_stream: int | None = None, debug: bytes = b"") -> None:
-        """Say GOAWAY; `last_stream` defaults to the highest stream of the peer. Streams up to it go on."""
-        self._closing, self._accept_up_to = True, self._last_seen if last_stream is None else last_stream
+        """Say GOAWAY; `last_stream` defaults to the highest stream of the peer that we take. Streams up to it go on."""
+        self._closing = True
+        self._accept_up_to = min(self._last_seen, self._accept_up_to) if last_stream is None else last_stream
         self._sender.write(f.goaway(self._accept_up_to, code, debug))
 
     def write_raw(self, data: bytes) -> None:
@@ -151,8 +152,7 @@ class Http2Connection:
 
     def hold(self, stream_id: int, held: bool) -> None:
         """Give the peer no more credit for a stream while it is `held`: it may send what the window still has."""
-        stream = self._streams.get(stream_id)
-        if stream is not None:
+        if (stream := self._streams.get(stream_id)) is not None:
             stream.held = held
             self._windows.give(stream)
 

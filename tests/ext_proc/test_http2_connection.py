@@ -320,6 +320,17 @@ def test_a_graceful_goaway_lets_streams_finish_and_refuses_those_above() -> None
     assert kept.data == b"late but fine"
 
 
+def test_a_later_goaway_names_no_higher_stream() -> None:
+    pair = Pair()
+    pair.client.open(REQUEST, Log())
+    pair.client.open(REQUEST, Log())
+    pair.settle()
+    pair.server.goaway(last_stream=1)
+    pair.settle()
+    pair.server.goaway()
+    assert pair.server.output() == frames.goaway(1, 0)
+
+
 def test_streams_opened_against_our_goaway_take_bounded_memory() -> None:
     pair = Pair()
     pair.settle()
