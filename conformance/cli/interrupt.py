@@ -8,6 +8,10 @@ import time
 SAME_WISH = 3.0
 """Seconds in which further interruptions are taken for the same one; after that they end what is still done."""
 
+SAME_SIGNAL = 0.3
+"""The same, where a second one is another wish: so soon come the copies that a terminal, `timeout` or a parent process
+make of one signal."""
+
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -15,12 +19,14 @@ class Interrupt:
     """Handles signals as Python does SIGINT. Those that soon follow mean the same: they must not cost the report."""
 
     def __init__(self) -> None:
-        self._meant = -SAME_WISH
+        self.after_first = SAME_WISH
+        """Seconds in which those that follow the first one mean the same."""
+        self._meant, self._same = -SAME_WISH, SAME_WISH
 
     def __call__(self, *_: object) -> None:
         now = time.monotonic()
-        if now - self._meant >= SAME_WISH:
-            self._meant = now
+        if now - self._meant >= self._same:
+            self._meant, self._same, self.after_first = now, self.after_first, SAME_WISH
             raise KeyboardInterrupt
 
 
@@ -30,6 +36,14 @@ def interruptible() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
+
+
+def second_is_another_wish() -> None:
+    """From here on the second signal is another wish than the first, unless they come together; those that follow are
+    not, and don't cost the report."""
+    for number in _SIGNALS:
+        if isinstance(handler := signal.getsignal(number), Interrupt):
+            handler.after_first = SAME_SIGNAL
 
 
 def nothing_to_interrupt() -> None:

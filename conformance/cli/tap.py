@@ -11,6 +11,7 @@ from conformance.cli import options
 from conformance.cli.interrupt import nothing_to_interrupt
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from conformance.evidence.episode import Claims
@@ -82,16 +83,25 @@ def tap(
     deadline: Annotated[
         float, typer.Option("--deadline", min=0.1, metavar="SECONDS", help="How long the EPP may owe an answer.")
     ] = 10.0,
+    drain: Annotated[
+        float,
+        typer.Option(
+            "--drain", min=0, max=86_400, metavar="SECONDS", help="How long open streams may last after Ctrl-C."
+        ),
+    ] = 10.0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print findings, only the summary.")] = False,
     no_color: options.NoColor = False,
 ) -> None:
     """Relay ext_proc between a data plane and an EPP, unchanged, and judge the conversations as they happen.
 
     Point the data plane to --listen instead of the EPP. Bodies and credentials are redacted at capture, and rules that
-    need them are not applied. Ends with Ctrl-C; the exit code is 1 if a rule was broken.
+    need them are not applied. Ends with Ctrl-C, once open streams have ended, and at once with a second one. The exit
+    code is 1 if a rule was broken.
 
     epp-conformance tap --listen :9002 --upstream epp:9002 --metrics 9102 --record traffic.ndjson
     """
+    import asyncio
+
     from conformance.cli.console import err, out, without_colour
     from conformance.cli.serving import until_interrupted
     from conformance.tap.judging import JudgingSettings, context
@@ -132,7 +142,8 @@ def tap(
 
     if record is not None:
         _can_be_written(record)
-    until_interrupted(_serve(settings, ended, show, warn))
+    leaving = asyncio.Event()
+    until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
     nothing_to_interrupt()
     if ended:
         results.print(ended[0].summary())
@@ -140,10 +151,13 @@ def tap(
 
 
 async def _serve(
-    settings: LiveSettings, ended: list[LiveTap], show: Callable[[str], None], warn: Callable[[str], None]
+    settings: LiveSettings,
+    ended: list[LiveTap],
+    show: Callable[[str], None],
+    warn: Callable[[str], None],
+    leaving: asyncio.Event,
+    drain: float,
 ) -> None:
-    import asyncio
-
     from conformance.tap.session import LiveTap
 
     async with LiveTap(settings, show=show, warn=warn) as live:
@@ -152,7 +166,8 @@ async def _serve(
         if live.metrics_port is not None:
             assert settings.metrics is not None
             warn(f"metrics at http://{settings.metrics[0]}:{live.metrics_port}/metrics")
-        await asyncio.get_running_loop().create_future()
+        await leaving.wait()
+        await live.drain(drain)
 
 
 def _can_be_written(path: Path) -> None:

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -99,8 +99,11 @@ class EngineThread:
         """Run `work` on the engine's loop; the future can be waited for, or cancelled, from any other thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for it. Ctrl-C, or whatever ends the wait, cancels the work, which then cleans up."""
+    def call(self, work: Coroutine[Any, Any, T], leave: Callable[[], None] | None = None) -> T:
+        """Run `work` and wait for it. Ctrl-C, or whatever ends the wait, cancels the work, which then cleans up.
+
+        With `leave`, the first Ctrl-C only calls that, on the loop: the work ends by itself, and is waited for.
+        """
         over = threading.Event()
 
         async def tracked() -> T:
@@ -111,6 +114,12 @@ class EngineThread:
 
         future = self.submit(tracked())
         try:
+            try:
+                return result_of(future)
+            except KeyboardInterrupt:
+                if leave is None:
+                    raise
+            self._loop.call_soon_threadsafe(leave)
             return result_of(future)
         except BaseException:
             if future.cancel():  # False if it was the work itself that raised

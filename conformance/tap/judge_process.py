@@ -80,17 +80,19 @@ class JudgingProcess:
         return True
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Judge what waits, for at most `timeout` seconds, and end the process."""
+        """Judge what waits, for at most `timeout` seconds or until this is cancelled, and end the process."""
         if self._task is None:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._idle.wait()
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        self._task = None
-        self.late += len(self._waiting)
-        self._waiting.clear()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._idle.wait()
+        finally:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+            self.late += len(self._waiting)
+            self._waiting.clear()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ tap.tally, tap.summary()
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -140,11 +141,24 @@ class LiveTap:
     ) -> None:
         for task in self._beside:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
-        self._gathering.stop()  # first: that streams end now is not the data plane's doing
-        await self.tap.close()
-        await self._process.close()
-        self._stop_metrics()
+        async with contextlib.AsyncExitStack() as stack:  # each of them, also where one is cancelled
+            stack.callback(self._stop_metrics)
+            stack.push_async_callback(self._process.close)
+            stack.push_async_callback(self.tap.close)
+            self._gathering.stop()  # first: that streams end now is not the data plane's doing
+            await asyncio.gather(*self._beside, return_exceptions=True)
+
+    async def drain(self, seconds: float) -> None:
+        """Let open streams end, for at most `seconds` (or until this is cancelled), and have no new ones opened."""
+        try:
+            if seconds:
+                if self.tap.streams:
+                    what = f"waiting up to {seconds:g} s for {_open(self.tap.streams)} to end, and taking no new ones"
+                    self._warn(f"{what}; interrupt again to end at once")
+                await self.tap.drain(seconds)
+        finally:
+            if self.tap.streams:
+                self._warn(f"cutting {_open(self.tap.streams)}")
 
     @property
     def exit_code(self) -> int:
@@ -221,3 +235,7 @@ class LiveTap:
                 if self._cut > 1:
                     self._warn(f"{self._cut - 1} more connections were cut, as the EPP could not be reached")
                 self._cut = 0
+
+
+def _open(streams: int) -> str:
+    return "1 open stream" if streams == 1 else f"{streams} open streams"

@@ -24,9 +24,13 @@ class Listening:
         self.host = host
         self.port = port
         self._server = server
+        self._closed = False
 
     def close(self) -> None:
         """Take no more connections. Idempotent; the file of a Unix socket is removed."""
+        if self._closed:
+            return  # the file may be another's by now
+        self._closed = True
         self._server.close()
         if self.host.startswith(UNIX):
             with contextlib.suppress(OSError):

@@ -29,6 +29,9 @@ _STREAMS = 1024
 
 _UNLIMITED = 1 << 62
 
+_LEAVING = b"leaving?"
+"""The PING after our GOAWAY: who acknowledges it has read both."""
+
 _TO_EPP: f.Settings = ((Setting.ENABLE_PUSH, 0), (Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW))
 _TO_DATA_PLANE: f.Settings = (
     (Setting.MAX_CONCURRENT_STREAMS, _STREAMS),
@@ -69,7 +72,7 @@ class Leg(Http2Connection):
     """A connection to the EPP, or (with `accept`) from a data plane.
 
     `on_goaway(last_stream, code, debug)` is called before the streams that a GOAWAY refuses are closed, `on_room` when
-    the socket has taken what was written.
+    the socket has taken what was written, `on_told` when the peer knows that we leave.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Leg(Http2Connection):
         accept: Callable[[int, Headers, bool], Sink | None] | None = None,
         on_goaway: Callable[[int, int, bytes], None],
         on_room: Callable[[], None],
+        on_told: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(
             settings=_TO_EPP if accept is None else _TO_DATA_PLANE, window=CONNECTION_WINDOW, accept=accept
@@ -87,6 +91,9 @@ class Leg(Http2Connection):
         self._credits: dict[int, Credit] = {}
         self._on_goaway_said = on_goaway
         self._on_room = on_room
+        self._on_told = on_told
+        self.told = False
+        """The peer has acknowledged that we leave: all streams that it opened before it knew are here."""
         self._unsent = 0
         self._silent = False
 
@@ -141,6 +148,12 @@ class Leg(Http2Connection):
             self._on_goaway_said(last, code, payload[8:])
         super()._on_goaway(flags, stream_id, payload)
 
+    def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        super()._on_ping(flags, stream_id, payload)
+        if flags & f.ACK and payload == _LEAVING:
+            self.told = True
+            self._on_told()
+
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def takes(self, stream_id: int) -> bool:
@@ -156,6 +169,12 @@ class Leg(Http2Connection):
         self._unsent = 0
         self._on_room()
         return data
+
+    def leave(self) -> None:
+        """Tell the data plane to open its next streams elsewhere. Those that it opens before it knows are taken."""
+        if not self._closing:  # else it knows already, up to which stream; a GOAWAY must not name a higher one later
+            self.goaway(last_stream=f.MAX_STREAM_ID)
+        self._sender.write(f.frame(f.PING, 0, 0, _LEAVING))
 
     def hush(self) -> None:
         """Say no GOAWAY of our own any more: the other side said none either."""

@@ -213,7 +213,8 @@ class Link:
 
     `witness(head, connection)` gives who is told about a new stream, or None. A header named `withheld` in the head of
     a stream is meant for the witness alone. `unreachable(problem)` is called when the EPP can't be reached; the data
-    plane's connection is then cut, which is the nearest to a refused one.
+    plane's connection is then cut, which is the nearest to a refused one. `on_change` is called when a stream is over,
+    and when the data plane knows that we leave.
     """
 
     def __init__(
@@ -229,11 +230,12 @@ class Link:
         unreachable: Callable[[ConnectFailed], None],
         on_made: Callable[[Link], None],
         on_lost: Callable[[Link], None],
+        on_change: Callable[[], None],
     ) -> None:
         self.number = number
         self.counts = counts
         self.withheld = withheld
-        self.down_leg = Leg(accept=self._accept, on_goaway=self._leaving, on_room=self._room_down)
+        self.down_leg = Leg(accept=self._accept, on_goaway=self._leaving, on_room=self._room_down, on_told=on_change)
         self.up_leg = Leg(on_goaway=self._farewell, on_room=self._room_up)
         self.down = Transport(self.down_leg, number=number, on_made=self._made)
         self.up: Transport | None = None
@@ -241,6 +243,7 @@ class Link:
         self.wait_down: set[Pair] = set()
         self._address, self._tls, self._timeout = address, tls, timeout
         self._witness, self._unreachable, self._on_made, self._on_lost = witness, unreachable, on_made, on_lost
+        self._on_change = on_change
         self._pairs: dict[int, Pair] = {}
         self._dialling: asyncio.Task[None] | None = None
         self._newest = 0  # the data plane's latest stream
@@ -250,6 +253,16 @@ class Link:
     def streams(self) -> int:
         """Streams that are being relayed."""
         return len(self._pairs)
+
+    @property
+    def told(self) -> bool:
+        """Whether the data plane knows that we leave, so that it opens no stream here."""
+        return self.down_leg.told or self.down.closed
+
+    def leave(self) -> None:
+        """Tell the data plane to open its next streams on another connection; those that are open go on."""
+        self.down_leg.leave()
+        self.down.flush()
 
     async def close(self) -> None:
         """Close both connections, and wait until they are."""
@@ -362,6 +375,7 @@ class Link:
             if self.up is not None:
                 self.up.flush()
         self.leave_if_alone()
+        self._on_change()
 
     def leave_if_alone(self) -> None:
         """Where the EPP's connection is gone, close the data plane's once all that the EPP said has been passed on."""

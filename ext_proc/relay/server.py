@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable
@@ -21,6 +23,9 @@ log = logging.getLogger(__name__)
 
 _REPORTED = 10
 """Failures of recording that are logged; more are only counted."""
+
+_NOTICE = 1.0
+"""Seconds that a data plane has to acknowledge that we leave."""
 
 
 async def open_tap(
@@ -78,6 +83,8 @@ class Tap:
         self._exchanges = itertools.count(1)
         self._links: set[Link] = set()
         self._listening: Listening | None = None
+        self._leaving = False
+        self._changed = asyncio.Event()  # a stream or a connection is over, or a data plane knows that we leave
 
     @property
     def address(self) -> str:
@@ -94,6 +101,24 @@ class Tap:
         context = None if tls is None else tls.context()
         self._listening = await listen(self._connection, host, port, context)
         self.host, self.port = self._listening.host, self._listening.port
+
+    async def drain(self, seconds: float) -> bool:
+        """Take no new connections, and have data planes open no new streams; wait until the open ones have ended.
+
+        False if some have not after `seconds`. Streams that a data plane opened before it knew are served.
+        """
+        assert self._listening is not None, "the tap is not started"
+        self._leaving = True
+        self._listening.close()
+        for link in self._links:
+            link.leave()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_NOTICE):
+                        await self._until(lambda: all(link.told for link in self._links))
+                await self._until(lambda: not self.streams)
+        return not self.streams
 
     async def close(self) -> None:
         """Stop listening and close every connection, with a GOAWAY to either side."""
@@ -117,11 +142,26 @@ class Tap:
             witness=self._witness,
             withheld=self._recording.named_by if self._recording is not None else b"",
             unreachable=self._unreachable,
-            on_made=self._links.add,
-            on_lost=self._links.discard,
+            on_made=self._made,
+            on_lost=self._lost,
+            on_change=self._changed.set,
         )
         self.counts.connections += 1
         return link.down
+
+    def _made(self, link: Link) -> None:
+        self._links.add(link)
+        if self._leaving:  # it was still shaking hands when we began to
+            link.leave()
+
+    def _lost(self, link: Link) -> None:
+        self._links.discard(link)
+        self._changed.set()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
 
     def _witness(self, headers: Headers, connection: int) -> StreamWatch | None:
         counts, recording = self.counts, self._recording

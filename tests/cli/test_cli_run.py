@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.cli.interrupt import SAME_WISH, Interrupt
+from conformance.cli.interrupt import SAME_WISH, Interrupt, second_is_another_wish
 from conformance.report.render import folder
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
@@ -536,6 +536,21 @@ def test_interruptions_in_a_row_are_one(monkeypatch: pytest.MonkeyPatch) -> None
     now += SAME_WISH / 2
     with pytest.raises(KeyboardInterrupt):
         interrupt(signal.SIGINT, None)
+
+
+def test_a_second_interruption_may_be_another_wish_and_a_third_is_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("conformance.cli.interrupt.time.monotonic", lambda: now)
+    interrupt = Interrupt()
+    monkeypatch.setattr("conformance.cli.interrupt.signal.getsignal", lambda _: interrupt)
+    second_is_another_wish()
+    heeded = []
+    for now in (100.0, 100.1, 101.0, 102.0, 103.9, 104.0):
+        try:
+            interrupt(signal.SIGINT, None)
+        except KeyboardInterrupt:
+            heeded.append(now)
+    assert heeded == [100.0, 101.0, 104.0]
 
 
 def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path) -> None:

@@ -128,6 +128,26 @@ def test_a_grpcio_client_reaches_our_server_through_a_tap_and_the_sockets_are_re
     assert list(folder.iterdir()) == []
 
 
+def test_a_tap_that_drains_leaves_its_path_to_the_next_one(run: Run, folder: Path) -> None:
+    async def main() -> None:
+        server = await serve("127.0.0.1", 0, echo)
+        path = f"unix:{folder}/tap.sock"
+        tap = await open_tap(path, 0, server.address)
+        channel = await dial(path)
+        stream = await channel.open()
+        stream.send(b"hello")
+        assert await stream.recv() == b"hello"
+        assert not await tap.drain(0.1)
+        successor = await open_tap(path, 0, server.address)
+        await tap.close()
+        await echoes(path)
+        await successor.close()
+        await channel.close()
+        await server.close()
+
+    run(main())
+
+
 def test_tls_over_a_socket(run: Run, folder: Path) -> None:
     identity = self_signed(folder, names=("localhost",))
 

@@ -22,12 +22,14 @@ from hypothesis import strategies as st
 from ext_proc import grpc
 from ext_proc.channel import Channel, dial
 from ext_proc.http2 import frames
+from ext_proc.http2.dial import connect
 from ext_proc.http2.errors import BadAddress, ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
+from ext_proc.http2.streams import UNWANTED
 from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.record import HalfClosed, Malformed, Message, StreamEnded
 from ext_proc.relay import Tap, open_tap
-from ext_proc.relay.leg import CONNECTION_WINDOW, STREAM_WINDOW, UNSENT_LIMIT, Credit
+from ext_proc.relay.leg import CONNECTION_WINDOW, STREAM_WINDOW, UNSENT_LIMIT, Credit, Leg
 from ext_proc.server import Handler, ServedStream, Server, serve
 
 
@@ -315,6 +317,86 @@ def test_a_goaway_refuses_the_same_streams() -> None:
             first.send(b"still")
             assert await first.recv() == b"heard"
             assert first.ended is None
+
+    run(main)
+
+
+def test_a_drain_serves_what_was_opened_before_the_data_plane_knew() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (channel, tap, _):
+            first = await channel.open()
+            first.send(b"x")
+            assert await first.recv() == b"x"
+            drain = asyncio.create_task(tap.drain(20))
+            await asyncio.sleep(0)  # the GOAWAY is on its way
+            transport = first.transport
+            assert transport is not None
+            assert not transport.connection.going_away
+            second = await channel.open()
+            assert second.transport is transport
+            second.send(b"y")
+            assert await second.recv() == b"y"
+            assert transport.connection.going_away
+            for stream in (first, second):
+                assert not drain.done()
+                stream.send(b"last", end=True)
+                assert await stream.recv() == b"last"
+                assert (await stream.wait_ended()).status == 0
+            assert await drain
+
+    run(main)
+
+
+def test_a_drain_is_over_with_its_time_or_its_streams() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (channel, tap, _):
+            stream = await channel.open()
+            stream.send(b"x")
+            assert await stream.recv() == b"x"
+            assert not await tap.drain(0.1)
+            stream.send(b"x")
+            assert await stream.recv() == b"x"
+            stream.reset(ErrorCode.CANCEL)
+            assert await tap.drain(20)
+
+    run(main)
+
+
+def test_a_drain_does_not_wait_for_a_connection_without_streams() -> None:
+    async def main() -> None:
+        async with tapped(echo) as (_, tap, _):
+            reader, writer = await asyncio.open_connection(tap.host, tap.port)
+            await reader.read(1)  # it has our settings, and says nothing
+            assert await tap.drain(3600)
+            writer.close()
+
+    run(main)
+
+
+def test_a_drain_does_not_take_back_what_the_epps_goaway_refused() -> None:
+    """RFC 9113, 6.8: the last stream that a GOAWAY names must not be above that of an earlier one."""
+    held: list[ServedStream] = []
+    named: list[int] = []
+
+    async def handler(stream: ServedStream) -> None:
+        held.append(stream)
+        await echo(stream)
+
+    async def main() -> None:
+        server = await serve("127.0.0.1", 0, handler)
+        tap = await open_tap("127.0.0.1", 0, server.address)
+        leg = Leg(on_goaway=lambda last, *_: named.append(last), on_room=lambda: None)
+        client = await connect(tap.address, connection=lambda: leg)
+        for _ in range(2):
+            client.open(Channel(tap.address).headers(grpc.PROCESS), UNWANTED)
+        await until(lambda: len(held) == 2)
+        held[0].transport.goaway(ErrorCode.NO_ERROR, last_stream=held[0].stream_id)
+        await until(lambda: named)
+        assert not await tap.drain(0.1)
+        await tap.close()
+        await client.wait_closed()
+        assert named == [1, 1]
+        await server.close()
 
     run(main)
 

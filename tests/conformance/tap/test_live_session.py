@@ -445,6 +445,32 @@ def test_what_has_no_turn_before_the_end_is_not_lost_with_the_process() -> None:
     run(main)
 
 
+def test_a_tap_that_is_cancelled_at_its_end_says_what_it_left_out() -> None:
+    """As by a second signal: what was not judged must not pass for what nothing was found in."""
+
+    async def main() -> None:
+        driven = asyncio.Event()
+        taps: list[LiveTap] = []
+
+        async def serve() -> None:
+            async with live(picks(A)) as (tap, _):
+                taps.append(tap)
+                await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
+                driven.set()
+
+        serving = asyncio.create_task(serve())
+        await driven.wait()
+        await asyncio.sleep(0.05)  # the process that judges takes longer to start
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        assert taps[0].left_out == 3
+        assert "3 were left out, as judging was behind" in taps[0].summary()
+        assert taps[0].exit_code == 4
+
+    run(main)
+
+
 def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> None:
     async def main() -> None:
         async with live(picks(A)) as (tap, heard):
