@@ -78,6 +78,7 @@ def proxy(
     from conformance.errors import UsageError
     from conformance.tap.judging import context
     from conformance.tap.narrator import Narrator
+    from conformance.targets.resolve import endpoints_of
     from ext_proc.channel import Channel
     from ext_proc.http2.address import check_address
     from ext_proc.http2.errors import BadAddress
@@ -92,7 +93,9 @@ def proxy(
     except BadAddress as problem:
         raise UsageError(f"--epp {epp}: {problem.what}", hint=problem.hint) from None
     version, claims = judged_by(None, protocol_version)
-    config, stimulus = _config(body_mode, subset or [], fail_open=fail_open, message_timeout=message_timeout)
+    config, stimulus = _config(
+        body_mode, endpoints_of("--subset", subset or ()), fail_open=fail_open, message_timeout=message_timeout
+    )
     show = out().print
     narrator = Narrator(show, context=context(version, claims) if judge else None, details=details)
     recorder = Recorder()
@@ -110,7 +113,7 @@ def proxy(
 
 
 def _config(
-    body_mode: str, subset: list[str], *, fail_open: bool, message_timeout: float
+    body_mode: str, subset: tuple[str, ...], *, fail_open: bool, message_timeout: float
 ) -> tuple[ProxyConfig, Stimulus]:
     from conformance.errors import UnknownNameError
     from fake_proxy.config import BodyMode, ProxyConfig

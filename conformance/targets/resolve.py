@@ -285,7 +285,7 @@ def _discovery(overrides: Overrides, profile: Profile | None) -> Discovery | Non
     if overrides.endpoints and overrides.endpoints_file is not None:
         raise UsageError("--endpoints and --endpoints-file exclude each other")
     if overrides.endpoints:
-        return Discovery(fixed=Fixed(endpoints=_endpoints(overrides.endpoints)), scrapes=scrapes)
+        return Discovery(fixed=Fixed(endpoints=endpoints_of("--endpoints", overrides.endpoints)), scrapes=scrapes)
     if overrides.endpoints_file is not None:
         path = overrides.endpoints_file.absolute()
         if path.is_dir() or not path.parent.is_dir():
@@ -296,16 +296,17 @@ def _discovery(overrides: Overrides, profile: Profile | None) -> Discovery | Non
     return None
 
 
-def _endpoints(given: Sequence[str]) -> tuple[str, ...]:
+def endpoints_of(flag: str, given: Sequence[str]) -> tuple[str, ...]:
+    """The endpoints that a flag names, one or several at a time. Raises `UsageError`."""
     found: list[str] = []
     for text in (part.strip() for one in given for part in one.split(",")):
         item = parse_endpoint(text)
         if item.canonical is None:
             raise UsageError(
-                f"--endpoints: {text!r} is no endpoint: {item.problem}", hint="give ip:port, IPv6 as [::1]:port"
+                f"{flag}: {text!r} is no endpoint: {item.problem}", hint="give ip:port, IPv6 as [::1]:port"
             )
         if item.canonical in found:
-            raise UsageError(f"--endpoints: {text} is there twice")
+            raise UsageError(f"{flag}: {text} is there twice")
         found.append(item.canonical)
     return tuple(found)
 

@@ -61,6 +61,7 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--ca", "."), "--ca: . is a folder, not a file"),
         (("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--listen-cert", "."), "--listen-cert: . is a folder"),
         (("run", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8", "--ca", "."), "--ca: . is a folder"),
+        (("proxy", "--epp", "127.0.0.1:9", "--subset", "127.0.0.1:8", "--subset", "foo"), "--subset: 'foo' is no end"),
         (("run", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8", "--ca", "/dev/null"), "not a regular file"),
     ],
 )
