@@ -52,6 +52,7 @@ REST = "title: T, requirements: [EPP-SUB-01]"
         (("list", "--format", "xml"), "xml"),
         (("list", "--protocol-version", "2"), "protocol version"),
         (("report", "show", "no-such-folder"), "no report at no-such-folder"),
+        (("judge", "."), "no evidence in the folder /"),
         (("certify", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8"), "implementation.url"),
         (
             ("tap", "--listen", ":0", "--upstream", "127.0.0.1:9", "--record", "no/f.ndjson"),

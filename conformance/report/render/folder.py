@@ -28,11 +28,14 @@ _NAMES = (*OF_A_RUN[:-1], LOAD, LOAD_PAGE, LOAD_EVIDENCE)
 
 
 def evidence_of(path: Path) -> Path:
-    """The evidence of the report, or of the load, in a folder; a file is what it is."""
+    """The evidence of the report, or of the load, in a folder; a file is what it is. Raises `UsageError`."""
     if not path.is_dir():
         return path
-    load = path / LOAD_EVIDENCE
-    return load if load.is_file() and not (path / EVIDENCE).exists() else path / EVIDENCE
+    for found in (path / EVIDENCE, path / LOAD_EVIDENCE):
+        if found.exists():
+            return found
+    what = f"no evidence in the folder {path.absolute()}: no such file as {EVIDENCE}"
+    raise UsageError(what, hint="name the folder of a report or of a load, or a file that `tap --record` wrote")
 
 
 def make_folder(output: Path) -> None:
