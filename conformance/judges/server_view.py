@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.metrics_page import MetricReading, Page
 from conformance.reading.server_answer import ServerAnswer
-from conformance.reading.server_metrics import ServerMetrics, page_of
+from conformance.reading.server_metrics import ServerMetrics, page_of, too_few
 from conformance.verdict import Verdict
 
 
@@ -110,6 +110,43 @@ class ServerView:
     def phase(self, name: str) -> LoadPhase | None:
         """The last phase of that name; None if there was none."""
         return next((one for one in reversed(self.phases) if one.phase == name), None)
+
+    @cached_property
+    def capacity(self) -> float | None:
+        """Tokens that the KV cache takes, at most; None if no page says it."""
+        return next((found for one in self.readable if (found := self.metrics.capacity(one.page))), None)
+
+    @property
+    def words(self) -> int:
+        """Words of each prompt of the load; 0 if there was none."""
+        raised = self.phase("raised")
+        return raised.words if raised is not None else 0
+
+    @cached_property
+    def too_few(self) -> str:
+        """How few pages there were in the time of a level of load, in words; empty if there were enough."""
+        entries = [one for one in self._facts.episode.entries if isinstance(one.event, LoadPhase | MetricsPage)]
+        marks = [number for number, one in enumerate(entries) if isinstance(one.event, LoadPhase)]
+        for begin, end in pairwise(marks):
+            load, after = entries[begin].event, entries[end].event
+            assert isinstance(load, LoadPhase)
+            assert isinstance(after, LoadPhase)
+            scrapes = sum(1 + one.event.same for one in entries[begin:end] if isinstance(one.event, MetricsPage))
+            seconds = (entries[end].t - entries[begin].t) / 1e9
+            ended = after.finished - load.finished + sum(after.refused.values()) - sum(load.refused.values())
+            if load.phase == "raised" and too_few(scrapes, seconds, load, ended):
+                return f"{scrapes} pages in {seconds:.1f} s, while {load.level} requests at a time were sent"
+        return ""
+
+    def unseen(self, requirement: str, expected: str) -> Ruling | None:
+        """That it can't be told whether what is expected is so, where there were too few pages; else None."""
+        if not self.too_few:
+            return None
+        actual = f"there were too few pages to tell: {self.too_few}"
+        hint = (
+            "This machine, or the server, is too busy for a page every 0.05 s: run the suite where less runs beside it."
+        )
+        return self.fail(requirement, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
 
     def readings(self, meaning: str) -> Iterator[tuple[Scraped, MetricReading]]:
         """The metric on every page that has it."""

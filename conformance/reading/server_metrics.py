@@ -26,6 +26,12 @@ ROOMY = 0.5
 PART = 0.1
 """Share of what prompts fill that the gauge of the KV cache must show: some models keep a part of the tokens only."""
 
+OFTEN = 0.1
+"""Seconds between two scrapes, on average, up to which they are as frequent as they are meant to be, or nearly."""
+
+LASTED = 3
+"""Scrapes for which an answer lasts, on average, from which on what it shows can be expected to be seen."""
+
 MAX, RUNS, WAITS = "max_lora", "running_lora_adapters", "waiting_lora_adapters"
 """The labels of the LoRA gauge."""
 
@@ -38,6 +44,12 @@ def page_of(event: MetricsPage) -> Page:
     if event.outcome != "page" or event.status != 200:
         return Page(samples={}, types={})
     return read_page(event.body, event.content_type)
+
+
+def too_few(scrapes: int, seconds: float, load: LoadPhase, ended: int) -> bool:
+    """Whether so many scrapes in so many seconds of `load` tell too little of it, although answers lasted: `ended` so
+    many. Of a server whose answers are over between two scrapes, more of them would tell nothing either."""
+    return seconds > OFTEN * max(scrapes, 1) and load.level * scrapes >= LASTED * max(ended, 1)
 
 
 class ServerMetrics:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, pairwise
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.model_server.seen import all_run, cache_untold, untold
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
@@ -105,6 +106,7 @@ def _moves(
         or _too_low(view, requirement, meaning)
         or _too_high(view, requirement, meaning)
         or _returned(view, requirement, meaning)
+        or untold(view, requirement, meaning, f"the gauge shows how many requests {_MEANS[meaning]}")
         or passed(requirement)
     )
 
@@ -170,9 +172,9 @@ def _queue_shown(view: ServerView) -> Ruling | None:
         actual = f"0 at every scrape, while {worst.event.sent} were in flight and {runs:g} ran"
         return view.fail(QUEUED, "the gauge shows the requests that wait", actual, at=worst)
     most = max((one.event.sent for one in loaded), default=0)
-    return not_applicable(
-        QUEUED, f"the server never had to queue: at most {most} requests were in flight, and none waited"
-    )
+    why = f"the server never had to queue: at most {most} requests were in flight, and none waited"
+    unseen = None if all_run(view) else view.unseen(QUEUED, "the gauge shows the requests that wait")
+    return unseen or not_applicable(QUEUED, why)
 
 
 def _serving(loaded: Sequence[Scraped]) -> Iterator[Scraped]:
@@ -200,7 +202,8 @@ def _running_shown(view: ServerView) -> Ruling | None:
         worst = max((one for one in loaded if one.at in held), key=lambda one: one.event.begun)
         actual = f"0 at every scrape, while answers to {worst.event.begun} requests were under way"
         return view.fail(RUNNING, "the gauge shows the requests that run", actual, at=worst)
-    return not_applicable(RUNNING, "answers were over before a scrape could show them")
+    unseen = view.unseen(RUNNING, "the gauge shows the requests that run")
+    return unseen or not_applicable(RUNNING, "answers were over before a scrape could show them")
 
 
 _MEANS = {"queued": "wait", "running": "run"}
@@ -287,13 +290,16 @@ def _kv_shown(view: ServerView) -> Ruling:
     idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
     most = max((view.value(one, "kv_cache") or 0.0 for one in loaded), default=0.0)
     filled, what = _filled(view, loaded)
-    if most > idle and (filled < VISIBLE or most >= filled * PART):
+    if most > idle and filled < VISIBLE:
+        return cache_untold(view, KV, most) or passed(KV)
+    if most > idle and most >= filled * PART:
         return passed(KV)
     if most > idle:
         expected = f"the gauge shows that {filled:.2g} of the cache is in use, or {PART:g} of that at the least"
         return view.fail(KV, expected, f"{most:.2g} at most, while {what}", at=loaded[-1])
     if held_for(loaded, frozenset(one.at for one in loaded if one.event.begun > 0)) < SHOWN:
-        return not_applicable(KV, "answers were over before a scrape could show them")
+        unseen = view.unseen(KV, "the gauge rises with long prompts")
+        return unseen or not_applicable(KV, "answers were over before a scrape could show them")
     if filled >= VISIBLE:
         actual = f"{idle:g} at every scrape, while {what}"
         return view.fail(KV, "the gauge rises with long prompts", actual, at=loaded[-1])
@@ -351,11 +357,9 @@ def _filled(view: ServerView, loaded: tuple[Scraped, ...]) -> tuple[float, str]:
 
     A word is a token or more. What is not there all through a scrape, or has no token yet, is not counted.
     """
-    capacity = next((found for one in view.readable if (found := view.metrics.capacity(one.page))), None)
-    level = next((one for one in reversed(view.phases) if one.phase == "raised"), None)
-    if capacity is None or level is None:
+    capacity, words = view.capacity, view.words
+    if capacity is None or not words:
         return 0.0, ""
-    words = level.words
     for begun in sorted({one.event.begun for one in loaded}, reverse=True):
         if begun and held_for(loaded, frozenset(one.at for one in loaded if one.event.begun >= begun)) >= SHOWN:
             text = f"{begun} prompts of {words} words were in a cache of {capacity:g} tokens"

@@ -167,11 +167,11 @@ def _too_many(view: ServerView) -> Ruling | None:
     have more in memory than it takes into a batch, which is not what the text has, but nearly."""
     loaded = [one for one in view.readable if one.loaded]
     high = [(one, crowd) for one in loaded if (crowd := view.metrics.crowd(one.page)) is not None]
+    expected = f"{RUNS} names no more adapters than {MAX} says"
     if held_for(view.readable, frozenset(one.at for one, _ in high)) < SHOWN:
-        return None
+        return view.unseen(LABELS, expected) if high else None
     one, (names, most) = high[-1]
     actual = f"{names} names, and {MAX} is {most}"
-    expected = f"{RUNS} names no more adapters than {MAX} says"
     hint = "EPPs take a server for full that has as many."
     return view.fail(LABELS, expected, actual, at=one, hint=hint, verdict=Verdict.WARN)
 
@@ -180,14 +180,16 @@ def _left_out(view: ServerView) -> Ruling | None:
     """An adapter is never named, although each had its first token, and was not at its end, for long enough."""
     known = view.claims.adapters
     run = [one for one in view.readable if _one_each(view, one) and one.event.begun >= len(known)]
-    named = {
-        name for _, found in view.readings("lora") for sample in found.samples for name in adapters_of(sample, RUNS)
-    }
+    samples = [sample for _, found in view.readings("lora") for sample in found.samples]
+    named, waited = ({name for one in samples for name in adapters_of(one, label)} for label in (RUNS, WAITS))
     missing = sorted(set(known) - named)
-    if not missing or len(missing) == len(known) or held_for(view.readable, frozenset(one.at for one in run)) < SHOWN:
+    if not missing or len(missing) == len(known):
         return None
+    expected = f"{RUNS} names the adapters that run"
+    if held_for(view.readable, frozenset(one.at for one in run)) < SHOWN:
+        return view.unseen(LABELS, expected) if set(missing) - waited else None
     actual = f"it never named {missing[0]}, while answers of {len(known)} adapters were under way"
-    return view.fail(LABELS, f"{RUNS} names the adapters that run", actual, at=run[-1])
+    return view.fail(LABELS, expected, actual, at=run[-1])
 
 
 def _one_each(view: ServerView, one: Scraped) -> bool:
@@ -202,8 +204,10 @@ def _listed(view: ServerView) -> Ruling:
     if any(known & adapters_of(sample, RUNS) for _, found in pages for sample in found.samples):
         return passed(LABELS)
     last = pages[-1][0]
+    expected = f"{RUNS} names the adapter that runs"
+    brief = held_for(view.readable, frozenset(one.at for one, _ in pages)) < SHOWN
     actual = f"it never did, while {last.event.begun} requests for adapters ran"
-    return view.fail(LABELS, f"{RUNS} names the adapter that runs", actual, at=last)
+    return (view.unseen(LABELS, expected) if brief else None) or view.fail(LABELS, expected, actual, at=last)
 
 
 @judge_of_episode(WAITING, role="model-server")
@@ -234,18 +238,22 @@ def waiting(episode: EpisodeView) -> Iterator[Ruling]:
 def _none_waits(view: ServerView) -> Ruling | None:
     """No adapter is ever named, although some had to wait, for long enough: as many as can run had begun."""
     held = []
+    expected = f"{WAITS} names the adapters that wait to be served"
+    must_wait = False
     for one, metric in view.readings("lora"):
         if any(adapters_of(sample, WAITS) for sample in metric.samples):
             return None
-        if _one_each(view, one) and metric.samples and view.metrics.engines(one.page) == 1:
+        if one.loaded and metric.samples and view.metrics.engines(one.page) == 1:
             most = _newest(metric).labels.get(MAX, "")
-            if most.isdecimal() and 0 < int(most) <= one.event.begun < len(view.claims.adapters):
+            fewer = most.isdecimal() and 0 < int(most) < len(view.claims.adapters)
+            must_wait = must_wait or fewer
+            if fewer and _one_each(view, one) and int(most) <= one.event.begun < len(view.claims.adapters):
                 held.append((one, most))
     if held_for(view.readable, frozenset(one.at for one, _ in held)) < SHOWN:
-        return None
+        return view.unseen(WAITING, expected) if must_wait else None
     one, most = held[-1]
     actual = f"none ever, while {len(view.claims.adapters)} had a request in flight, and {MAX} is {most}"
-    return view.fail(WAITING, f"{WAITS} names the adapters that wait to be served", actual, at=one)
+    return view.fail(WAITING, expected, actual, at=one)
 
 
 @judge_of_episode(NEWEST, role="model-server")

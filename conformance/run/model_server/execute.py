@@ -10,7 +10,7 @@ from conformance.evidence.episode import Context, Unmet
 from conformance.evidence.model_server import LoadPhase
 from conformance.planning.plan import Work
 from conformance.reading.metrics_page import Page
-from conformance.reading.server_metrics import page_of
+from conformance.reading.server_metrics import OFTEN, page_of, too_few
 from conformance.run.capture import Capture
 from conformance.run.execution import Action, Execution
 from conformance.run.model_server.load import ServerLoad
@@ -21,6 +21,9 @@ from conformance.scenario.expect import Expect
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.seeded import shared_source_of
 from conformance.scenario.server_stimulus import HELD, RUNG, TOP, WATCHED, rungs, words_of
+
+LONGER = 8.0
+"""Seconds that the highest level is held on, at most, as long as pages are too few: a busy machine shows little."""
 
 LATE = 2.0
 """Seconds that our own loop may be late: nothing here is judged by the clock, but pages must belong to their load."""
@@ -98,14 +101,22 @@ class ModelServerExecution(Execution):
             self._tokens = tokens
             load.raise_to(level)
             raised = self._phase("raised", load, level=level, tokens=tokens, words=words_of(step, limits))
-            held = await self._hold(step, load, raised, idle, TOP if number == len(levels) - 1 else RUNG)
+            top = number == len(levels) - 1
+            held = await self._hold(step, load, raised, idle, TOP if top else RUNG, LONGER if top else 0.0)
             if held or self._server.crashed:
                 return
 
-    async def _hold(self, step: LoadStep, load: ServerLoad, raised: LoadPhase, idle: Page, seconds: float) -> bool:
+    async def _hold(
+        self, step: LoadStep, load: ServerLoad, raised: LoadPhase, idle: Page, seconds: float, longer: float
+    ) -> bool:
+        """Whether load shows within so many seconds, and `longer` at most as long as there are too few pages."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
-        while loop.time() < until and not self._server.crashed:
+        began, scrapes = loop.time(), 0
+        while not self._server.crashed:
+            lasted, ended = loop.time() - began, load.ended - raised.finished - sum(raised.refused.values())
+            if lasted >= seconds and (lasted >= seconds + longer or not too_few(scrapes, lasted, raised, ended)):
+                break
+            scrapes += 1
             if self._scraper.metrics.shows(page_of(await self._scraper.scrape(load)), step.until, idle):
                 await self._watch(step, load, raised)
                 return True
@@ -113,14 +124,16 @@ class ModelServerExecution(Execution):
         return False
 
     async def _watch(self, step: LoadStep, load: ServerLoad, raised: LoadPhase) -> None:
-        """Hold load on that shows: for some scrapes, and longer as long as what they show can hardly be."""
+        """Hold load on that shows: for some scrapes, and longer as long as what they show can hardly be, or they take
+        so long that little of what was in flight was so all the while."""
         loop = asyncio.get_running_loop()
         until, number, doubted = loop.time() + WATCHED, 0, 0
         while number < doubted + HELD and (number < HELD or loop.time() < until) and not self._server.crashed:
             await asyncio.sleep(INTERVAL)
             event = await self._scraper.scrape(load, whole=number == 0)
             number += 1
-            doubted = number if self._scraper.metrics.doubtful(event, raised, step.until) else doubted
+            doubtful = INTERVAL + event.seconds > OFTEN or self._scraper.metrics.doubtful(event, raised, step.until)
+            doubted = number if doubtful else doubted
 
     async def _end(self, step: LoadStep, load: ServerLoad) -> None:
         if step.end == "abort":

@@ -46,6 +46,11 @@ class ServerLoad:
         self._workers: list[asyncio.Task[None]] = []
         self._over = False
 
+    @property
+    def ended(self) -> int:
+        """How many requests came to an end, served or not."""
+        return self.finished + self.refused.total()
+
     def raise_to(self, level: int) -> None:
         """From now on so many at a time."""
         self._workers += [asyncio.create_task(self._keep_asking(place)) for place in range(self._level, level)]
