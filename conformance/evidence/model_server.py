@@ -33,6 +33,8 @@ class MetricsPage(Event):
     size: int = 0
     sha256: str = ""
     seconds: float = 0.0
+    late: float = 0.0
+    """Of these, the ones that may be ours, or in which the server got no processor, at most; of quick ones none."""
     at: float = 0.0
     """The suite's clock at its end: Unix time, seconds."""
     elsewhere: bool = False

@@ -55,8 +55,12 @@ def _served_as_epps_ask(view: ServerView) -> Iterator[Ruling]:
     if soonest > STALE:
         actual = f"each of {len(view.pages)} took {soonest:.2f} s or longer"
         hint = "EPPs hold metrics for stale when they are older."
-        expected = f"a page within {STALE} s"
-        yield view.fail(PAGE, expected, actual, hint=hint, verdict=Verdict.WARN)
+        verdict = Verdict.WARN
+        if min(one.event.seconds - one.event.late for one in view.pages) <= STALE:
+            actual += ", of which a part may not be the server's: this machine was too busy"
+            hint = "Run the suite where less runs beside it."
+            verdict = Verdict.INCONCLUSIVE
+        yield view.fail(PAGE, f"a page within {STALE} s", actual, hint=hint, verdict=verdict)
 
 
 def _problem(view: ServerView, one: Scraped) -> Ruling | None:

@@ -35,7 +35,7 @@ class ModelServerExecution(Execution):
     def __init__(self, runner: ModelServerRunner, work: Work, capture: Capture) -> None:
         super().__init__(runner, work, capture)
         self._server = runner
-        self._scraper = Scraper(runner.client, runner.facts, capture.remark)
+        self._scraper = Scraper(runner.client, runner.facts, capture.remark, runner.late)
         self._tokens = 0
         """Tokens of each request of the load."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -25,6 +26,9 @@ from ext_proc.record import Entry, Headers, Wait
 
 RETRY = 0.25
 """Seconds between attempts to reach a server that is starting."""
+
+WAKES = 4
+"""How often our loop must wake up until it has an answer: connected, sent, its head, its body. Each may be late."""
 
 _KEPT_HEADERS = frozenset(
     {b"content-type", b"content-length", b"transfer-encoding", b"date", b"server", b"retry-after", b"x-request-id"}
@@ -149,6 +153,11 @@ class ModelServerRunner(TargetRunner):
         """See `TargetRunner`."""
         got = await self.client.ask(self._plain(Ask(tokens=1)))
         return got.outcome == "response"
+
+    def late(self, seconds: float) -> float:
+        """Of the last so many seconds, for which an answer was waited for: those that are not the server's, at most."""
+        ours = WAKES * self.lag.worst(time.monotonic() - seconds)
+        return min(seconds, ours + self.target.withheld(seconds))
 
     async def exchange(self, request: ServerRequest, name: str) -> Got:
         """One request, in the log with its answer."""

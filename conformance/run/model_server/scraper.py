@@ -18,6 +18,9 @@ from conformance.run.model_server.load import Flight, ServerLoad
 INTERVAL = 0.05
 """Seconds between two scrapes: what EPPs have by default."""
 
+QUICK = 0.1
+"""Seconds that a scrape may take without a look at whose they were."""
+
 MOST = 1_000_000
 """Bytes of a page that are kept."""
 
@@ -25,10 +28,18 @@ _NOTHING = Flight(flying=frozenset(), begun=frozenset(), sent=0)
 
 
 class Scraper:
-    """Reads the page, and hands `remark` a `MetricsPage` for each that differs from the one before."""
+    """Reads the page, and hands `remark` a `MetricsPage` for each that differs from the one before. `late` says how
+    many of the last so many seconds are not the server's."""
 
-    def __init__(self, client: ServerClient, facts: ModelServerFacts, remark: Callable[[MetricsPage], object]) -> None:
+    def __init__(
+        self,
+        client: ServerClient,
+        facts: ModelServerFacts,
+        remark: Callable[[MetricsPage], object],
+        late: Callable[[float], float] = lambda _: 0.0,
+    ) -> None:
         self._client = client
+        self._late = late
         self.metrics = ServerMetrics(facts)
         self._remark = remark
         self._families = self.metrics.families
@@ -74,6 +85,7 @@ class Scraper:
             size=len(got.body),
             sha256=hashlib.sha256(got.body).hexdigest(),
             seconds=round(got.seconds, 4),
+            late=round(self._late(got.seconds), 4) if got.seconds > QUICK else 0.0,
             at=round(time.time(), 3),
             elsewhere=self._elsewhere,
             gzip=gzip,

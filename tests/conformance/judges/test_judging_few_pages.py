@@ -149,3 +149,27 @@ def test_few_pages_do_not_tell_which_adapters_are_left_out(requirement, begun, m
     pages = [(2, begun, samples), (1, 0, samples)] * 4
     assert said(requirement, pages, level=2, ended=2, adapters=("a", "b")) is Verdict.INCONCLUSIVE
     assert said(requirement, pages, level=2, ended=2, adapters=("a", "b"), every=OFTEN) is many
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "wanted"),
+    [
+        ([(0.25, 0.0), (0.3, 0.05)], {Verdict.WARN}),
+        ([(0.25, 0.02), (0.4, 0.15)], {Verdict.WARN}),
+        ([(0.25, 0.0), (0.4, 0.3)], {Verdict.INCONCLUSIVE}),
+        ([(0.25, 0.2), (0.3, 0.05)], {Verdict.INCONCLUSIVE}),
+        ([(0.25, 0.0), (0.15, 0.1)], set()),
+    ],
+    ids=["slow", "slow for the most part", "one may be quick", "the machine is busy", "quick once"],
+)
+def test_the_time_of_a_page_is_without_what_is_not_the_servers(scrapes, wanted) -> None:
+    body = f"# TYPE {QUEUE} gauge\n{QUEUE} 0\n".encode()
+    pages = [MetricsPage(url="http://x/metrics", status=200, body=body, seconds=s, late=late) for s, late in scrapes]
+    entries = tuple(Entry(seq, seq, page) for seq, page in enumerate(pages, 1))
+    facts = ModelServerFacts(names=NAMES)
+    context = Context(
+        version="next", scenario="x", role="model-server", requirements=("MS-MET-01",), model_server=facts
+    )
+    found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
+    said = {one.verdict for one in found if one.requirement == "MS-MET-01"}
+    assert said - {Verdict.PASS} == wanted
