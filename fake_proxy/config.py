@@ -77,6 +77,8 @@ class ProxyConfig:
     pool: tuple[str, ...] = ()
     """Endpoints the cluster knows. Unknown picks go round-robin over it. Empty: every well-formed pick is dialled, and
     lists are walked, which no Envoy does: for who does not know the pool."""
+    pool_grows: bool = False
+    """Others may have joined since: every well-formed pick is dialled, and `pool` is only what is fallen back to."""
     original_destination: bool = False
     """Envoy's ORIGINAL_DST cluster: the first of `destination_sources` is one address, dialled whatever it is; no list,
     and nothing to fall back to. The served endpoint is reported by the response alone."""

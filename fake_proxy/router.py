@@ -172,8 +172,9 @@ class Router:
             address = next(_named(self._config, self._metadata, self._headers), "")
             return address if dialable(address) else None
         pool = self._config.pool
+        anyone = self._config.pool_grows or not pool
         for endpoint in self._walk:
-            if endpoint in pool or (not pool and dialable(endpoint)):
+            if endpoint in pool or (anyone and dialable(endpoint)):
                 return endpoint
         if not pool:
             return None

@@ -238,7 +238,8 @@ def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
     return RequestShape(
         name=request.name,
         request=prepared.request,
-        config=prepared.config,
+        # it is kept while pods come and go: who joins meanwhile is served from, as by a cluster that follows
+        config=replace(prepared.config, pool_grows=True),
         stimulus=prepared.stimulus,
         reply=scripted_reply(prepared.reply, PLACEHOLDER),
         fail_first=prepared.fail_first,

@@ -129,6 +129,41 @@ def test_a_pod_that_is_gone_may_not_be_picked_after_the_grace_time(cli, tmp_path
     assert within.code == 0, within.out + within.err
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_pod_that_joined_serves_what_was_sent_to_it(cli, tmp_path: Path, processes: str) -> None:
+    """The EPP is told of the endpoint that it picked, however late that joined the pool."""
+    file, told = tmp_path / "load.yaml", tmp_path / "told"
+    file.write_text(
+        "pods: 3\nmix: [{name: plain}, {name: subset, subsetOf: 1}]\narrivals: [{seconds: 2, rate: 50}]\n"
+        "churn: [{change: remove, every: 0.2, lasts: 0.1}]\n"
+    )
+    watching = tmp_path / "watching.py"
+    watching.write_text(f"""
+from reference_epp.__main__ import main
+from reference_epp.service import Service
+
+parse = Service.parse
+
+def watched(self, raw):
+    message = parse(self, raw)
+    if message.HasField("response_headers"):
+        fields = message.metadata_context.filter_metadata["envoy.lb"].fields
+        pair = [fields["x-gateway-destination-endpoint" + end].string_value for end in ("", "-served")]
+        with open({str(told)!r}, "a") as file:
+            print(*pair, file=file)
+    return message
+
+Service.parse = watched
+main()
+""")
+    epp = REFERENCE.replace("-m reference_epp", str(watching))
+    ran = cli("load", file, "--processes", processes, "-o", tmp_path / "r", "--epp", epp)
+    assert ran.code == 0, ran.out + ran.err
+    pairs = [line.split() for line in told.read_text().splitlines()]
+    assert len({picked for picked, _ in pairs}) > 3, "none of those that joined was picked"
+    assert [pair for pair in pairs if pair[0].split(",")[0] != pair[1]] == []
+
+
 def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     """What was lost with it is counted, and accuses it of nothing more."""
     dying = tmp_path / "dying.py"

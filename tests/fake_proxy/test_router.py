@@ -104,6 +104,13 @@ def test_without_a_pool_every_address_is_dialled_and_nothing_else() -> None:
     assert bytes(driven.body) == b"no healthy upstream"
 
 
+def test_in_a_pool_that_grows_every_address_is_dialled_and_the_pool_is_fallen_back_to() -> None:
+    growing = replace(POOL, pool_grows=True)
+    assert walk(growing, pick("10.9.9.9:1"), "2")[1] == ["10.9.9.9:1"]
+    assert walk(growing, pick("10.9.9.9:1"), "rr2")[1] == ["10.9.9.9:1", "10.9.9.9:1", A]
+    assert walk(growing, pick("garbage"), "2")[1] == [A]
+
+
 def test_when_all_attempts_break_the_client_gets_a_503() -> None:
     driven, tried = walk(POOL, pick(f"{A},{B}"), "rrrr")
     assert len(tried) == 4
