@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import DecodeError
 
@@ -33,10 +34,13 @@ DUPLEX = "FULL_DUPLEX_STREAMED"
 
 
 class Player:
-    """Plays `script` on `stream`, until the stream is over."""
+    """Plays `script` on `stream`, until the stream is over. `sleep` lets so many seconds pass."""
 
-    def __init__(self, stream: ServedStream, script: Script) -> None:
+    def __init__(
+        self, stream: ServedStream, script: Script, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    ) -> None:
         self._stream = stream
+        self._sleep = sleep
         self._script = script
         self._modes = dict(zip(("request", "response"), script.modes, strict=True))
         self._held: list[tuple[str, bytes, bool]] = []  # the request, as long as it is not decided: kind, body, end
@@ -46,7 +50,7 @@ class Player:
         """Take the first message, then all that follows."""
         await self._take(first)
         async for event in self._stream:
-            await asyncio.sleep(0)  # however many messages came at a time, other streams have their turn
+            await self._sleep(0)  # however many messages came at a time, other streams have their turn
             match event:
                 case Message(raw=raw):
                     await self._take(raw)
@@ -128,7 +132,7 @@ class Player:
                 stream.send_data(data)
             case Delay(seconds=seconds):
                 await stream.drain()
-                await asyncio.sleep(seconds)
+                await self._sleep(seconds)
             case End(status=status, message=text, metadata=metadata):
                 stream.end(status, text, metadata)
             case EndWithoutTrailers():

@@ -4,6 +4,7 @@ plan          selection, batches and the order of work; `make_plan`
 epp           the traits of an endpoint picker
 gateway       the traits of a gateway
 fixed         what can be asked of a target whose endpoints are fixed
+epp_scripts   what the EPPs do that a gateway asks
 data_plane    which data plane carries the scenarios: the fake, or a real Envoy
 envoy_limits  what a real Envoy can't be asked to do
 """

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.planning.epp_scripts import played
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.gateway.pickers import played
 from conformance.scenario.loader import load
 from conformance.scenario.schema import EppScript
 from conformance.strict_yaml import FileError

@@ -23,7 +23,17 @@ from conformance.evidence.episode import (
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
-from conformance.report.verify import course, gauges, hints, pacing, pool_states, replies, server_episode, stimulus
+from conformance.report.verify import (
+    course,
+    epp_script,
+    gauges,
+    hints,
+    pacing,
+    pool_states,
+    replies,
+    server_episode,
+    stimulus,
+)
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
 from conformance.report.verify.stimulus import Learned
@@ -285,10 +295,15 @@ def _stimulus(
         plane="gateway" if isinstance(request, Request) else "fake" if asked_about else "envoy",
         learned=learned,
     )
-    if asked_about and isinstance(request, Exchange):
+    basis = report.plan
+    assert basis is not None, "without it there is no plan"
+    if isinstance(request, Request):
+        namespace, hidden = basis.destination_namespace, learned.hidden
+        yield from epp_script.problems(
+            request, one.repeat, entries, endpoints, namespace, hidden, ended_early=ended_early
+        )
+    elif asked_about and isinstance(request, Exchange):
         yield from pacing.of_response(request, opened, entries, told)
-        basis = report.plan
-        assert basis is not None, "without it there is no plan"
         yield from pacing.served(request, entries, told, endpoints, basis.destination_namespace)
     if not any(step.pods for step in work.instance.scenario.steps):
         yield from replies.problems(request, entries, told if asked_about else None)

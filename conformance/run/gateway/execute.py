@@ -9,17 +9,15 @@ from random import Random
 from typing import Literal
 
 from conformance.evidence.episode import Context, PoolState
+from conformance.planning.epp_scripts import LATE, in_turn
 from conformance.planning.plan import Work
 from conformance.run.capture import Capture
 from conformance.run.data_plane.replies import model_server_reply
 from conformance.run.execution import Action, Execution
 from conformance.run.gateway.runner import GatewayRunner, Send
 from conformance.scenario.expect import Expect
-from conformance.scenario.schema import Conduct, EppScript, Request
+from conformance.scenario.schema import Conduct, Request
 from real_envoy.kept import KeptConnection
-
-LATE = 0.4
-"""Seconds that our own loop may be late: a gateway's patience with an EPP may be as short as a second."""
 
 
 class GatewayExecution(Execution):
@@ -71,9 +69,7 @@ class GatewayExecution(Execution):
         async with self._sender(request) as sender:
 
             async def send(index: int, name: str, rng: Random) -> bool:
-                scripts = {"epp": _in_turn(request.epp, index), "second_epp": _in_turn(request.second_epp, index)}
-                own = request.model_copy(update=scripts)
-                response = await self._gateway.exchange(own, name, sender, rng)
+                response = await self._gateway.exchange(in_turn(request, index), name, sender, rng)
                 return response is None or not response.expired
 
             await self.repeat(request, expect, send)
@@ -85,10 +81,3 @@ class GatewayExecution(Execution):
             return
         async with KeptConnection(self._gateway.target.address) as kept:
             yield lambda http, timeout: kept.send(http, timeout=timeout)
-
-
-def _in_turn(script: EppScript, index: int) -> EppScript:
-    """What an EPP does for repeat number `index` of a request, whose pick may be its own."""
-    if not script.picks:
-        return script
-    return script.model_copy(update={"pick": script.picks[index % len(script.picks)], "picks": ()})

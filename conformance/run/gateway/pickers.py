@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import EppConduct
+from conformance.planning.epp_scripts import played
 from conformance.run.gateway.pods import EXCHANGE
-from conformance.scenario import references
-from conformance.scenario.header_fields import HeaderPairs, value_bytes
-from conformance.scenario.schema import EppScript, LocalReply
+from conformance.scenario.schema import EppScript
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.http2.address import split_address
 from ext_proc.http2.tls import ServerTls, self_signed
-from ext_proc.protocol import FALLBACK
 from ext_proc.record import Recorder
-from fake_epp import (
-    Act,
-    Answer,
-    Delay,
-    End,
-    FakeEpp,
-    Immediate,
-    Match,
-    Pick,
-    Reset,
-    Script,
-    ScriptRule,
-    SetHeader,
-    open_epp,
-)
-
-UNAVAILABLE = 14
+from fake_epp import FakeEpp, Match, ScriptRule, open_epp
 
 
 class Pickers:
@@ -114,59 +95,3 @@ class Pickers:
             ) from problem
         self._up[name] = epp
         self.addresses[name] = epp.address
-
-
-def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace: str) -> Script:
-    """A scenario's script as the scripted EPP plays it."""
-    if said.fails is not None:
-        return _failing(said)
-    first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
-    if said.immediate is not None and said.decides == "end":
-        return Script(acts={"request_end": (*first, _immediate(said.immediate))}, decides="end")
-    if said.immediate is not None:
-        return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
-    answer = Answer(set_headers=_set(said.sets), remove_headers=said.removes)
-    acts: dict[str, tuple[Act, ...]] = {"response_headers": (answer,)} if answer != Answer() else {}
-    if said.fallback is not None:
-        fallback = references.resolve(said.fallback, endpoints)
-        answer = dataclasses.replace(answer, metadata={namespace: {FALLBACK: fallback}})
-    pick = None
-    if said.pick:
-        pick = Pick(
-            endpoints=references.resolve(said.pick, endpoints),
-            header=said.said_in != "metadata",
-            metadata=said.said_in != "header",
-            namespace=namespace,
-        )
-    if first or answer != Answer():
-        acts["request_headers"] = (*first, answer)
-    return Script(
-        pick=pick,
-        decides=said.decides,
-        acts=acts,
-        edits=_encoded(said.edits),
-        edits_response=_encoded(said.edits_response),
-    )
-
-
-def _encoded(edits: tuple[str, str] | None) -> tuple[bytes, bytes] | None:
-    return (edits[0].encode(), edits[1].encode()) if edits is not None else None
-
-
-def _failing(said: EppScript) -> Script:
-    acts: Mapping[str, Callable[[], Act]] = {
-        "reset": Reset,
-        "close": End,
-        "error": lambda: End(status=UNAVAILABLE, message="no endpoint picker here"),
-    }
-    first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
-    done = acts.get(said.fails or "")
-    return Script(acts={"request_headers": (*first, *((done(),) if done else ()))}, quiet=True)
-
-
-def _immediate(said: LocalReply) -> Immediate:
-    return Immediate(code=said.code, body=said.body.encode(), headers=_set(said.headers))
-
-
-def _set(headers: HeaderPairs) -> tuple[SetHeader, ...]:
-    return tuple(SetHeader(name=name.lower(), value=value_bytes(value)) for name, value in headers)

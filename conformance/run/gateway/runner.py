@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.planning.epp_scripts import scripts_of
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
 from conformance.run.gateway.pickers import Pickers
@@ -177,7 +178,7 @@ class GatewayRunner(TargetRunner):
     async def exchange(self, request: Request, name: str, send: Send, rng: Random) -> HttpResponse | None:
         """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
         http = self._http(request, name, rng)
-        self.pickers.script(name, {EPPS[0]: request.epp, EPPS[1]: request.second_epp}, self.pods.pods_of)
+        self.pickers.script(name, scripts_of(request), self.pods.pods_of)
         slow = request.reply.gap_seconds * (request.reply.events + 1)
         slow += max(request.epp.delay, request.second_epp.delay)
         limit = self.profile.timeouts.answer + slow
