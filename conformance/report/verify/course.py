@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from conformance.evidence.episode import Episode, EppConduct, PodConduct, ProcessExited
 from conformance.report.verify.steps import short
 from conformance.scenario.schema import ABORTED_AT, ClientRequest, Exchange, Step
+from conformance.targets.gateway import EPPS
 from ext_proc.record import (
     Author,
     ClientAborted,
@@ -91,6 +92,8 @@ def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_
         if isinstance(event := entry.event, PodConduct | EppConduct)
     ]
     wanted = [one for step in steps for one in (*(step.pods or {}).items(), *(step.epps or {}).items())]
+    left: dict[str, str] = {name: state for step in steps for name, state in (step.epps or {}).items()}
+    wanted += [(name, "up") for name in EPPS if left.get(name) == "down"]  # so that the next scenario finds it
     if found != (wanted[: len(found)] if ended_early else wanted):
         yield f"its pods or EPPs were made to behave as {short(found)}, by its scenario {short(wanted)}"
     stopped = [entry.seq for entry, event in episode.of(ProcessExited) if event.asked]

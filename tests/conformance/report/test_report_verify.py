@@ -8,6 +8,7 @@ import shlex
 from types import SimpleNamespace
 
 import pytest
+from forging import real_reports
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,9 @@ from conformance.report.document.model import read_report
 from conformance.report.render.submission import problems, to_yaml
 from conformance.report.verify.expected import COMMAND
 from conformance.report.verify.verification import STEPS, _notes, verify
+from conformance.scenario.loader import load
+from conformance.selftest.deviation import deviations
+from conformance.selftest.gateway import gateway_profile
 from conformance.verdict import Finding
 
 
@@ -41,6 +45,13 @@ def test_the_same_report_as_yaml_is_verified_too(reports, instances, tmp_path):
     path = tmp_path / "report.yaml"
     path.write_text(to_yaml(read_report(folder / "report.json")))
     assert verify(path, folder / "evidence.ndjson.gz", instances=instances).answer == "pass"
+
+
+def test_an_epp_that_a_scenario_leaves_down_comes_back_at_its_end(catalogue, tmp_path):
+    split = next(one for one in deviations("variants", "data-plane") if one.name == "split")
+    instances = [one for one in load(catalogue) if one.id == "gateway.splits-without-an-epp"]
+    real_reports.make(gateway_profile(split), tmp_path, instances)
+    assert [step for step in verify(tmp_path / "report.json", instances=instances).steps if step.answer != "pass"] == []
 
 
 @pytest.mark.parametrize(
