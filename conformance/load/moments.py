@@ -250,7 +250,8 @@ class Moments:
         self._windows.clear()
 
     def delivered(self, at: float) -> None:
-        """The target was told of the latest state, and of all before it; not so while deliveries are held."""
+        """The target was told of the latest state, and of all before it, at the latest at `at`; not so while deliveries
+        are held."""
         if not self._holds:
             self._bind(at)
 
@@ -280,9 +281,7 @@ class Moments:
         return window
 
     def _bind(self, at: float) -> None:
-        for index, when in enumerate(self._binding):
-            if when == math.inf:
-                self._binding[index] = at + self.grace
+        self._binding = [min(when, at + self.grace) for when in self._binding]
         self._windows.clear()
 
     def _forget(self, now: float) -> None:

@@ -338,6 +338,16 @@ def test_a_new_pod_may_be_picked_at_once_and_need_not_be(road) -> None:
     assert not failed(judged(road, immediate(503))[0])
 
 
+def test_a_pool_that_has_settled_is_the_only_one_that_may_be_followed(road) -> None:
+    """So it is where a load begins: whoever was told long ago is wrong at once."""
+    road.time = 100.0
+    road.pool(pod("c", C), pod("d", D))
+    assert not failed(judged(road, pick(A), echo)[0])
+    road.moments.delivered(road.time - road.moments.grace)
+    assert failed(judged(road, pick(A), echo)[0]) == {"EPP-DEST-06"}
+    assert failed(judged(road, immediate(503))[0]) == {"EPP-ERR-02"}
+
+
 @pytest.mark.parametrize("of", [SIMPLE, INSIDE])
 @pytest.mark.parametrize("steps", [((pod("c", A), pod("d", B)),), ((pod("a", A), pod("d", B)), (pod("d", B),))])
 def test_who_drops_a_pod_at_once_may_learn_of_the_next_within_the_grace_time(road, of, steps) -> None:
