@@ -184,7 +184,7 @@ def test_model_servers_that_misbehave_cost_one_request_each(program) -> None:
     """The proxy goes on after each, in bounded memory."""
 
     async def main() -> None:
-        async with proxied(program, ModelServer(), picks, "--timeout", "1") as (port, process, epp):
+        async with proxied(program, ModelServer(), picks, "--timeout", "2") as (port, process, epp):
             got = {}
             for what in MISBEHAVING:
                 with misbehaving(what) as endpoint:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.evidence.episode import HarnessTrouble
+from conformance.evidence.redaction import Redactor
 from conformance.judges import judge
 from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
@@ -32,6 +33,7 @@ class _Runner(SimpleNamespace):
             version="next",
             profile=load_profile(REFERENCE),
             recorder=Recorder(),
+            redactor=Redactor(),
             lag=SimpleNamespace(worst=lambda since: late),
             crashed=False,
             target=SimpleNamespace(health_channel=health_channel),
