@@ -13,26 +13,20 @@ from functools import cached_property
 
 from conformance.evidence.episode import BackendFact, EppConduct, GatewayFacts, PodConduct
 from conformance.judges.episode_facts import EpisodeFacts
+from conformance.judges.picker_stream import PickerStream, picker_stream
 from conformance.judges.ruling import Nature, Ruling, violation
-from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED, Conversation
+from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import DecodedMessage
-from conformance.reading.destination import Destination
 from conformance.reading.endpoints import canonical, parse_list
-from conformance.reading.ordering import body_mutation
-from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
     STREAMS_END,
-    Author,
     ClientAborted,
     ClientResponse,
     Entry,
     ExchangeOpened,
-    HalfClosed,
-    Message,
-    StreamEnded,
-    StreamOpened,
+    Headers,
     UpstreamRequest,
     UpstreamResponse,
     Wait,
@@ -40,106 +34,6 @@ from ext_proc.record import (
     values,
     whole_body,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Heard(Conversation):
-    """A stream as the EPP heard it: only the data plane itself says what its body modes are."""
-
-    original: Conversation
-
-    @cached_property
-    def messages(self) -> tuple[DecodedMessage, ...]:
-        """The messages, which are decoded once."""
-        return self.original.messages
-
-    def _mode(self, field: str) -> str | None:
-        told = super()._mode(field)
-        if told not in (None, NONE):
-            return told
-        side = field.partition("_")[0]
-        bodies = [message for message in self.messages if message.side == side and message.part == "body"]
-        asked = [message for message in bodies if message.author is Author.DATA_PLANE]
-        if not asked:
-            return NONE
-        if any(body_mutation(message) == "streamed_response" for message in bodies if message.author is Author.EPP):
-            return DUPLEX
-        return BUFFERED if len(asked) == 1 and asked[0].ends else STREAMED
-
-
-@dataclass(frozen=True, kw_only=True)
-class PickerStream:
-    """One ext_proc stream of the request: the EPP named `epp` was asked. `at` is where it was opened."""
-
-    epp: str
-    at: int
-    conversation: Conversation
-    namespace: str
-
-    @cached_property
-    def stream(self) -> StreamState:
-        """The course of the stream."""
-        return follow(self.conversation)
-
-    @cached_property
-    def destination(self) -> Destination:
-        """The destination that the EPP gave."""
-        return Destination(conversation=self.conversation, stream=self.stream, namespace=self.namespace)
-
-    @property
-    def immediate(self) -> DecodedMessage | None:
-        """The ImmediateResponse by which the EPP decided about the request."""
-        decision = self.stream.decision
-        return decision if decision is not None and decision is self.stream.immediate else None
-
-    @property
-    def release(self) -> DecodedMessage | None:
-        """The answer by which the EPP let the request go; None also if it broke the contract before or after."""
-        stream = self.stream
-        return stream.request.release if stream.offence is None and stream.decision is stream.request.release else None
-
-    @property
-    def passed(self) -> bool:
-        """Whether the EPP let the whole request go: its headers, and in full duplex all of its body."""
-        alone = self.conversation.request_mode == NONE
-        return self.release is not None and (alone or self.stream.request.complete)
-
-    @cached_property
-    def left_early(self) -> bool:
-        """Whether the EPP ended the stream, or it broke, before the data plane was done with it."""
-        for entry in self.conversation.entries:
-            match entry.event:
-                case HalfClosed(author=Author.DATA_PLANE):
-                    return False
-                case StreamEnded(author=author):
-                    return author is not Author.DATA_PLANE
-        return False
-
-    @cached_property
-    def given_up(self) -> float:
-        """Seconds after which the data plane left a stream on which the EPP had said nothing; 0 if it did not."""
-        for entry in self.conversation.entries:
-            match entry.event:
-                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE):
-                    return (entry.t - self.conversation.entries[0].t) / 1e9
-                case Message(author=Author.EPP) | StreamEnded():
-                    return 0.0
-        return 0.0
-
-    @property
-    def held_back(self) -> float:
-        """Of the seconds until it was given up, those in which the data plane told the EPP nothing more."""
-        told = (entry.t for entry in self.conversation.entries if isinstance(entry.event, Message))
-        silent = self.given_up - (max(told, default=0) - self.conversation.entries[0].t) / 1e9
-        return silent if self.given_up else 0.0
-
-    @property
-    def unavailable(self) -> str:
-        """How the EPP was out of order: it gave no answer and did not just leave; empty if it was not."""
-        stream = self.stream
-        if stream.decision is not None or stream.offence is not None or stream.stop is None:
-            return ""
-        return stream.stop.what if stream.stop.kind in (StopKind.STATUS, StopKind.RESET, StopKind.LOST) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,23 +77,8 @@ class GatewayExchange:
     @cached_property
     def asked(self) -> tuple[PickerStream, ...]:
         """The ext_proc streams."""
-        found = []
-        for one in self._conversations:
-            if one.stream is None:
-                continue
-            opened = next((e for e in one.entries if isinstance(e.event, StreamOpened)), one.entries[0])
-            epp = opened.event.epp if isinstance(opened.event, StreamOpened) else ""
-            heard = _Heard(
-                exchange=one.exchange,
-                entries=tuple(entry for entry in one.entries if not isinstance(entry.event, ExchangeOpened)),
-                stream=one.stream,
-                connection=one.connection,
-                refused=one.refused,
-                original=one,
-            )
-            namespace = self.facts.context.destination_namespace
-            found.append(PickerStream(epp=epp, at=opened.seq, conversation=heard, namespace=namespace))
-        return tuple(found)
+        namespace = self.facts.context.destination_namespace
+        return tuple(picker_stream(one, namespace) for one in self._conversations if one.stream is not None)
 
     # -- the HTTP sides ------------------------------------------------------------------------------------------------
 
@@ -207,6 +86,16 @@ class GatewayExchange:
     def opened(self) -> ExchangeOpened | None:
         """The client's request; None where the HTTP sides were not observed."""
         return next((entry.event for entry in self.entries if isinstance(entry.event, ExchangeOpened)), None)
+
+    @property
+    def client_headers(self) -> Headers:
+        """The headers of the client's request; none where they were not observed."""
+        return self.opened.headers if self.opened is not None else ()
+
+    @property
+    def grpc(self) -> bool:
+        """Whether the client speaks gRPC, whose errors have another form, with status 200."""
+        return (header(self.client_headers, b"content-type") or b"").lower().startswith(b"application/grpc")
 
     @cached_property
     def attempts(self) -> tuple[UpstreamAttempt, ...]:
@@ -252,8 +141,7 @@ class GatewayExchange:
         """Whether the client surely got the `last` attempt's response, with another status.
 
         A reply of the gateway's own has another body; once a model server has answered, it is always an error. So a
-        success is the `last` attempt's, unless it is another's, as where requests are hedged, or of gRPC, whose errors
-        have status 200.
+        success is the `last` attempt's, unless it is another's, as where requests are hedged, or of gRPC.
         """
         if not got.complete or any(one.stream.immediate is not None for one in self.asked):
             return False
@@ -262,9 +150,7 @@ class GatewayExchange:
         came, went = last.status or 0, got.status or 0
         if went >= 300 or went in {one.status for one in self.attempts}:
             return False
-        kind = header(self.opened.headers, b"content-type") if self.opened is not None else None
-        failed = came >= 400 and not (kind or b"").startswith(b"application/grpc")
-        return failed or (came < 300 and {came, went}.isdisjoint((203, 206)))
+        return (came >= 400 and not self.grpc) or (came < 300 and {came, went}.isdisjoint((203, 206)))
 
     def _maybe_own(self, last: UpstreamAttempt) -> bool:
         """Whether an error that the client got may be the gateway's, of the `last` attempt's status by chance."""
@@ -295,8 +181,7 @@ class GatewayExchange:
     @cached_property
     def client_destinations(self) -> tuple[str, ...]:
         """The endpoints that the client itself named in destination headers."""
-        headers = self.opened.headers if self.opened is not None else ()
-        texts = [value.decode("latin-1") for value in values(headers, DESTINATION.encode())]
+        texts = [value.decode("latin-1") for value in values(self.client_headers, DESTINATION.encode())]
         return tuple(one for text in texts for one in parse_list(text).endpoints)
 
     @property
@@ -327,8 +212,7 @@ class GatewayExchange:
     def splits(self) -> bool:
         """Whether the client asked for the route that splits requests over the pools."""
         name = self.gateway.split_header.lower().encode()
-        headers = self.opened.headers if self.opened is not None and name and self.backends else ()
-        return header(headers, name) is not None
+        return bool(name and self.backends) and header(self.client_headers, name) is not None
 
     def backend_of(self, endpoint: str) -> str | None:
         """The name of the EPP in whose pool the endpoint is, where there are several pools."""

@@ -12,7 +12,8 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.carried import carried
 from conformance.judges.gateway.contents import EXTP, contents
 from conformance.judges.gateway.heads import heads
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
 from conformance.reading.conversation import DUPLEX, STREAMED

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from conformance.judges.gateway.contents import EXTP
 from conformance.judges.gateway.heads import OWN, plain
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.decoded_message import REQUEST, HeaderList
 from conformance.reading.destination import header_list, sent_headers, values_of

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.ext_proc.bodies import answered_body, sent_body
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
@@ -33,8 +34,6 @@ EXTP = "DP-EXTP-01"
 
 _REWRITTEN = ("model",)
 """What gateways rewrite in bodies: they map names of models."""
-
-_GRPC = b"application/grpc"
 
 _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 """What says how a body is to be read; of another type than it came with it can be read nevertheless."""
@@ -114,9 +113,8 @@ def _status(
 ) -> Iterator[Ruling]:
     """The status of the response, where the EPP left it alone. Errors for gRPC clients have another form."""
     changed = header_list(direction) or []
-    grpc = exchange.opened is not None and _read_by(exchange.opened.headers, "content-type").startswith(_GRPC)
     own = values_of(sent_headers(direction), ":status") == values_of(changed, ":status")
-    if own and came.status != out.status and not grpc:
+    if own and came.status != out.status and not exchange.grpc:
         yield exchange.fail(EXTP, f"status {came.status} at the client, as the model server sent it", f"{out.status}")
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream, UpstreamAttempt
+from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import parse_list

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
+from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.destination import apply
 from ext_proc.messages import ImmediateResponse
-from ext_proc.record import ClientResponse, header, values
+from ext_proc.record import ClientResponse, values
 
 ERR = "DP-ERR-01"
 CODES = range(200, 600)
@@ -44,8 +45,8 @@ def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateRespo
         return exchange.fail(ERR, f"the client gets {code}", "the client got no response")
     at, got = exchange.response
     assert exchange.opened is not None
-    if (header(exchange.opened.headers, b"content-type") or b"").startswith(b"application/grpc"):
-        return None  # a gRPC client gets its error in another form
+    if exchange.grpc:
+        return None
     if got.status != code:
         return exchange.fail(ERR, f"the client gets {code}", f"it got {got.status}", at=at)
     bodyless = exchange.opened.method == "HEAD" or code in (204, 304)

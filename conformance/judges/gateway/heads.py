@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.judges.gateway.contents import EXTP
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
+from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.destination import sent_headers, values_of
 from conformance.reading.recorded import PLACEHOLDER

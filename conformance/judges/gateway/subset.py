@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.gateway_exchange import GatewayExchange, PickerStream
+from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.decoded_message import REQUEST, DecodedMessage

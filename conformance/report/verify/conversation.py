@@ -310,7 +310,7 @@ def _stimulus(
 
 
 def _asked_about(report: Report) -> bool:
-    """Whether the data plane was our own: then the EPP under test was asked about each exchange, and nobody else."""
+    """Whether the data plane was our own: then the EPP under test was asked about each exchange, and no other."""
     around = report.environment.topology
     return isinstance(around, Topology) and around.data_plane == "fake"
 

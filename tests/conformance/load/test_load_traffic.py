@@ -20,6 +20,27 @@ class Finished(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+def _ignore(*_: object) -> None:
+    """Nothing."""
+
+
+def traffic_of(late: float, withheld: float, transport: Any = _ignore) -> Traffic:
+    """Traffic on a machine that is so late and withholds that part of the target's time."""
+    memory: Any = SimpleNamespace(ids=())
+    channel: Any = SimpleNamespace(headers=_ignore, transport=transport)
+    moments: Any = None
+    return Traffic(
+        lambda: channel,
+        memory,
+        moments,
+        deadline=DEADLINE,
+        lag=lambda _: late,
+        withheld=lambda seconds: withheld * seconds,
+        finished=_ignore,
+        corrected=_ignore,
+    )
+
+
 @pytest.mark.parametrize(
     ("wait", "late", "other", "withheld", "excused"),
     [
@@ -44,19 +65,7 @@ def test_a_wait_on_an_overloaded_machine(
     `withheld`: the part of the wait in which the target was kept from running."""
 
     async def main() -> str:
-        ignore: Any = lambda *_: None  # noqa: E731
-        memory: Any = SimpleNamespace(ids=())
-        channel: Any = SimpleNamespace(headers=ignore)
-        traffic = Traffic(
-            lambda: channel,
-            memory,
-            ignore,
-            deadline=DEADLINE,
-            lag=lambda _: late,
-            withheld=lambda seconds: withheld * seconds,
-            finished=ignore,
-            corrected=ignore,
-        )
+        traffic = traffic_of(late, withheld)
         silent: Any = SimpleNamespace(progress=traffic.now() - wait, trouble="")
         if other is not None:
             answered: Any = Finished(started=silent.progress, decided=silent.progress + other)
@@ -86,20 +95,8 @@ def test_a_connection_that_is_not_made_in_time(
         raise problem("127.0.0.1:1", "the TLS handshake did not come within 5 s", "Look at it")
 
     async def main() -> str:
-        ignore: Any = lambda *_: None  # noqa: E731
-        memory: Any = SimpleNamespace(ids=())
-        channel: Any = SimpleNamespace(headers=ignore, transport=transport)
-        traffic = Traffic(
-            lambda: channel,
-            memory,
-            ignore,
-            deadline=DEADLINE,
-            lag=lambda _: late,
-            withheld=lambda seconds: withheld * seconds,
-            finished=ignore,
-            corrected=ignore,
-        )
-        waiting: Any = SimpleNamespace(trouble="", unreachable=ignore)
+        traffic = traffic_of(late, withheld, transport)
+        waiting: Any = SimpleNamespace(trouble="", unreachable=_ignore)
         traffic.waiting.append(waiting)
         await traffic._open_waiting()
         return str(waiting.trouble)

@@ -1,0 +1,128 @@
+"""One ext_proc stream that a data plane opened: what it told the EPP, as the EPP heard it, and what the EPP decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED, Conversation
+from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.destination import Destination
+from conformance.reading.ordering import body_mutation
+from conformance.reading.stream_state import StopKind, StreamState, follow
+from ext_proc.record import Author, ExchangeOpened, HalfClosed, Message, StreamEnded, StreamOpened
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Heard(Conversation):
+    """A stream as the EPP heard it: only the data plane itself says what its body modes are."""
+
+    original: Conversation
+
+    @cached_property
+    def messages(self) -> tuple[DecodedMessage, ...]:
+        """The messages, which are decoded once."""
+        return self.original.messages
+
+    def _mode(self, field: str) -> str | None:
+        told = super()._mode(field)
+        if told not in (None, NONE):
+            return told
+        side = field.partition("_")[0]
+        bodies = [message for message in self.messages if message.side == side and message.part == "body"]
+        asked = [message for message in bodies if message.author is Author.DATA_PLANE]
+        if not asked:
+            return NONE
+        if any(body_mutation(message) == "streamed_response" for message in bodies if message.author is Author.EPP):
+            return DUPLEX
+        return BUFFERED if len(asked) == 1 and asked[0].ends else STREAMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PickerStream:
+    """One ext_proc stream of the request: the EPP named `epp` was asked. `at` is where it was opened."""
+
+    epp: str
+    at: int
+    conversation: Conversation
+    namespace: str
+
+    @cached_property
+    def stream(self) -> StreamState:
+        """The course of the stream."""
+        return follow(self.conversation)
+
+    @cached_property
+    def destination(self) -> Destination:
+        """The destination that the EPP gave."""
+        return Destination(conversation=self.conversation, stream=self.stream, namespace=self.namespace)
+
+    @property
+    def immediate(self) -> DecodedMessage | None:
+        """The ImmediateResponse by which the EPP decided about the request."""
+        decision = self.stream.decision
+        return decision if decision is not None and decision is self.stream.immediate else None
+
+    @property
+    def release(self) -> DecodedMessage | None:
+        """The answer by which the EPP let the request go; None also if it broke the contract before or after."""
+        stream = self.stream
+        return stream.request.release if stream.offence is None and stream.decision is stream.request.release else None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the EPP let the whole request go: its headers, and in full duplex all of its body."""
+        alone = self.conversation.request_mode == NONE
+        return self.release is not None and (alone or self.stream.request.complete)
+
+    @cached_property
+    def left_early(self) -> bool:
+        """Whether the EPP ended the stream, or it broke, before the data plane was done with it."""
+        for entry in self.conversation.entries:
+            match entry.event:
+                case HalfClosed(author=Author.DATA_PLANE):
+                    return False
+                case StreamEnded(author=author):
+                    return author is not Author.DATA_PLANE
+        return False
+
+    @cached_property
+    def given_up(self) -> float:
+        """Seconds after which the data plane left a stream on which the EPP had said nothing; 0 if it did not."""
+        for entry in self.conversation.entries:
+            match entry.event:
+                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE):
+                    return (entry.t - self.conversation.entries[0].t) / 1e9
+                case Message(author=Author.EPP) | StreamEnded():
+                    return 0.0
+        return 0.0
+
+    @property
+    def held_back(self) -> float:
+        """Of the seconds until it was given up, those in which the data plane told the EPP nothing more."""
+        told = (entry.t for entry in self.conversation.entries if isinstance(entry.event, Message))
+        silent = self.given_up - (max(told, default=0) - self.conversation.entries[0].t) / 1e9
+        return silent if self.given_up else 0.0
+
+    @property
+    def unavailable(self) -> str:
+        """How the EPP was out of order: it gave no answer and did not just leave; empty if it was not."""
+        stream = self.stream
+        if stream.decision is not None or stream.offence is not None or stream.stop is None:
+            return ""
+        return stream.stop.what if stream.stop.kind in (StopKind.STATUS, StopKind.RESET, StopKind.LOST) else ""
+
+
+def picker_stream(one: Conversation, namespace: str) -> PickerStream:
+    """The stream of a conversation that has one; destinations are in `namespace`."""
+    opened = next((entry for entry in one.entries if isinstance(entry.event, StreamOpened)), one.entries[0])
+    heard = _Heard(
+        exchange=one.exchange,
+        entries=tuple(entry for entry in one.entries if not isinstance(entry.event, ExchangeOpened)),
+        stream=one.stream,
+        connection=one.connection,
+        refused=one.refused,
+        original=one,
+    )
+    epp = opened.event.epp if isinstance(opened.event, StreamOpened) else ""
+    return PickerStream(epp=epp, at=opened.seq, conversation=heard, namespace=namespace)
