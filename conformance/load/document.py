@@ -109,6 +109,7 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "begun": run.begun,
             "judged": run.tally.exchanges,
             "failed": run.tally.failed,
+            "undecided": run.tally.undecided,
             "byRequest": dict(sorted(run.by_shape.items())),
             "unfinished": run.unfinished,
             "lostWithTheProcess": run.lost_with_process,
@@ -248,8 +249,9 @@ def summary(run: LoadRun) -> Iterator[str]:
         yield f"after churn `{change}` no pick could be wrong: {why}"
     yield from _untried(run)
     holds = sum(1 for said in found.values() if worst(said) is Verdict.PASS)
+    undecided = f", {run.tally.undecided} undecided" if run.tally.undecided else ""
     yield (
-        f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed; "
+        f"{result(run)}: {run.tally.exchanges} exchanges judged, {run.tally.failed} failed{undecided}; "
         f"{holds} requirements were seen to hold"
     )
     times = run.figures.summary()

@@ -56,8 +56,9 @@ class Exposition:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         exchanges = CounterMetricFamily("epp_load_exchanges", "Exchanges that are over.", labels=["outcome"])
-        exchanges.add_metric(["conformant"], snapshot.judged - snapshot.failed)
-        exchanges.add_metric(["failed"], snapshot.failed)
+        exchanges.add_metric(["conformant"], run.tally.exchanges - run.tally.failed - run.tally.undecided)
+        exchanges.add_metric(["failed"], run.tally.failed)
+        exchanges.add_metric(["undecided"], run.tally.undecided)
         exchanges.add_metric(["lost-with-process"], run.lost_with_process)
         exchanges.add_metric(["lost-to-trouble"], run.troubles.lost)
         violations = CounterMetricFamily(

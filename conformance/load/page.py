@@ -88,6 +88,7 @@ def _facts(made: Plain) -> list[tuple[str, str]]:
         ("Judged a second", f"{made['figures']['judgedPerSecond']:,.1f}"),
         ("By request", requests or "none"),
         ("Changes of the pool", changes or "none"),
+        ("Undecided", f"{exchanges['undecided']:,}"),
         ("Unfinished", f"{exchanges['unfinished']:,}"),
         ("Lost with the process", f"{exchanges['lostWithTheProcess']:,}"),
         ("Lost to trouble that was made", f"{exchanges['lostToTrouble']:,}"),

@@ -243,22 +243,28 @@ class LoadTally:
     def __init__(self) -> None:
         self.exchanges = 0
         self.failed = 0
+        self.undecided = 0
+        """Exchanges that did not fail and can't be said to conform: something of them was inconclusive or an error."""
         self._counts: Counter[tuple[str, Verdict]] = Counter()
         self._shared: Counter[Judgement] = Counter()
 
     @classmethod
-    def of(cls, exchanges: int, failed: int, counts: Mapping[tuple[str, Verdict], int]) -> LoadTally:
+    def of(cls, exchanges: int, failed: int, undecided: int, counts: Mapping[tuple[str, Verdict], int]) -> LoadTally:
         """What another has counted."""
         tally = cls()
-        tally.exchanges, tally.failed, tally._counts = exchanges, failed, Counter(counts)
+        tally.exchanges, tally.failed, tally.undecided = exchanges, failed, undecided
+        tally._counts = Counter(counts)
         return tally
 
     def add(self, judgement: Judgement, times: int = 1) -> None:
         """Count a judgement; with -1, take it back."""
         self._shared[judgement] += times
         self.exchanges += times
-        if judgement.telling and any(one.verdict is Verdict.FAIL for one in judgement.telling):
+        said = {one.verdict for one in judgement.telling}
+        if Verdict.FAIL in said:
             self.failed += times
+        elif said & {Verdict.ERROR, Verdict.INCONCLUSIVE}:
+            self.undecided += times
         if len(self._shared) > 1024:
             self._fold()
 
@@ -266,6 +272,7 @@ class LoadTally:
         """Count what another has counted."""
         self.exchanges += other.exchanges
         self.failed += other.failed
+        self.undecided += other.undecided
         self._counts += other.counts
 
     def folded(self) -> LoadTally:

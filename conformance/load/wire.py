@@ -177,6 +177,7 @@ class _Report(_Form):
     totals: Totals
     exchanges: Count
     failed: Count
+    undecided: Count
     findings: tuple[tuple[str, Verdict, int], ...]
     begun: Count
     by_shape: dict[str, Count]
@@ -193,6 +194,7 @@ class _Report(_Form):
             totals=report.totals,
             exchanges=report.tally.exchanges,
             failed=report.tally.failed,
+            undecided=report.tally.undecided,
             findings=tuple((name, verdict, count) for (name, verdict), count in report.tally.counts.items()),
             begun=report.begun,
             by_shape=dict(report.by_shape),
@@ -205,7 +207,9 @@ class _Report(_Form):
     def message(self) -> Message:
         return ShareReport(
             totals=self.totals,
-            tally=LoadTally.of(self.exchanges, self.failed, {(name, one): n for name, one, n in self.findings}),
+            tally=LoadTally.of(
+                self.exchanges, self.failed, self.undecided, {(name, one): n for name, one, n in self.findings}
+            ),
             begun=self.begun,
             by_shape=Counter(self.by_shape),
             unfinished=self.unfinished,

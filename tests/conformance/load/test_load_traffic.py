@@ -1,4 +1,4 @@
-"""A deadline that runs out is held against the target only where the machine had time for its answer."""
+"""A deadline that runs out is held against the target only where the machine had time for its answer; and the tally."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from conformance.load.traffic import Traffic
+from conformance.load.judgement import Judgement
+from conformance.load.traffic import LoadTally, Traffic
+from conformance.verdict import Finding, Verdict
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut
 
 DEADLINE, ENDING = 10.0, 1.0
@@ -102,3 +106,27 @@ def test_a_connection_that_is_not_made_in_time(
         return str(waiting.trouble)
 
     assert bool(asyncio.run(main())) is excused
+
+
+@given(st.lists(st.lists(st.sampled_from(Verdict), max_size=4), max_size=8), st.integers(0, 8))
+def test_each_exchange_failed_is_undecided_or_conforms(exchanges, cut) -> None:
+    """By its worst verdict, also where two processes counted, and where a judgement is taken back."""
+
+    def tally(part) -> LoadTally:
+        counted = LoadTally()
+        for said in part:
+            findings = [Finding(requirement=f"R-{n}", verdict=verdict) for n, verdict in enumerate(said)]
+            counted.add(Judgement.of(findings))
+        return counted
+
+    both = tally(exchanges[:cut])
+    both.include(tally(exchanges[cut:]))
+    failed = [Verdict.FAIL in said for said in exchanges]
+    undecided = [
+        not bad and bool({Verdict.ERROR, Verdict.INCONCLUSIVE} & {*said})
+        for bad, said in zip(failed, exchanges, strict=True)
+    ]
+    assert (both.exchanges, both.failed, both.undecided) == (len(exchanges), sum(failed), sum(undecided))
+    both.add(spoilt := Judgement.of([Finding(requirement="R", verdict=Verdict.INCONCLUSIVE)]))
+    both.add(spoilt, -1)
+    assert both.undecided == sum(undecided)

@@ -83,7 +83,9 @@ reports = st.builds(
         **dict.fromkeys(("stage", "due", "not_begun", "open", "refused", "waited", "memory_bytes"), counts),
         memory=st.builds(MemoryCounts, **dict.fromkeys(fields, counts)),
     ),
-    tally=st.builds(LoadTally.of, counts, counts, st.dictionaries(st.tuples(names, verdicts), counts, max_size=4)),
+    tally=st.builds(
+        LoadTally.of, counts, counts, counts, st.dictionaries(st.tuples(names, verdicts), counts, max_size=4)
+    ),
     begun=counts,
     by_shape=st.dictionaries(names, counts, max_size=3).map(Counter),
     unfinished=counts,
