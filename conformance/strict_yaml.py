@@ -65,8 +65,13 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}: " if self.line else f"{self.file}: "
+        return where + self.without_place
+
+    @property
+    def without_place(self) -> str:
+        """The same where there is no file to look into."""
         path = f"{self.path}: " if self.path else ""
-        return f"{where}{path}{self.message}" + (f" ({self.hint})" if self.hint else "")
+        return f"{path}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
 class FileError(UsageError):

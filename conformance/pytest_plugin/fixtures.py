@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pydantic
 import pytest
 
-from conformance.errors import ConformanceError, UsageError
+from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
 from conformance.planning.fixed import fixed_pool
@@ -31,6 +31,8 @@ from fake_proxy.exchange import ExchangeOutcome
 
 T = TypeVar("T")
 
+__tracebackhide__ = True  # pytest shows the line of the test that a failure comes from, and none of this module
+
 
 class Stage:
     """A lane for the fixtures: its target is started when it is first needed, and again after a scenario had one."""
@@ -46,7 +48,7 @@ class Stage:
         if self._lane is None:
             settings, engine = self._suite.settings, self._suite.engine
             if not isinstance(settings.profile, Profile):
-                pytest.fail(f"{settings.profile.name} is a gateway: there is no endpoint picker to give", pytrace=False)
+                pytest.fail(f"{settings.profile.name} is a gateway: there is no endpoint picker to give")
             lane = EppRunner(
                 settings.profile,
                 settings.versions[-1],
@@ -61,11 +63,11 @@ class Stage:
         return self._lane
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the engine. Errors of the suite fail the test with their message, without a traceback."""
+        """Run `work` on the engine. Errors of the suite fail the test with their message, at the test's own line."""
         try:
             return self._suite.engine.call(work)
         except ConformanceError as problem:
-            raise _failed(problem) from None
+            raise pytest.fail.Exception(str(problem)) from None
 
     def close(self) -> None:
         """Stop the target."""
@@ -85,11 +87,6 @@ class Stage:
             claims=profile.claims,
         )
         return judge(episode, context, self._suite.catalogue)
-
-
-def _failed(problem: Exception) -> BaseException:
-    """The failure of a test with the message of `problem` alone, which pytest would repeat for each of its causes."""
-    return pytest.fail.Exception(str(problem), pytrace=False)
 
 
 async def _entered(lane: EppRunner) -> None:
@@ -125,7 +122,7 @@ class Epp:
     def restart(self) -> None:
         """Stop it and start it again; it is ready when this returns. Fails if the suite did not start it."""
         if not self.profile.started_by_us:
-            pytest.fail("the suite did not start this target, so it can't restart it", pytrace=False)
+            pytest.fail("the suite did not start this target, so it can't restart it")
         self._stage.call(self._stage.lane.restart_target())
 
 
@@ -177,12 +174,12 @@ class PoolView:
 
     def _change(self, step: PoolStep) -> None:
         if self._stage.lane.profile.discovery.fixed is not None:
-            pytest.fail("the endpoints of this target are fixed: only the load of its pods can be set", pytrace=False)
+            pytest.fail("the endpoints of this target are fixed: only the load of its pods can be set")
         self._stage.call(self._stage.lane.pool.change(step))
 
     def _known(self, name: str) -> None:
         if name not in self.endpoints:
-            pytest.fail(f"the pool has no pod {name!r}; it has {', '.join(self.endpoints)}", pytrace=False)
+            pytest.fail(f"the pool has no pod {name!r}; it has {', '.join(self.endpoints)}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,13 +246,13 @@ class Proxy:
 
 def _made(model: type[T], data: Mapping[str, Any]) -> T:
     """`data` as a `model` of the scenario schema. Fails the test with what is wrong."""
-    from conformance.strict_yaml import dump, load
+    from conformance.strict_yaml import FileError, dump, load
 
     assert issubclass(model, pydantic.BaseModel)
     try:
-        return load(dump(_plain(data)), model, name=model.__name__.lower())
-    except UsageError as problem:
-        raise _failed(problem) from None
+        return load(dump(_plain(data)), model, name=model.__name__)
+    except FileError as error:
+        raise pytest.fail.Exception("\n".join(problem.without_place for problem in error.problems)) from None
 
 
 def _plain(value: Any) -> Any:

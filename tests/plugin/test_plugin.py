@@ -239,7 +239,12 @@ def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
     )
     result = run("--epp", "reference", "--epp-fixtures-only")
     assert outcomes(result) == {"passed": 4, "failed": 3}
-    result.stdout.fnmatch_lines(["*unknown key 'subst'*did you mean 'subset'*", "*no pod 'z'*"])
+    result.stdout.fnmatch_lines(
+        [
+            *("> *proxy.send(subst=*", "E *Failed: subst: unknown key 'subst' (did you mean 'subset'?)"),
+            *('> *pool.set("z", queue=1)', "E *no pod 'z'*"),
+        ]
+    )
     result.stdout.re_match_lines([r".*pods: b: 127\.\S+; c: 127\.\S+; a: .*"])
 
 
