@@ -30,13 +30,30 @@ ACTIVE_PORTS = "inference.networking.k8s.io/active-ports"
 ENGINE_TYPE = "inference.networking.k8s.io/engine-type"
 """Label of a pod: which model server it runs, so which gauge names an EPP reads (GIE from 1.5 on)."""
 
+Readiness = bool | Literal["unknown", "missing", "gated", "pending", "ended"]
+
+_SCHEDULED = {"PodScheduled": "True"}
+_STARTED = {"PodReadyToStartContainers": "True", "Initialized": "True"}
 _CONDITIONS: Mapping[bool | str, Mapping[str, str]] = {
-    True: {"Ready": "True", "ContainersReady": "True"},
-    False: {"Ready": "False", "ContainersReady": "False"},
-    "unknown": {"Ready": "Unknown", "ContainersReady": "Unknown"},
-    "missing": {},
-    "gated": {"Ready": "False", "ContainersReady": "True"},
+    True: {**_STARTED, "Ready": "True", "ContainersReady": "True", **_SCHEDULED},
+    False: {**_STARTED, **_SCHEDULED, "ContainersReady": "False", "Ready": "False"},
+    "unknown": {**_STARTED, **_SCHEDULED, "ContainersReady": "Unknown", "Ready": "Unknown"},
+    "missing": {**_STARTED, **_SCHEDULED},
+    "gated": {**_STARTED, **_SCHEDULED, "ContainersReady": "True", "Ready": "False"},
+    "pending": _SCHEDULED,
+    "ended": {
+        "PodReadyToStartContainers": "False",
+        "Initialized": "True",
+        "Ready": "False",
+        "ContainersReady": "False",
+        **_SCHEDULED,
+    },
 }
+"""In the kubelet's order and in another one: conditions are found by their type, never by their place."""
+
+_PHASES = {"pending": "Pending", "ended": "Succeeded"}
+
+_CONTAINERS = ("auth-proxy", "model-server")
 
 _EPOCH = "2000-01-01T00:00:00Z"  # fixed, so that building the same pod twice makes no change
 
@@ -46,7 +63,7 @@ def pod(
     ip: str,
     *,
     namespace: str = "default",
-    ready: bool | Literal["unknown", "missing", "gated"] = True,
+    ready: Readiness = True,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     active_ports: Sequence[int] | None = None,
@@ -55,7 +72,9 @@ def pod(
     """Return a Pod with address `ip` ("" for none yet). `active_ports` sets the annotation of that name.
 
     `ready` is its Ready condition: True, False, Unknown, none at all, or (`gated`) False although its containers are
-    ready, as a readiness gate makes it. `terminating` gives it a deletionTimestamp while it stays as ready as it is.
+    ready, as a readiness gate makes it. A pod that is `pending` was only scheduled, and has no address whatever `ip`
+    says; one that has `ended` ran to its end. `terminating` gives it a deletionTimestamp while it stays as ready as it
+    is.
     """
     annotations = dict(annotations or {})
     if active_ports is not None:
@@ -63,15 +82,16 @@ def pod(
     obj = _object(PODS, name, namespace, labels=labels, annotations=annotations)
     if terminating:
         obj["metadata"] |= {"deletionTimestamp": _EPOCH, "deletionGracePeriodSeconds": 30}
-    obj["spec"] = {"containers": [{"name": "model-server", "image": "model-server"}], "nodeName": "emulated"}
+    obj["spec"] = {"containers": [{"name": name, "image": name} for name in _CONTAINERS], "nodeName": "emulated"}
     obj["status"] = {
-        "phase": "Running",
+        "phase": _PHASES.get(str(ready), "Running"),
         "conditions": [
             {"type": kind, "status": status, "lastTransitionTime": _EPOCH}
             for kind, status in _CONDITIONS[ready].items()
         ],
+        "containerStatuses": [_container_status(name, ready) for name in _CONTAINERS],
     }
-    if ip:
+    if ip and ready != "pending":
         obj["status"] |= {"podIP": ip, "podIPs": [{"ip": ip}]}
     return obj
 
@@ -192,6 +212,26 @@ users:
 - name: {name}
   user: {{}}
 """
+
+
+def _container_status(name: str, ready: Readiness) -> Object:
+    """A sidecar is ready as soon as it runs; of a node that is lost the last word on a container stands."""
+    runs = ready not in ("pending", "ended")
+    is_ready = runs and (name != "model-server" or ready not in (False, "missing"))
+    state: Object = {"running": {"startedAt": _EPOCH}}
+    if not runs:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+        if ready == "pending":
+            state = {"waiting": {"reason": "ContainerCreating"}}
+    return {
+        "name": name,
+        "image": name,
+        "imageID": "",
+        "ready": is_ready,
+        "started": runs,
+        "restartCount": 0,
+        "state": state,
+    }
 
 
 def _object(

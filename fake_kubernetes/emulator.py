@@ -135,6 +135,14 @@ class Emulator:
         """Cut the connection of every open watch, as a failing network would; return how many there were."""
         return self._watches.drop()
 
+    def end_watches(self) -> int:
+        """End every open watch in the polite way, as its timeout would; return how many there were."""
+        return self._watches.drop("timeout")
+
+    def bookmark(self) -> None:
+        """Send a bookmark to every open watch that allows them, before any further change."""
+        self._watches.bookmark()
+
     def compact(self) -> None:
         """Forget all history: open watches get an ERROR 410 and end, and every earlier resource version is expired."""
         self.store.compact()

@@ -150,6 +150,15 @@ class Store:
         self._log.clear()
         self._notify(None)
 
+    def lengthen_versions(self) -> None:
+        """Go on with resource versions of one digit more, as if other objects had been changed in between.
+
+        Up to 15 digits: clients that take versions for numbers must be able to hold them.
+        """
+        longer: int = 10 ** len(str(self.resource_version))
+        if longer < 10**15:
+            self.resource_version = longer
+
     def subscribe(self, callback: Callable[[Change | None], None]) -> Callable[[], None]:
         """Call `callback` after every change, and with None after a compaction; return what ends the subscription."""
         self._subscribers.append(callback)

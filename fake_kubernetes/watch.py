@@ -77,12 +77,18 @@ class Watches:
         self._progress = _Signal()
         self._listed: dict[Kind, int] = {}
 
-    def drop(self) -> int:
-        """Cut the connection of every open watch, and return how many there were."""
+    def drop(self, ending: Ending = "dropped") -> int:
+        """Cut the connection of every open watch, or end it as at its `timeout`; return how many there were."""
         for watch in self.open:
-            watch.dropped = True
+            watch.stopped = ending
         self.signal.notify()
         return len(self.open)
+
+    def bookmark(self) -> None:
+        """Have a bookmark sent to every open watch that allows them, before any further change."""
+        for watch in self.open:
+            watch.bookmark_due = watch.record.position >= 0
+        self.signal.notify()
 
     def opened(self, watch: OpenWatch) -> None:
         """Note that a watch is open; from here on it counts, and no longer the list that its client began with."""
@@ -140,7 +146,8 @@ class OpenWatch:
         user_agent: str,
     ) -> None:
         self.record = record
-        self.dropped = False
+        self.stopped: Ending | None = None
+        self.bookmark_due = False
         self._watches = watches
         self._selection = selection
         self._options = options
@@ -166,8 +173,8 @@ class OpenWatch:
         deadline = now() + self._options.timeout
         next_bookmark = now() + self._watches.bookmark_interval if self._options.bookmarks else deadline
         while now() < deadline:
-            if self.dropped:
-                return "dropped"
+            if self.stopped:
+                return self.stopped
             if self._watches.faults.paused:
                 await self._wake(deadline - now())
                 continue
@@ -176,7 +183,10 @@ class OpenWatch:
             except ExpiredError as error:
                 await self._send(send, [_Event("ERROR", 0, error.body())])
                 return "expired"
-            if not events and self._options.bookmarks and now() >= next_bookmark:
+            if self._options.bookmarks and self.bookmark_due:
+                self.bookmark_due = False
+                events.insert(0, self._bookmark(self.record.position))
+            elif not events and self._options.bookmarks and now() >= next_bookmark:
                 events = [self._bookmark(position)]
             if events:
                 if self._watches.faults.delay:

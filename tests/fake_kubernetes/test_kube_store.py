@@ -206,6 +206,27 @@ def test_misuse_is_explained():
         without("podz")
 
 
+def test_a_pod_is_ready_by_the_condition_of_that_type_wherever_it_stands():
+    def conditions(ready):
+        return [(one["type"], one["status"]) for one in builders.pod("a", "::1", ready=ready)["status"]["conditions"]]
+
+    states = (True, False, "unknown", "missing", "gated", "pending", "ended")
+    said = {ready: dict(conditions(ready)).get("Ready") for ready in states}
+    assert said == {
+        True: "True", False: "False", "unknown": "Unknown", "missing": None,
+        "gated": "False", "pending": None, "ended": "False",
+    }  # fmt: skip
+    for place in (0, 2, -1):  # a reader that goes by the place takes some pod for ready that is not
+        assert any(conditions(ready)[place][1] == "True" for ready in (False, "gated", "ended"))
+
+
+def test_a_pod_that_is_pending_has_no_address_and_one_that_ended_keeps_its_own():
+    pending, ended = (builders.pod("a", "127.0.0.1", ready=ready)["status"] for ready in ("pending", "ended"))
+    assert (pending["phase"], ended["phase"]) == ("Pending", "Succeeded")
+    assert "podIP" not in pending
+    assert ended["podIP"] == "127.0.0.1"
+
+
 def test_builders_make_what_epps_read():
     pod = builders.pod("a", "::1", ready=False, labels={"app": "x"}, active_ports=[8000, 8001], terminating=True)
     assert pod["metadata"]["annotations"] == {"inference.networking.k8s.io/active-ports": "8000,8001"}

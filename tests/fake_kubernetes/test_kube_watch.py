@@ -214,6 +214,55 @@ def test_dropped_watches_are_cut_and_resume_without_loss(serving, watching):
     asyncio.run(scenario())
 
 
+def test_a_bookmark_that_is_asked_for_comes_before_the_next_change_and_only_where_allowed(serving, watching):
+    async def scenario():
+        async with serving() as (emulator, client):
+            version = emulator.store.resource_version
+            allowed = watching(client, PODS_PATH, resourceVersion=version, allowWatchBookmarks="true")
+            other = watching(client, PODS_PATH, resourceVersion=version)
+            async with allowed as marked, other as plain:
+                emulator.bookmark()
+                _put(emulator, "a")
+                mark = await marked.next()
+                assert (mark["type"], mark["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(version))
+                assert _brief(await marked.next()) == ("ADDED", "a")
+                assert _brief(await plain.next()) == ("ADDED", "a")
+
+    asyncio.run(scenario())
+
+
+def test_watches_that_are_ended_are_not_cut_and_get_no_further_change(serving, watching):
+    async def scenario():
+        async with serving() as (emulator, client):
+            version = emulator.store.resource_version
+            async with watching(client, PODS_PATH, resourceVersion=version) as watch:
+                assert emulator.end_watches() == 1
+                _put(emulator, "a")
+                assert await watch.rest() == []
+            assert emulator.requests[-1].watch.ended == "timeout"
+            async with watching(client, PODS_PATH, resourceVersion=version) as watch:
+                assert _brief(await watch.next()) == ("ADDED", "a")
+
+    asyncio.run(scenario())
+
+
+def test_versions_that_are_lengthened_go_on_in_open_watches(serving, watching):
+    async def scenario():
+        async with serving() as (emulator, client):
+            before = emulator.store.resource_version
+            async with watching(client, PODS_PATH, resourceVersion=before) as watch:
+                emulator.store.lengthen_versions()
+                change = _put(emulator, "a")
+                assert len(str(change.resource_version)) == len(str(before)) + 1
+                assert _brief(await watch.next()) == ("ADDED", "a")
+                assert await emulator.delivered(change.resource_version, DEADLINE)
+            for _ in range(30):
+                emulator.store.lengthen_versions()
+            assert _put(emulator, "b").resource_version < 2**53
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 def test_a_restart_refuses_cuts_and_goes_on_at_the_same_port(serving, watching, run):
     async def scenario():
