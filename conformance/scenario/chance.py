@@ -134,7 +134,8 @@ def _picks(
 
 def _endpoints(pods: Iterable[Pod], ports: int) -> dict[str, tuple[str, ...]]:
     """Every pod's endpoints, with addresses that stand for those it will have."""
-    own = {pod.name: tuple(f"{pod.name}.pod:{8000 + port}" for port in range(ports)) for pod in pods}
+    where = {pod.name: pod.address_of or pod.name for pod in pods}
+    own = {name: tuple(f"{address}.pod:{8000 + port}" for port in range(ports)) for name, address in where.items()}
     return {**own, references.NOBODY: ("no.pod:8000",)}
 
 

@@ -68,10 +68,10 @@ IDLE: dict[str, Any] = {
 class PodState(Load):
     """A pod's standing in the pool; what is not named stays as it is (`ready`, `selected`, …)."""
 
-    ready: bool | Literal["unknown", "missing", "gated"] | None = Field(
+    ready: bool | Literal["unknown", "missing", "gated", "pending", "ended"] | None = Field(
         None,
         description="its Ready condition is True (default), False, Unknown, or missing; gated: False though its "
-        "containers are ready",
+        "containers are ready; pending: missing, as it has no address yet; ended: False, as it ran to its end",
     )
     selected: bool | Literal["one-label", "longer-value"] | None = Field(
         None,
@@ -111,7 +111,9 @@ class Pod(PodState):
 
     name: Name = Field(description="what the scenario calls it")
     family: Literal["ipv4", "ipv6"] = Field("ipv4", description="its address family; IPv6 needs a machine with ::1")
-    address_of: Name | None = Field(None, description="takes over the address of this pod, which must be gone by then")
+    address_of: Name | None = Field(
+        None, description="takes over the address of this pod, which is gone by then, or serves no longer"
+    )
     shares_name_with: Name | None = Field(None, description="has the same Kubernetes name, in the other namespace")
     engine: EngineName | None = Field(
         None, description="whose page of metrics it has, whole; default: what the protocol names of vLLM"
@@ -170,6 +172,22 @@ class Pool(FileModel):
 class KubernetesStep(FileModel):
     """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
 
-    fault: Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"] = Field(
-        description="what is wrong with the API"
+    fault: Literal[
+        "drop-watches",
+        "end-watches",
+        "refuse-watch-list",
+        "bookmark",
+        "longer-versions",
+        "other-pools",
+        "compact",
+        "restart",
+        "outage",
+        "slow",
+        "error",
+    ] = Field(
+        description="what is wrong with the API, or rare: watches are cut, or end as after their time; watches with "
+        "initial events are refused; a bookmark comes before the change; resource versions have a digit more from here "
+        "on; other pools are there, of pods that this one does not select; history is forgotten; the API restarts "
+        "before the change; it is down during the change, and comes back without history (outage); it is slow; it "
+        "answers 500"
     )

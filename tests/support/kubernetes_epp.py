@@ -1,8 +1,9 @@
 """The reference EPP with its pool from the Kubernetes API, as a program: `KUBECONFIG FILE HABIT ARGUMENT…`.
 
-A thread lists and watches the pods, and writes the endpoints of those that are ready to FILE, which the reference EPP
-reads. With the habit `returns` it connects again when the API is gone; with `gives-up` it never does. Each connection
-that is refused adds a line to FILE.refused.
+It follows pods and pool as informers of client-go do: it lists and watches, watches on from the last version when a
+watch is over, and lists again when that version has expired. The endpoints go to FILE, which the reference EPP reads.
+HABIT names a class of `HABITS`: `returns` is right, most others are wrong in one respect. Each connection that is
+refused adds a line to FILE.refused.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import json
 import os
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import httpx
@@ -20,51 +20,322 @@ import yaml
 
 from reference_epp.__main__ import main
 
-PODS = "/api/v1/namespaces/default/pods"
-SELECTED = {"app": "epp-conformance", "component": "model-server"}
+NAMESPACE = "/namespaces/default"
+POOLS = f"/apis/inference.networking.k8s.io/v1{NAMESPACE}/inferencepools"
+AGAIN = 0.1
+"""Seconds until it connects again."""
+
+HABITS: dict[str, type[Returns]] = {}
 
 
-def endpoint(pod: dict, port: int) -> str | None:
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", ()))
-    labels = pod["metadata"].get("labels", {})
-    gone = "deletionTimestamp" in pod["metadata"]
-    if not ready or gone or any(labels.get(name) != value for name, value in SELECTED.items()):
-        return None
-    return f"{pod['status']['podIP']}:{port}"
+class ExpiredError(Exception):
+    """The history from the last version on is gone."""
 
 
-def pools(client: httpx.Client, file: Path) -> Iterator[None]:
-    """Keep `file` equal to the pods, and yield after each change."""
-    listed = client.get(PODS).json()
-    found = client.get("/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools/pool").json()
-    port = found["spec"]["targetPorts"][0]["number"]
-    pods = {pod["metadata"]["name"]: endpoint(pod, port) for pod in listed["items"]}
-    version = listed["metadata"]["resourceVersion"]
-    with client.stream("GET", PODS, params={"watch": "1", "resourceVersion": version}, timeout=None) as watch:
-        lines = watch.iter_lines()
-        while True:
-            beside = file.with_suffix(".new")
-            beside.write_text("\n".join(filter(None, pods.values())))
-            beside.replace(file)
-            yield
-            event = json.loads(next(lines))
-            pod = event["object"]
-            pods[pod["metadata"]["name"]] = endpoint(pod, port) if event["type"] != "DELETED" else None
+class OverError(Exception):
+    """It follows no longer."""
 
 
-def follow(server: str, file: Path, habit: str) -> None:
-    with httpx.Client(base_url=server) as client:
-        while True:
-            try:
-                for _ in pools(client, file):
-                    pass
-            except (httpx.HTTPError, StopIteration, RuntimeError) as problem:
-                if isinstance(problem, httpx.ConnectError):
-                    with file.with_suffix(".refused").open("a") as told:
-                        told.write(f"{problem}\n")
-                if habit == "gives-up" and file.exists():
+class Returns:
+    """The right way."""
+
+    pods_path = f"/api/v1{NAMESPACE}/pods"
+
+    def __init_subclass__(cls) -> None:
+        HABITS["".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in cls.__name__)[1:]] = cls
+
+    def __init__(self, server: str, file: Path) -> None:
+        self.server = server
+        self.file = file
+        self.pods: dict[str, dict] = {}
+        self.pool: dict | None = None
+        self.lock = threading.Lock()
+
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    def key(self, pod: dict) -> str:
+        return pod["metadata"]["name"]
+
+    def ready(self, pod: dict) -> bool:
+        return condition(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+    def pods_listed(self, pods: Iterable[dict]) -> None:
+        self.pods = {self.key(pod): pod for pod in pods}
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        if change == "DELETED":
+            self.pods.pop(self.key(pod), None)
+        else:
+            self.pods[self.key(pod)] = pod
+
+    def pools_listed(self, pools: Iterable[dict]) -> None:
+        self.pool = next((pool for pool in pools if pool["metadata"]["name"] == "pool"), None)
+
+    def pool_changed(self, change: str, pool: dict) -> None:
+        if pool["metadata"]["name"] == "pool":
+            self.pool = pool if change != "DELETED" else None
+
+    def write(self) -> None:
+        found = []
+        if self.pool is not None:
+            labels = self.pool["spec"]["selector"]["matchLabels"].items()
+            ports = [port["number"] for port in self.pool["spec"]["targetPorts"]]
+            chosen = [pod for pod in self.pods.values() if labels <= pod["metadata"].get("labels", {}).items()]
+            addresses = [address(pod) for pod in chosen if self.ready(pod)]
+            found = [f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in addresses for port in ports]
+        beside = self.file.with_suffix(".new")
+        beside.write_text("\n".join(found))
+        beside.replace(self.file)
+
+    # -- how it is read ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for path, listed, changed in (
+            (POOLS, self.pools_listed, self.pool_changed),
+            (self.pods_path, self.pods_listed, self.pod_changed),
+        ):
+            threading.Thread(target=self.follow, args=(path, listed, changed), daemon=True).start()
+
+    def follow(self, path: str, listed, changed) -> None:
+        with httpx.Client(base_url=self.server, timeout=None) as client:
+            version = ""
+            while True:
+                try:
+                    if not version:
+                        version = self.list(client, path, listed)
+                    for reached in self.watch(client, path, version, changed):
+                        version = reached
+                    version = self.after_the_end(version)
+                except ExpiredError:
+                    version = self.after_expiry(version)
+                except httpx.HTTPError as problem:
+                    version = self.after_trouble(problem, version)
+                except OverError:
                     return
-            time.sleep(0.1)
+                threading.Event().wait(AGAIN)
+
+    def list(self, client: httpx.Client, path: str, listed) -> str:
+        answer = client.get(path).raise_for_status().json()
+        with self.lock:
+            listed(answer["items"])
+            self.write()
+        return answer["metadata"]["resourceVersion"]
+
+    def watch(self, client: httpx.Client, path: str, version: str, changed) -> Iterable[str]:
+        """Take the changes, and yield the version after each."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        with client.stream("GET", path, params=query) as answer:
+            answer.raise_for_status()
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ExpiredError
+                if not self.is_bookmark(event):
+                    with self.lock:
+                        changed(event["type"], event["object"])
+                        self.write()
+                yield event["object"]["metadata"]["resourceVersion"]
+
+    def is_bookmark(self, event: dict) -> bool:
+        return event["type"] == "BOOKMARK"
+
+    def after_the_end(self, version: str) -> str:
+        return version
+
+    def after_expiry(self, version: str) -> str:
+        return ""
+
+    def after_trouble(self, problem: httpx.HTTPError, version: str) -> str:
+        if isinstance(problem, httpx.ConnectError):
+            with self.file.with_suffix(".refused").open("a") as told:
+                told.write(f"{problem}\n")
+        return version
+
+
+def condition(pod: dict, kind: str) -> str | None:
+    return next((one["status"] for one in pod["status"].get("conditions", ()) if one["type"] == kind), None)
+
+
+def address(pod: dict) -> str:
+    return pod["status"].get("podIP", "")
+
+
+HABITS["returns"] = Returns
+
+# -- right in another way ----------------------------------------------------------------------------------------------
+
+
+class ListsAfterEachWatch(Returns):
+    def after_the_end(self, version: str) -> str:
+        return ""
+
+    def after_trouble(self, problem: httpx.HTTPError, version: str) -> str:
+        return super().after_trouble(problem, "")
+
+
+class ComparesVersions(Returns):
+    """As clients do that hold back what is older: for numbers that is right."""
+
+    def version(self, pod: dict) -> int | str:
+        return int(pod["metadata"]["resourceVersion"])
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        known = self.pods.get(self.key(pod))
+        if known is None or self.version(pod) > self.version(known):
+            super().pod_changed(change, pod)
+
+
+# -- wrong: how it is read ---------------------------------------------------------------------------------------------
+
+
+class GivesUp(Returns):
+    def after_trouble(self, problem: httpx.HTTPError, version: str) -> str:
+        raise OverError
+
+
+class EndsWithItsWatch(Returns):
+    def after_the_end(self, version: str) -> str:
+        raise OverError
+
+
+class TakesBookmarksForPods(Returns):
+    """A bookmark has no name: that ends its thread."""
+
+    def is_bookmark(self, event: dict) -> bool:
+        return False
+
+
+class NeverListsAgain(Returns):
+    """From an expired version it watches again and again."""
+
+    def after_expiry(self, version: str) -> str:
+        return version
+
+
+class WatchesFromNow(Returns):
+    def after_trouble(self, problem: httpx.HTTPError, version: str) -> str:
+        return "0"
+
+    after_expiry = after_the_end = lambda self, version: "0"
+
+
+class KeepsWhatAListHasNot(Returns):
+    def pods_listed(self, pods: Iterable[dict]) -> None:
+        self.pods |= {self.key(pod): pod for pod in pods}
+
+
+class ComparesVersionsAsText(ComparesVersions):
+    def version(self, pod: dict) -> int | str:
+        return pod["metadata"]["resourceVersion"]
+
+
+class RemembersTheLastVersionAsText(Returns):
+    """Of all pods, by what the watch says."""
+
+    newest = ""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        version = pod["metadata"]["resourceVersion"]
+        if version > self.newest:
+            self.newest = version
+            super().pod_changed(change, pod)
+
+
+# -- wrong: what a pod is ----------------------------------------------------------------------------------------------
+
+
+class ReadsTheFirstCondition(Returns):
+    place = 0
+
+    def ready(self, pod: dict) -> bool:
+        found = [one["status"] for one in pod["status"].get("conditions", ())]
+        place = self.place if self.place >= 0 else len(found) - 1
+        return found[place : place + 1] == ["True"] and "deletionTimestamp" not in pod["metadata"]
+
+
+class ReadsTheThirdCondition(ReadsTheFirstCondition):
+    place = 2
+
+
+class ReadsTheLastCondition(ReadsTheFirstCondition):
+    place = -1
+
+
+class ReadsThePhase(Returns):
+    def ready(self, pod: dict) -> bool:
+        return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+class ReadsTheFirstContainer(Returns):
+    def ready(self, pod: dict) -> bool:
+        first = next(iter(pod["status"].get("containerStatuses", ())), {})
+        return first.get("ready", False) and "deletionTimestamp" not in pod["metadata"]
+
+
+class ReadsAllContainers(Returns):
+    def ready(self, pod: dict) -> bool:
+        every = [one["ready"] for one in pod["status"].get("containerStatuses", ())]
+        return bool(every) and all(every) and "deletionTimestamp" not in pod["metadata"]
+
+
+class IgnoresDeletion(Returns):
+    def ready(self, pod: dict) -> bool:
+        return condition(pod, "Ready") == "True"
+
+
+class GoesByAddress(Returns):
+    def key(self, pod: dict) -> str:
+        return address(pod) or pod["metadata"]["name"]
+
+
+class KeepsTheAddress(Returns):
+    """Of a name that it knows."""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        if change != "DELETED":
+            pod = self.as_known(pod)
+        super().pod_changed(change, pod)
+
+    def pods_listed(self, pods: Iterable[dict]) -> None:
+        super().pods_listed([self.as_known(pod) for pod in pods])
+
+    def as_known(self, pod: dict) -> dict:
+        known = self.pods.get(self.key(pod))
+        if known is not None and self.keeps(address(known)):
+            pod["status"]["podIP"] = address(known)
+        return pod
+
+    def keeps(self, known: str) -> bool:
+        return bool(known)
+
+
+class ReadsTheAddressOnce(KeepsTheAddress):
+    """Even that there was none."""
+
+    def keeps(self, known: str) -> bool:
+        return True
+
+
+class NeedsAnAddress(Returns):
+    """A pod without one ends its thread."""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        assert pod["status"]["podIP"]
+        super().pod_changed(change, pod)
+
+
+class ReadsThePoolOnce(Returns):
+    def pool_changed(self, change: str, pool: dict) -> None:
+        pass
+
+
+class TakesTheFirstPool(Returns):
+    def pools_listed(self, pools: Iterable[dict]) -> None:
+        self.pool = next(iter(pools), None)
+
+
+class LooksInEveryNamespace(Returns):
+    pods_path = "/api/v1/pods"
 
 
 if __name__ == "__main__":
@@ -72,6 +343,6 @@ if __name__ == "__main__":
     server = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())["clusters"][0]["cluster"]["server"]
     Path(file).write_text("")
     Path(file).unlink()
-    threading.Thread(target=follow, args=(server, Path(file), habit), daemon=True).start()
+    HABITS[habit](server, Path(file)).start()
     sys.argv[1:] = ["--endpoints-file", file, *arguments]
     sys.exit(main())

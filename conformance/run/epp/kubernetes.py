@@ -27,7 +27,19 @@ FURTHER = {"pod-template-hash": "5d8c7b9f6"}
 SLOW = 0.3
 """Seconds before every answer of an API that is slow."""
 
-Trouble = Literal["drop-watches", "refuse-watch-list", "compact", "restart", "slow", "error"]
+Trouble = Literal[
+    "drop-watches",
+    "end-watches",
+    "refuse-watch-list",
+    "bookmark",
+    "longer-versions",
+    "other-pools",
+    "compact",
+    "restart",
+    "outage",
+    "slow",
+    "error",
+]
 
 
 class KubernetesApi:
@@ -38,6 +50,10 @@ class KubernetesApi:
         self._settings = settings
         self._newest: dict[str, Change] = {}
         self._lost = False
+        self._beside: list[Change] = []
+        """Other pools."""
+        self._outage = False
+        """It is lost until the change was published."""
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
         self._pool: dict[str, Any] | None = None
         for name, priority in settings.objectives.items():
@@ -61,6 +77,10 @@ class KubernetesApi:
         if not self._lost:  # else all that is changed meanwhile is to be delivered afterwards
             self._newest = {}
         wanted = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in map(self._pod, members)}
+        if wanted != self._pods:  # a restart of the target changes nothing
+            for other in self._beside:
+                self._emulator.store.delete(other.kind, other.name, other.namespace)
+            self._beside = []
         for namespace, name in [key for key in self._pods if key not in wanted or self._replaced(key, wanted[key])]:
             self._note("pods", self._emulator.store.delete(PODS, name, namespace))
             del self._pods[namespace, name]
@@ -68,7 +88,7 @@ class KubernetesApi:
             if self._pods.get(key) != pod:
                 self._note("pods", self._emulator.store.put(pod))
                 self._pods[key] = pod
-        pool = self._pool_object(spec) if spec else None
+        pool = self._pool_object(self._settings.pool, spec.selector, spec.ports) if spec else None
         if pool is None and self._pool is not None:
             kind = INFERENCE_POOLS if self._settings.group == INFERENCE_POOLS.group else INFERENCE_POOLS_V1ALPHA2
             self._note("pool", self._emulator.store.delete(kind, self._settings.pool, self._settings.namespace))
@@ -82,10 +102,14 @@ class KubernetesApi:
         While the API is lost nothing is delivered.
         """
         self._emulator.faults = Faults()
+        if self._outage:
+            self._outage = False
+            self._emulator.compact()
+            await self.restore()
         if self._lost:
             return False
         changes = list(self._newest.values())
-        return all([await self._emulator.delivered(change.resource_version, timeout) for change in changes])
+        return all([await self._emulator.delivered(one.resource_version, timeout, {one.kind}) for one in changes])
 
     async def trouble(self, kind: Trouble) -> None:
         """Begin some API trouble; it lasts until the next change of the pool was published in the midst of it."""
@@ -93,6 +117,15 @@ class KubernetesApi:
         match kind:
             case "drop-watches":
                 emulator.drop_watches()
+            case "end-watches":
+                emulator.end_watches()
+            case "bookmark":
+                emulator.bookmark()
+            case "longer-versions":
+                emulator.store.lengthen_versions()
+            case "other-pools":
+                names = [f"{letter}-{self._settings.pool}" for letter in "az"]  # in lists before it and after it
+                self._beside = [emulator.store.put(self._pool_object(name, False, [8000])) for name in names]
             case "refuse-watch-list":
                 emulator.faults = Faults(refuse_watch_list=True)
                 emulator.drop_watches()
@@ -100,6 +133,9 @@ class KubernetesApi:
                 emulator.compact()
             case "restart":
                 await emulator.restart()
+            case "outage":
+                await self.lose()
+                self._outage = True
             case "slow":
                 emulator.faults = Faults(delay=SLOW)
             case "error":
@@ -134,14 +170,15 @@ class KubernetesApi:
         )
 
     def _replaced(self, key: tuple[str, str], pod: dict[str, Any]) -> bool:
-        """A pod's address never changes: another one under the same name is another pod."""
-        return bool(self._pods[key]["status"].get("podIP") != pod["status"].get("podIP"))
+        """Another address under the same name is another pod, unless it had none in between: its sandbox was remade."""
+        before, after = (one["status"].get("podIP") for one in (self._pods[key], pod))
+        return before is not None and after is not None and before != after
 
-    def _pool_object(self, spec: PoolSpec) -> dict[str, Any]:
+    def _pool_object(self, name: str, selector: bool | str, ports: Sequence[int]) -> dict[str, Any]:
         return builders.pool(
-            self._settings.pool,
-            LABELS[spec.selector],
-            list(spec.ports),
+            name,
+            LABELS[selector],
+            list(ports),
             namespace=self._settings.namespace,
             version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
         )

@@ -27,6 +27,8 @@ class Member:
     endpoints: tuple[str, ...]
     generation: int = 0
     """Grows when a pod is replaced under its name."""
+    serves: bool = True
+    """False once another pod has its address: it has no model server any more."""
     spec: PoolSpec
     """The pool that it is in, or beside."""
 

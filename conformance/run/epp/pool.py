@@ -117,7 +117,7 @@ class PoolController:
         keep = {
             name: dataclasses.replace(member, pod=wanted[name])
             for name, member in self._members.items()
-            if name in wanted and same_ports and _same_place(member.pod, wanted[name])
+            if name in wanted and member.serves and same_ports and _same_place(member.pod, wanted[name])
         }
         await self._become(keep, [pod for pod in pool.pods if pod.name not in keep], spec, exists=True)
         await self.load({pod.name: loads.full(pod) for pod in pool.pods})
@@ -145,6 +145,8 @@ class PoolController:
         marks: dict[str, int] = {}
         for name, load in changes.items():
             member = self._members[name]
+            if not member.serves:
+                continue
             changed = member.changed(load)
             server = self._fleet.pod(self._server(member))
             gauges, fault = loads.gauges(changed.pod), loads.fault(changed.pod)
@@ -214,8 +216,10 @@ class PoolController:
         for name, member in before.items():
             if name not in members:
                 self._gone[name] = member.endpoints
-                await self._fleet.remove(self._server(member))
+                await self._stop(member)
         for pod in add:
+            if pod.address_of in members:
+                members[pod.address_of] = await self._stop(members[pod.address_of])
             members[pod.name] = await self._started(pod, spec, before)
         if (members, exists, spec) == (before, existed, old_spec) and before and self.followed:
             return
@@ -259,7 +263,7 @@ class PoolController:
     async def _moved(self, member: Member, ports: tuple[int, ...]) -> Member:
         """The pod on other target ports, at the same address."""
         host = member.endpoints[0].rpartition(":")[0]
-        await self._fleet.remove(self._server(member))
+        await self._stop(member)
         return await self._serving(member, host, [0 for _ in ports] if self._fleet.shares_address else ports)
 
     async def _serving(self, member: Member, host: str | None, ports: Iterable[int]) -> Member:
@@ -281,6 +285,12 @@ class PoolController:
         loads.moved(server, member.pod)
         return dataclasses.replace(member, endpoints=server.endpoints)
 
+    async def _stop(self, member: Member) -> Member:
+        """The pod without its model server."""
+        if member.serves:
+            await self._fleet.remove(self._server(member))
+        return dataclasses.replace(member, serves=False)
+
     def _fixed(self, pod: Pod) -> tuple[str, int]:
         """The first endpoint that the target knows and that no pod has."""
         assert self._profile.discovery.fixed is not None
@@ -298,7 +308,7 @@ class PoolController:
 
     async def _settle(self, before: Mapping[str, Member], patience: float) -> None:
         now = set(self.eligible)
-        new = [m for name, m in self._members.items() if now & set(m.endpoints) and before.get(name) != m]
+        new = [m for name, m in self._members.items() if m.serves and now & set(m.endpoints) and before.get(name) != m]
         servers = [self._fleet.pod(self._server(m)) for m in new if self._is_read(m.pod)]
         await self._scraped({server.name: server.mark() for server in servers if server.metrics_fault is None})
         if self.probe is None:

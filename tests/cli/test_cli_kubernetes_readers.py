@@ -1,0 +1,83 @@
+"""Endpoint pickers that read the Kubernetes API: ways of reading it wrong are found, right ways pass."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+UNREADY = "destination.not-known-to-be-ready"
+WATCHES = "pool.bookmarks-and-ends-of-watches"
+WRONG = {
+    "reads-the-first-condition": ("pool.no-longer-ready", "EPP-DEST-06"),
+    "reads-the-third-condition": ("pool.no-longer-ready", "EPP-DEST-06"),
+    "reads-the-last-condition": ("pool.address-passed-on", "EPP-DEST-06"),
+    "reads-the-phase": ("pool.no-longer-ready", "EPP-DEST-06"),
+    "reads-the-first-container": ("pool.no-longer-ready", "EPP-DEST-06"),
+    "reads-all-containers": (f"{UNREADY}[ready=gated]", "EPP-DEST-06"),
+    "ignores-deletion": ("pool.terminating", "EPP-DEST-06"),
+    "goes-by-address": ("pool.address-passed-on", "EPP-SUB-02"),
+    "keeps-the-address": ("pool.address-comes-later", "EPP-SUB-02"),
+    "reads-the-address-once": ("pool.address-comes-later", "EPP-SUB-02"),
+    "needs-an-address": ("pool.address-comes-later", "EPP-SUB-02"),
+    "reads-the-pool-once": ("pool.ports-changed", "EPP-DEST-06"),
+    "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),
+    "looks-in-every-namespace": ("pool.same-name-elsewhere", "EPP-DEST-06"),
+    "takes-bookmarks-for-pods": (f"{WATCHES}[fault=bookmark]", "EPP-DEST-06"),
+    "ends-with-its-watch": (f"{WATCHES}[fault=end-watches]", "EPP-DEST-06"),
+    "compares-versions-as-text": ("pool.versions-grow-longer", "EPP-DEST-06"),
+    "remembers-the-last-version-as-text": ("pool.versions-grow-longer", "EPP-DEST-06"),
+    "never-lists-again": ("pool.outage", "EPP-DEST-06"),
+    "watches-from-now": ("pool.outage", "EPP-DEST-06"),
+    "keeps-what-a-list-has-not": ("pool.outage", "EPP-DEST-06"),
+    "gives-up": ("pool.churn-during-api-trouble[fault=drop-watches]", "EPP-DEST-06"),
+}
+"""Habits of `kubernetes_epp.py`, the scenario that shows each, and a requirement that it breaks there."""
+
+
+@pytest.fixture
+def judged(cli, tmp_path: Path):
+    """Runs scenarios against a reader of the API with some habit: the requirements that each scenario fails on."""
+
+    def run(habit: str, *scenarios: str) -> dict[str, set[str]]:
+        command = [sys.executable, str(SUPPORT / "kubernetes_epp.py"), str(tmp_path / "endpoints"), habit]
+        profile = {
+            "start": {
+                "command": [*command, "--listen", "127.0.0.1:{port}", "--log-level", "error"],
+                "env": {"KUBECONFIG": "{kubeconfig}"},
+            },
+            "discovery": {"kubernetes": {}},
+            "timeouts": {"convergence": 1},
+            "protocolVersions": ["1.0.0"],
+            "bodyModes": ["full-duplex"],
+        }
+        (tmp_path / "epp.yaml").write_text(json.dumps(profile))
+        chosen = [word for one in scenarios for word in ("--scenario", one)]
+        jobs = ("--jobs", "1", "--exit-zero")
+        ran = cli("run", "--profile", tmp_path / "epp.yaml", *chosen, *jobs, "-o", tmp_path / "r")
+        assert ran.code == 0, ran.out + ran.err
+        assert cli("report", "verify", tmp_path / "r").code == 0
+        results = json.loads((tmp_path / "r" / "report.json").read_text())["results"]
+        return {
+            one["id"]: {finding["requirement"] for finding in one["findings"] if finding["verdict"] == "fail"}
+            for one in results
+        }
+
+    return run
+
+
+@pytest.mark.parametrize("habit", WRONG)
+def test_a_reader_that_is_wrong_is_found(judged, habit: str) -> None:
+    scenario, requirement = WRONG[habit]
+    found = judged(habit, scenario)
+    assert requirement in set().union(*found.values()), found
+
+
+@pytest.mark.parametrize("habit", ["returns", "lists-after-each-watch", "compares-versions"])
+def test_a_reader_that_is_right_passes(judged, habit: str) -> None:
+    found = judged(habit, *{scenario for scenario, _ in WRONG.values()})
+    assert set().union(*found.values()) == set(), found
