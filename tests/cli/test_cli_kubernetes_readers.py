@@ -25,6 +25,7 @@ WRONG = {
     "reads-the-address-once": ("pool.address-comes-later", "EPP-SUB-02"),
     "needs-an-address": ("pool.address-comes-later", "EPP-SUB-02"),
     "reads-the-pool-once": ("pool.ports-changed", "EPP-DEST-06"),
+    "keeps-its-selector": ("pool.selector-changed", "EPP-DEST-06"),
     "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),
     "looks-in-every-namespace": ("pool.same-name-elsewhere", "EPP-DEST-06"),
     "takes-bookmarks-for-pods": (f"{WATCHES}[fault=bookmark]", "EPP-DEST-06"),

@@ -329,6 +329,13 @@ class ReadsThePoolOnce(Returns):
         pass
 
 
+class KeepsItsSelector(Returns):
+    def pool_changed(self, change: str, pool: dict) -> None:
+        if self.pool is not None:
+            pool["spec"]["selector"] = self.pool["spec"]["selector"]
+        super().pool_changed(change, pool)
+
+
 class TakesTheFirstPool(Returns):
     def pools_listed(self, pools: Iterable[dict]) -> None:
         self.pool = next(iter(pools), None)

@@ -1,7 +1,6 @@
 """The reference EPP behind a minimal reader of the Kubernetes API: it polls pods and pool into a file.
 
-The file is that of the environment's ENDPOINTS. With KEEPS_ITS_SELECTOR there it goes on with the labels that the pool
-selected first.
+The file is that of the environment's ENDPOINTS.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from pathlib import Path
 
 ENDPOINTS = Path(os.environ.get("ENDPOINTS", "/tmp/endpoints"))
 POOL = "/apis/inference.networking.k8s.io/v1/namespaces/default/inferencepools/pool"
-SELECTED: dict[str, dict] = {}
-"""The labels that the pool selected at first."""
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -47,8 +44,6 @@ def write(server: str) -> None:
     pool = get(server + POOL)["spec"]
     ports = [one["number"] for one in pool["targetPorts"]]
     labels = pool["selector"]["matchLabels"]
-    if "KEEPS_ITS_SELECTOR" in os.environ:
-        labels = SELECTED.setdefault("first", labels)
     addresses = [pod["status"]["podIP"] for pod in get(server + PODS)["items"] if ready(pod) and selected(pod, labels)]
     scratch = ENDPOINTS.with_suffix(".new")
     scratch.write_text("".join(f"{address}:{port}\n" for address in addresses for port in ports))
