@@ -164,7 +164,7 @@ class GatewayExchange:
         texts = [text for one in self.asked for text in (one.destination.header, one.destination.metadata) if text]
         lists = [[canonical(item) for item in parse_list(text).endpoints] for text in texts]
         later = [item for own in lists if last.endpoint in own for item in own[own.index(last.endpoint) + 1 :]]
-        return any(self.conduct(item) == "refuses" for item in later)
+        return any(self.conduct(item) != "serves" for item in later)
 
     @cached_property
     def aborted(self) -> bool:

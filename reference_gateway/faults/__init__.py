@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference_gateway.fault import Fault
-from reference_gateway.faults import contents, envoy, epp_client, pools, relay, splits, variants
+from reference_gateway.faults import contents, ejecting, envoy, epp_client, pools, relay, splits, variants
 
 __all__ = ["FAULTS", "VARIANTS"]
 
@@ -15,4 +15,4 @@ FAULTS: tuple[Fault, ...] = (
     *splits.FAULTS,
     *envoy.FAULTS,
 )
-VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *splits.VARIANTS, *envoy.VARIANTS)
+VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *ejecting.VARIANTS, *splits.VARIANTS, *envoy.VARIANTS)

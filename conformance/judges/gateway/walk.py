@@ -18,7 +18,7 @@ class Sort(Enum):
     """What becomes of an item when its turn comes."""
 
     SURE = "it is an endpoint that takes requests"
-    DEAD = "nothing listens there"
+    FAILING = "nothing listens there, or its requests fail: it is tried, or left out as one that failed before"
     MAYBE = "it may be taken as valid or not"
     INVALID = "it is no endpoint"
 
@@ -45,7 +45,7 @@ def _sort(text: str, endpoint: str | None, known: Collection[str], conduct: Call
         return Sort.INVALID
     if text != endpoint or (known and endpoint not in known):
         return Sort.MAYBE
-    return Sort.DEAD if conduct(endpoint) == "refuses" else Sort.SURE
+    return Sort.SURE if conduct(endpoint) == "serves" else Sort.FAILING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,7 @@ class GatewayExecution(Execution):
         """All EPPs listen, and the pods have the scenario's names."""
         await self._gateway.pickers.reset()
         facts = await self._gateway.pods.cast(self._work.instance.scenario.pool)
+        await self._gateway.recover()
         self._capture.remark(PoolState(phase="effective", pods=facts))
 
     async def end(self) -> None:
@@ -65,6 +66,7 @@ class GatewayExecution(Execution):
             await self._gateway.pickers.conduct(name, state, self._gateway.found)
 
     async def _requests(self, request: Request, expect: Expect | None) -> None:
+        await self._gateway.recover()
         self._gateway.pods.reply(model_server_reply(request.reply))
         async with self._sender(request) as sender:
 

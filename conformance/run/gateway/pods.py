@@ -27,6 +27,9 @@ EXCHANGE = "x-conformance-exchange"
 KEPT = 64 * 1024 * 1024
 """Bytes kept of a request's body."""
 
+FAILING = 500
+"""The least status that a gateway may count against a pod."""
+
 _BUSY = Response(status=503, headers=((b"content-type", b"text/plain"),), body=b"busy")
 _RESET = Response(reset=True)
 
@@ -44,6 +47,8 @@ class Pods:
         self._emit = emit
         self._fleet = Fleet(on_request=self._arrived, keep_body=KEPT)
         self._conduct: dict[str, Conduct] = {}
+        self._failed: dict[str, str] = {}
+        """Pods that have not served since they failed or began to fail, and their endpoints."""
         self._reply: Reply | None = None
 
     async def start(self, backends: Sequence[gateway.Backend], model: str) -> None:
@@ -75,6 +80,19 @@ class Pods:
         """The pools as judges know them."""
         return tuple(BackendFact(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
 
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The endpoints that would serve again, which a gateway may leave out until it knows."""
+        return tuple(at for name, at in self._failed.items() if self._conduct.get(name, "serves") == "serves")
+
+    def has_served(self, endpoint: str) -> bool:
+        """Whether a pod has served a request since it failed."""
+        return endpoint not in self._failed.values()
+
+    def known(self, endpoint: str) -> None:
+        """The gateway has had time to know that this pod serves again."""
+        self._failed = {name: at for name, at in self._failed.items() if at != endpoint}
+
     # -- for one scenario ----------------------------------------------------------------------------------------------
 
     async def cast(self, pool: Pool) -> tuple[PodFact, ...]:
@@ -94,6 +112,8 @@ class Pods:
         pod = self._fleet.at(self.pods_of[name][0])
         assert pod is not None, f"{name} is a pod of the pool"
         self._conduct[pod.name] = conduct
+        if conduct != "serves":
+            self._failed[pod.name] = pod.endpoint
         if conduct == "refuses":
             await pod.refuse()
         else:
@@ -112,8 +132,10 @@ class Pods:
                 return _RESET
             case "503":
                 return _BUSY
+            case _ if self._reply is None or header(request.headers, EXCHANGE.encode()) is None:
+                return None  # without its name it is a health check of the gateway
             case _:
-                return None if self._reply is None else self._reply.response(request, name, Response)
+                return self._reply.response(request, name, Response)
 
     @staticmethod
     async def _accept(pod: Pod) -> None:
@@ -123,11 +145,17 @@ class Pods:
             raise UsageError(str(problem), hint="somebody took the address of a pod during the run") from problem
 
     def _arrived(self, served: Served) -> None:
-        exchange = (header(served.headers, EXCHANGE.encode()) or b"").decode("latin-1") or None
-        self.reached[exchange or ""] += 1
+        exchange = (header(served.headers, EXCHANGE.encode()) or b"").decode("latin-1")
+        self.reached[exchange] += 1
+        if not exchange:
+            return
         trailers = self._reply.trailers if self._reply is not None else ()
         cut = self._reply is not None and self._reply.cut and self._conduct.get(served.pod, "serves") == "serves"
-        for event in attempt(served, exchange, self.reached[exchange or ""], trailers=trailers, cut=cut):
+        if cut or served.status is None or served.status >= FAILING:
+            self._failed[served.pod] = served.endpoint
+        else:
+            self._failed.pop(served.pod, None)
+        for event in attempt(served, exchange, self.reached[exchange], trailers=trailers, cut=cut):
             self._emit(event)
 
 

@@ -225,19 +225,46 @@ class GatewayRunner(TargetRunner):
         gRPC clients wait between attempts to connect, by default a second after the first: until then the EPP is as
         good as away. These requests are no part of a scenario, and not judged.
         """
-        first = epp == EPPS[0]
-        if not (first or self.profile.claims.split_header):
-            return  # it is asked where the first pool fails, which no scenario has together with this
-        loop = asyncio.get_running_loop()
-        until = loop.time() + self.profile.timeouts.convergence
-        scripts = {pool: EppScript(pick=endpoints[:1]) for pool, endpoints in self.pods.pools.items()}
-        request = Request(epp=scripts[EPPS[0]], second_epp=scripts[epp], split=not first)
-        self.pods.reply(None)
         before = self._streams.asked[epp]
+        if self._addressable(epp):
+            plain = self._plain(epp, self.pods.pools[epp][0])
+            await self._poll(plain, lambda: self._streams.asked[epp] > before, self._convergence())
+
+    async def recover(self) -> None:
+        """Send requests to pods that serve again until each has served one, or the gateway has had time to find out.
+
+        Gateways leave out for a while what failed requests or health checks. These requests are not judged either.
+        """
+        until = self._convergence()
+        for endpoint in self.pods.returned:
+            epp = next(name for name, endpoints in self.pods.pools.items() if endpoint in endpoints)
+            if self._addressable(epp) and not self.pickers.down:
+                found = functools.partial(self.pods.has_served, endpoint)
+                await self._poll(self._plain(epp, endpoint), found, until)
+                self.pods.known(endpoint)
+
+    def _addressable(self, epp: str) -> bool:
+        """Whether a request can be sent to this EPP's pool. One that takes over for the first is asked where that
+        fails, which no scenario has together with a return."""
+        return epp == EPPS[0] or bool(self.profile.claims.split_header)
+
+    def _plain(self, epp: str, endpoint: str) -> Request:
+        """A request for which the EPP `epp` names `endpoint`, and another EPP the first of that pool."""
+        picks = {name: (endpoint,) if name == epp else endpoints[:1] for name, endpoints in self.pods.pools.items()}
+        first, second = (EppScript(pick=picks.get(name, ())) for name in EPPS)
+        return Request(epp=first, second_epp=second, split=epp != EPPS[0])
+
+    def _convergence(self) -> float:
+        """When the gateway has had time to follow a change that is made now."""
+        return asyncio.get_running_loop().time() + self.profile.timeouts.convergence
+
+    async def _poll(self, request: Request, known: Callable[[], bool], until: float) -> None:
+        """Send a plain request again and again, until the gateway knows, has ended, or the time is over."""
+        self.pods.reply(None)
         for number in itertools.count(1):
-            name = f"found.{number}"
+            name = f"poll.{number}"
             await self.exchange(request, name, self.send, Random(name))
-            if self._streams.asked[epp] > before or self.crashed or loop.time() >= until:
+            if known() or self.crashed or asyncio.get_running_loop().time() >= until:
                 return
             await asyncio.sleep(0.05)
 
