@@ -20,7 +20,7 @@ from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
-from ext_proc.record import Headers
+from ext_proc.record import Headers, header
 from fake_proxy.client import Abort, AbortPoint, HttpRequest
 
 _READ = 64 * 1024
@@ -30,6 +30,10 @@ MOST = 64 * 1024 * 1024
 
 KEPT = 1024 * 1024
 """Bytes that are kept of a body that did not end: enough to show what came."""
+
+CONTINUE = 0.2
+"""Seconds for which a client with `expect: 100-continue` waits before it sends its body all the same: no server has to
+say that it may (RFC 9110, 10.1.1)."""
 
 EchoReached = Callable[[int], Awaitable[None]]
 """Waits until that many bytes of request body have come through the gateway; only the model server's side can know."""
@@ -238,6 +242,7 @@ class Http1Exchange:
     def _begin(self) -> None:
         self._h11.send(h11.Request(method=self._request.method, target="/", headers=[("host", "-")]))
         self._h11.send(h11.EndOfMessage())
+        self._may_go_on = asyncio.Event()
         self._reading = asyncio.ensure_future(self._read(self._reader))
 
     def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
@@ -250,6 +255,11 @@ class Http1Exchange:
         self._writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
 
     async def data(self, data: bytes, *, end: bool) -> None:  # noqa: ARG002 - `end` says it
+        if header(self._request.headers, b"expect") is not None and not self._may_go_on.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONTINUE):
+                    await self._may_go_on.wait()
+            self._may_go_on.set()
         self._writer.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
@@ -274,7 +284,10 @@ class Http1Exchange:
                 match self._h11.next_event():
                     case h11.NEED_DATA:
                         self._h11.receive_data(await reader.read(_READ))
+                    case h11.InformationalResponse(status_code=100):
+                        self._may_go_on.set()
                     case h11.Response(status_code=status, headers=headers):
+                        self._may_go_on.set()
                         response.head(status, tuple(headers))
                     case h11.Data(data=data):
                         response.data(bytes(data))

@@ -78,7 +78,8 @@ def _named(parser: argparse.ArgumentParser, name: str | None, known: tuple[Fault
 async def _serve(address: str, settings: Settings, fault: Fault) -> None:
     gateway = fault.gateway(dataclasses.replace(settings, **fault.settings))
     host, port = split_address(address)
-    server = await listen(host, port, gateway.handle, http2=gateway.settings.http2)
+    settings = gateway.settings
+    server = await listen(host, port, gateway.handle, http2=settings.http2, continues=settings.continues)
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)

@@ -54,20 +54,28 @@ class GatewayResponse:
 Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
 
 
-async def listen(host: str, port: int, handler: Handler, *, http2: bool = True) -> asyncio.Server:
-    """Serve on `host:port`, HTTP/1.1 alone without `http2`. Raises `OSError` if it can't be bound."""
+async def listen(
+    host: str, port: int, handler: Handler, *, http2: bool = True, continues: bool = True
+) -> asyncio.Server:
+    """Serve on `host:port`, HTTP/1.1 alone without `http2`; `continues`: clients that expect 100 get it.
+
+    Raises `OSError` if it can't be bound.
+    """
     numbers = itertools.count(1)
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: _Either(handler, next(numbers), http2=http2), host, port)
+    return await loop.create_server(
+        lambda: _Either(handler, next(numbers), http2=http2, continues=continues), host, port
+    )
 
 
 class _Either(asyncio.Protocol):
     """Becomes what the client speaks, by its first bytes."""
 
-    def __init__(self, handler: Handler, number: int, *, http2: bool) -> None:
+    def __init__(self, handler: Handler, number: int, *, http2: bool, continues: bool) -> None:
         self._handler = handler
         self._number = number
         self._speaks_http2 = http2
+        self._continues = continues
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,7 +90,7 @@ class _Either(asyncio.Protocol):
 
     def _http1(self) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
-        serve = _Http1(self._handler, self._number)
+        serve = _Http1(self._handler, self._number, continues=self._continues)
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(_READ, loop), serve, loop)
 
     def _http2(self) -> asyncio.Protocol:
@@ -96,14 +104,15 @@ class _Either(asyncio.Protocol):
 class _Http1:
     """An HTTP/1.1 connection: request after request."""
 
-    def __init__(self, handler: Handler, number: int) -> None:
+    def __init__(self, handler: Handler, number: int, *, continues: bool) -> None:
         self._handler = handler
         self._number = number
+        self._continues = continues
         self._http = h11.Connection(h11.SERVER)
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while (request := await self._request(reader)) is not None:
+            while (request := await self._request(reader, writer)) is not None:
                 writer.write(self._framed(request, await self._handler(request)))
                 await writer.drain()
                 if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
@@ -116,12 +125,15 @@ class _Http1:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _request(self, reader: asyncio.StreamReader) -> GatewayRequest | None:
+    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> GatewayRequest | None:
         head: h11.Request | None = None
         body = bytearray()
         while True:
             match self._http.next_event():
                 case h11.NEED_DATA:
+                    if self._continues and self._http.they_are_waiting_for_100_continue:
+                        going_on = self._http.send(h11.InformationalResponse(status_code=100, headers=[]))
+                        writer.write(going_on or b"")
                     self._http.receive_data(await reader.read(_READ))
                 case h11.Request() as head:
                     pass

@@ -20,6 +20,8 @@ from reference_gateway.http import GatewayRequest, GatewayResponse
 BUSY = 503
 UPSTREAM_TIMEOUT = 10.0
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
+_OWN = _FRAMING | {b"expect"}
+"""Headers of a request that the gateway makes itself, or has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,10 @@ class Settings:
     version: str = "1.0.0"
     http2: bool = True
     """Whether clients may speak HTTP/2 without TLS."""
+    continues: bool = True
+    """Whether clients that expect 100 get it."""
+    keeps: int = 1 << 30
+    """The longest body that is kept for another attempt."""
 
 
 @dataclass(slots=True)
@@ -162,7 +168,8 @@ class Gateway:
     async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
         """Try one endpoint after the other, as often as retries allow."""
         busy: PoolOutcome | None = None
-        for endpoint in itertools.islice(endpoints, self.settings.retries + 1):
+        retries = self.settings.retries if len(request.body) <= self.settings.keeps else 0
+        for endpoint in itertools.islice(endpoints, retries + 1):
             tried.append(endpoint)
             got = await self.attempt(endpoint, request)
             if got is None:
@@ -183,7 +190,7 @@ class Gateway:
             method=request.method,
             path=request.path,
             authority=request.authority,
-            headers=tuple(pair for pair in request.headers if pair[0] not in _FRAMING),
+            headers=tuple(pair for pair in request.headers if pair[0] not in _OWN),
             body=request.body,
             trailers=request.trailers,
             request_id="",

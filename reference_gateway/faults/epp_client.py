@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ext_proc.messages import HttpHeaders, ProcessingRequest
+from ext_proc.record import header
 from reference_gateway.epp_client import NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest
@@ -84,6 +85,11 @@ class _AskedOncePerConnection(Gateway):
 class _GetUnasked(Gateway):
     def asks(self, request: GatewayRequest) -> bool:
         return request.method != "GET"
+
+
+class _ExpectUnasked(Gateway):
+    def asks(self, request: GatewayRequest) -> bool:
+        return header(request.headers, b"expect") is None
 
 
 class _HintAsText(Talk):
@@ -201,6 +207,12 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         also_breaks={"DP-FAIL-01": "what is never asked about does not fail without an EPP either"},
         gateway=_GetUnasked,
+    ),
+    Fault(
+        name="expect-unasked",
+        why="requests whose client expects 100 Continue are sent on without asking the EPP",
+        breaks="DP-EXTP-01",
+        gateway=_ExpectUnasked,
     ),
     Fault(
         name="hint-as-text",

@@ -7,9 +7,11 @@ from typing import Any
 
 from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
+from ext_proc.record import header
 from ext_proc.stream import ProcessStream
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
+from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import Gateway, Settings
 
 
@@ -19,6 +21,13 @@ class _ImpatientTalk(Talk):
 
 class _Impatient(Gateway):
     talk_type = _ImpatientTalk
+
+
+class _RefusesExpectations(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if header(request.headers, b"expect") is not None:
+            return GatewayResponse(status=417, body=b"send the body at once")
+        return await super().handle(request)
 
 
 class _BackingOffChannel(Channel):
@@ -69,6 +78,13 @@ VARIANTS: tuple[Fault, ...] = (
         claims={"failureMode": "open"},
     ),
     Fault(name="http1-only", why="clients speak HTTP/1.1, as none need speak another", settings={"http2": False}),
+    Fault(name="says-no-100", why="a client that expects 100 Continue gets none", settings={"continues": False}),
+    Fault(name="refuses-expectations", why="a client that expects 100 Continue gets 417", gateway=_RefusesExpectations),
+    Fault(
+        name="keeps-little",
+        why="a body of more than 10,000 bytes is not kept, so that it is sent once and not retried",
+        settings={"keeps": 10_000},
+    ),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),
 )

@@ -43,6 +43,23 @@ async def _http1(serve: Serve, request: HttpRequest, **options: Any) -> HttpResp
         server.close()
 
 
+@pytest.mark.parametrize("says", [b"HTTP/1.1 100 Continue\r\n\r\n", b""])
+def test_a_client_that_expects_100_waits_for_it_and_not_for_long(says: bytes) -> None:
+    async def main() -> None:
+        read: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            read.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(says)
+            read.append(await reader.readexactly(4))
+            writer.write(OK)
+
+        got = await _http1(serve, HttpRequest(headers=((b"expect", b"100-continue"),), body=b"body"))
+        assert (got.status, got.complete, read[1]) == (200, True, b"body")
+
+    _run(main())
+
+
 class _Http2Server:
     """Answers each stream with a head, `pieces` and trailers when the request is complete; notes what came."""
 

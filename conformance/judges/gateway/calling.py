@@ -25,6 +25,9 @@ FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 
+UNSUPPORTED = (417, 426, 501, 505)
+"""Statuses with which a server refuses an expectation, a protocol, a method, or a version of HTTP (RFC 9110)."""
+
 HELD_BACK = 0.5
 """Seconds after which what a gateway has not told of a request is not just late: clients send theirs at once, and an
 exchange in which our own loop was later is not judged."""
@@ -81,6 +84,8 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
         return not_applicable(EXTP, "the EPP did not listen")
     if not exchange.attempts and (exchange.aborted or exchange.status is None):
         return not_applicable(EXTP, "the client went away, or was not answered")
+    if not exchange.attempts and exchange.status in UNSUPPORTED:
+        return not_applicable(EXTP, f"the gateway takes no such requests: it answered {exchange.status}")
     if not exchange.attempts and (exchange.status or 0) >= 400:
         actual = f"none; the gateway itself answered {exchange.status}"
         hint = "Does its route take this request?" if (exchange.status or 0) < 500 else "Could it not reach the EPP?"
