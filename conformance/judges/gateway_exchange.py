@@ -35,6 +35,9 @@ from ext_proc.record import (
     whole_body,
 )
 
+KEPT = 8 * 1024
+"""Bytes of a request's body that every gateway which retries can keep: HAProxy's buffer has 16 KiB for all of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamAttempt:
@@ -96,6 +99,11 @@ class GatewayExchange:
     def grpc(self) -> bool:
         """Whether the client speaks gRPC, whose errors have another form, with status 200."""
         return (header(self.client_headers, b"content-type") or b"").lower().startswith(b"application/grpc")
+
+    @property
+    def long(self) -> bool:
+        """Whether the request's body is too long for each gateway to keep it for another attempt."""
+        return self.opened is not None and (self.opened.size or 0) > KEPT
 
     @cached_property
     def attempts(self) -> tuple[UpstreamAttempt, ...]:

@@ -58,6 +58,22 @@ class _RetriesLoseTheQuery(Gateway):
         return await super().forward(again, endpoints, tried)
 
 
+class _RetriesLoseTheBody(Gateway):
+    """The body was read for the first attempt, and a retry has no more of it than a buffer holds."""
+
+    kept = 0
+
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+        first = await super().forward(request, itertools.islice(endpoints, 1), tried)
+        if not first.failed:
+            return first
+        return await super().forward(dataclasses.replace(request, body=request.body[: self.kept]), endpoints, tried)
+
+
+class _RetriesCutTheBody(_RetriesLoseTheBody):
+    kept = 64 * 1024
+
+
 class _FirstItemOnly(Gateway):
     """Takes the text up to the first comma, as code of a time before lists would take the whole of it."""
 
@@ -188,6 +204,25 @@ FAULTS: tuple[Fault, ...] = (
         why="a retry asks for the path without its query",
         breaks="DP-EXTP-01",
         gateway=_RetriesLoseTheQuery,
+    ),
+    Fault(
+        name="retries-lose-the-body",
+        why="a retry is sent without the body, which the first attempt took",
+        breaks="DP-EXTP-01",
+        gateway=_RetriesLoseTheBody,
+    ),
+    Fault(
+        name="retries-lose-a-body-that-no-epp-sees",
+        why="bodies are not sent to the EPP, and a retry is sent without one",
+        breaks="DP-EXTP-01",
+        gateway=_RetriesLoseTheBody,
+        settings={"mode": "NONE"},
+    ),
+    Fault(
+        name="retries-cut-the-body",
+        why="a retry is sent with the first 64 KiB of the body",
+        breaks="DP-EXTP-01",
+        gateway=_RetriesCutTheBody,
     ),
     Fault(
         name="first-item-only",

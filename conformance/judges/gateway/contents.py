@@ -15,7 +15,7 @@ from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.bodies import Sameness, compare
-from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
+from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED
 from conformance.reading.decoded_message import REQUEST
 from conformance.reading.destination import header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
@@ -53,7 +53,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         if attempt.at > answered:
             yield from _method(exchange, request, attempt)
             yield from _path(exchange, attempt)
-            yield from _released(exchange, request, attempt.request, came, attempt)
+            yield from _released(exchange, request, exchange.opened, attempt.request, attempt)
             yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
     yield from _cut(exchange, one)
     final, got = exchange.final, exchange.response
@@ -66,7 +66,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     went = final.response.headers
     yield from _told(exchange, response, final.body, went)
     if not one.left_early:
-        yield from _released(exchange, response, got[1], went, None)
+        yield from _released(exchange, response, final.response, got[1], None)
         yield from _readable(exchange, response, final.response, got[1], None)
 
 
@@ -92,19 +92,25 @@ def _told(
 def _released(
     exchange: GatewayExchange,
     direction: StreamDirection,
+    came: ExchangeOpened | UpstreamResponse,
     out: UpstreamRequest | ClientResponse,
-    headers: Headers,
     attempt: UpstreamAttempt | None,
 ) -> Iterator[Ruling]:
-    """The body that came out of the gateway, against what the EPP's answers made of it."""
-    released, got = answered_body(direction), whole_body(out)
-    if released is None or got is None or _encoded(headers) or _encoded(out.headers):
+    """The body that came out of the gateway, against what the EPP's answers made of it.
+
+    One that the EPP was not shown must not be cut. A gateway may write another in its place, in the API of its server.
+    """
+    hidden = direction.mode == NONE and not direction.header_only and not direction.replaced
+    released, got = whole_body(came) if hidden else answered_body(direction), whole_body(out)
+    if released is None or got is None or _encoded(came.headers) or _encoded(out.headers):
+        return
+    if hidden and not released.startswith(got):
         return
     if attempt is not None and direction.trailers is not None and got == 2 * released:
         return  # Envoy 1.40 does so where the route retries: see docs/reference/envoy-parity.md
-    if difference := _difference(released, got, headers):
+    if difference := _difference(released, got, came.headers):
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
-        expected = f"the {direction.side} body {where} as the EPP's answers left it"
+        expected = f"the {direction.side} body {where} as {'it came' if hidden else 'the answers of the EPP left it'}"
         yield exchange.fail(EXTP, expected, difference, at=attempt)
 
 

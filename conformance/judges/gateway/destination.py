@@ -173,7 +173,7 @@ class _Walk:
     def _goes_on(self, cost: int, spent: int) -> bool:
         """Whether the gateway must make one attempt more, of which `cost` others may fail first."""
         exchange = self._exchange
-        retries = exchange.gateway.retries
+        retries = 0 if exchange.long else exchange.gateway.retries
         if exchange.aborted or not self._plan.asked.passed:
             return False
         if not self._attempts:

@@ -232,6 +232,12 @@ class TestNotJudged:
         one.upstream(A, body=b"something else", answer=ANSWER).response_headers(served=A).client(200, b"{}").reset()
         assert gateway(script).blamed == set()
 
+    @pytest.mark.parametrize(("got", "blamed"), [(BODY, set()), (BODY[:9], {"DP-EXTP-01"}), (b"", {"DP-EXTP-01"})])
+    def test_unless_they_are_cut(self, gateway, script, got, blamed):
+        one = script.exchange(mode="NONE", body=BODY).request().answers(headers_answer(A))
+        one.upstream(A, body=got, answer=ANSWER).response_headers(served=A).client(200, ANSWER).reset()
+        assert gateway(script).blamed == blamed
+
     def test_a_status_that_the_epp_changed(self, gateway, script):
         one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
         one.upstream(A, 500, body=BODY, answer=b"broken").response_headers(status=500, served=A)
