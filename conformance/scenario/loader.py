@@ -26,6 +26,7 @@ from conformance.scenario import references
 from conformance.scenario.covering import covering, left_of
 from conformance.scenario.pool import STANDARD_PODS
 from conformance.scenario.schema import ACTIONS, ACTIONS_OF, Role, Scenario, ScenarioFile
+from conformance.scenario.unread import unread
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, beyond, examine
 
 YAML = (".yaml", ".yml")
@@ -168,6 +169,8 @@ def _expand(document: Document, part: Document, index: int) -> tuple[list[Instan
             scenario = bound.validate(Scenario)
         except FileError as error:
             return [], list(error.problems)
+        if ignored := list(unread(bound)):
+            return [], ignored
         suffix = ",".join(f"{name}={_label(value)}" for name, value in variables.items())
         found.append(
             Instance(

@@ -52,12 +52,30 @@ def problems(tmp_path: Path, text: str) -> str:
         ("{request: {connection: shared, http: 2}}", "`connection: shared` is for HTTP/1.1 requests"),
         ("{request: {}, pods: {a: serves}}", "a step has exactly one action, this one has request, pods"),
         ("{pods: {a: serves}, expect: {status: 200}}", "nothing comes back from a pods step"),
+        (
+            "{request: {reply: {early: true}}}",
+            ":4:85: steps[0].request.reply.early: 'early' has no effect in `request.reply` of a step `request`",
+        ),
+        ("{request: {reply: {source: never}}}", ":4:85: steps[0].request.reply.source: 'source' has no effect"),
+        (
+            "{request: {reply: {kind: sse, lockStep: true}}}",
+            ":4:96: steps[0].request.reply.lockStep: 'lockStep' has no",
+        ),
+        ("{request: {coalesced: true}}", ":4:77: steps[0].request.coalesced: 'coalesced' has no effect"),
+        ("{request: {}, expect: {within: ['{a}']}}", "expect.within: 'within' has no effect in `expect` of a step"),
         ("{request: {epp: {piks: ['{a}']}}}", "unknown key 'piks' (did you mean 'picks'?)"),
     ],
 )
 def test_a_mistake_is_shown_at_its_place(tmp_path: Path, steps: str, said: str) -> None:
     message = problems(tmp_path, f"{HEAD}{ONE}{steps}]}}\n")
     assert said in message
+
+
+def test_a_key_without_effect_is_shown_where_a_variable_has_it(tmp_path: Path) -> None:
+    one = ONE.replace("steps", "matrix: {reply: [{status: 500}, {early: true}]}, steps")
+    message = problems(tmp_path, f"{HEAD}{one}{{request: {{reply: '{{reply}}'}}}}]}}\n")
+    assert "mine.yaml:4:" in message
+    assert "'early' has no effect in `request.reply` of a step `request`" in message
     assert "mine.yaml:4:" in message
 
 
