@@ -74,6 +74,8 @@ class HttpRequest:
     """HTTP/2: the frames of a chunk arrive as one piece, as they do when Envoy had stopped reading for a while."""
     chunked: bool = False
     """Send the body without announcing its length; implied by trailers under HTTP/1.1."""
+    written: Literal["ordinary", "absolute-form", "http-1.0"] = "ordinary"
+    """How a client of HTTP/1 writes the first line: with the path, with the whole URL, or in version 1.0."""
     request_id: str | None = None
     """The `x-request-id` that the data plane adds (default: a new UUID); `""` adds none."""
     source: str = "192.0.2.1:50000"

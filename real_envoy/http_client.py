@@ -248,7 +248,9 @@ class Http1Exchange:
     def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
         self._chunked = chunked
         request = self._request
-        lines = [f"{request.method} {request.path} HTTP/1.1\r\nhost: {request.authority}".encode()]
+        url = f"{request.scheme}://{request.authority}" if request.written == "absolute-form" else ""
+        version = "1.0" if request.written == "http-1.0" else "1.1"
+        lines = [f"{request.method} {url}{request.path} HTTP/{version}\r\nhost: {request.authority}".encode()]
         lines += [name + b": " + value for name, value in headers]
         if chunked:
             lines.append(b"transfer-encoding: chunked")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,6 +20,8 @@ from ext_proc.record import Headers
 
 _READ = 64 * 1024
 _PREFACE = b"PRI"
+_ABSOLUTE = re.compile(rb"https?://([^/]*)(?=/)", re.IGNORECASE)
+"""What is before the path in the whole URL."""
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
 
 
@@ -34,6 +37,7 @@ class GatewayRequest:
     trailers: Headers = ()
     http: Literal[1, 2] = 1
     connection: int = 0
+    written: Literal["ordinary", "absolute-form", "http-1.0"] = "ordinary"
 
     @property
     def bodyless(self) -> bool:
@@ -147,10 +151,13 @@ class _Http1:
     def _whole(self, head: h11.Request, body: bytes, trailers: Headers) -> GatewayRequest:
         headers = tuple((name.lower(), value) for name, value in head.headers)
         host = next((value for name, value in headers if name == b"host"), b"")
+        absolute = _ABSOLUTE.match(head.target)
+        version: Literal["ordinary", "http-1.0"] = "http-1.0" if head.http_version == b"1.0" else "ordinary"
         return GatewayRequest(
             method=head.method.decode("ascii"),
-            path=head.target.decode("latin-1"),
-            authority=host.decode("latin-1"),
+            path=(head.target[absolute.end() :] if absolute else head.target).decode("latin-1"),
+            authority=(absolute[1] if absolute else host).decode("latin-1"),
+            written="absolute-form" if absolute else version,
             headers=tuple(pair for pair in headers if pair[0] != b"host" and pair[0] not in _HOP_BY_HOP),
             body=body,
             trailers=tuple((name.lower(), value) for name, value in trailers),

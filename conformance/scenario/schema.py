@@ -231,6 +231,9 @@ class Request(ClientRequest):
     second_epp: EppScript = Field(EppScript.model_construct(), description="the EPP of the second pool")
     split: bool = Field(False, description="it takes the route that splits requests over both pools")
     connection: Literal["shared", "fresh"] = Field("fresh", description="shared: the repeats use one connection")
+    written: Literal["ordinary", "absolute-form", "http-1.0"] = Field(
+        "ordinary", description="how a client of HTTP/1 writes it: with its whole URL, or in version 1.0"
+    )
 
     @model_validator(mode="after")
     def _visible_to_a_client(self) -> Request:
@@ -238,6 +241,8 @@ class Request(ClientRequest):
             raise ValueError("a client does not see when an endpoint is chosen: abort at another point")
         if self.connection == "shared" and (self.http != 1 or self.concurrent > 1 or self.abort):
             raise ValueError("`connection: shared` is for HTTP/1.1 requests, one after the other, to their end")
+        if self.written != "ordinary" and (self.http != 1 or not self.content_length or self.end == "trailers"):
+            raise ValueError("`written` is for HTTP/1 requests with the length of their body")
         return self
 
 

@@ -92,6 +92,21 @@ class _ExpectUnasked(Gateway):
         return header(request.headers, b"expect") is None
 
 
+class _AbsoluteFormUnasked(Gateway):
+    def asks(self, request: GatewayRequest) -> bool:
+        return request.written != "absolute-form"
+
+
+class _Http10Unasked(Gateway):
+    def asks(self, request: GatewayRequest) -> bool:
+        return request.written != "http-1.0"
+
+
+class _RangeUnasked(Gateway):
+    def asks(self, request: GatewayRequest) -> bool:
+        return header(request.headers, b"range") is None
+
+
 class _HintAsText(Talk):
     def hint(self, subset: list[str]) -> dict[str, Any]:
         return {SUBSET_NAMESPACE: {SUBSET: ",".join(subset)}}
@@ -213,6 +228,24 @@ FAULTS: tuple[Fault, ...] = (
         why="requests whose client expects 100 Continue are sent on without asking the EPP",
         breaks="DP-EXTP-01",
         gateway=_ExpectUnasked,
+    ),
+    Fault(
+        name="absolute-form-unasked",
+        why="requests with the whole URL in their first line are sent on without asking the EPP",
+        breaks="DP-EXTP-01",
+        gateway=_AbsoluteFormUnasked,
+    ),
+    Fault(
+        name="http-1.0-unasked",
+        why="requests of HTTP/1.0 are sent on without asking the EPP",
+        breaks="DP-EXTP-01",
+        gateway=_Http10Unasked,
+    ),
+    Fault(
+        name="range-unasked",
+        why="requests for a part of a response are sent on without asking the EPP, as to a cache",
+        breaks="DP-EXTP-01",
+        gateway=_RangeUnasked,
     ),
     Fault(
         name="hint-as-text",

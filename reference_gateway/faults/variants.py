@@ -30,6 +30,13 @@ class _RefusesExpectations(Gateway):
         return await super().handle(request)
 
 
+class _RefusesHttp10(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if request.written == "http-1.0":
+            return GatewayResponse(status=426, headers=((b"upgrade", b"HTTP/1.1"),))
+        return await super().handle(request)
+
+
 class _BackingOffChannel(Channel):
     """Waits a second before it connects again, as gRPC's clients do by default; no stream is opened until then."""
 
@@ -80,6 +87,7 @@ VARIANTS: tuple[Fault, ...] = (
     Fault(name="http1-only", why="clients speak HTTP/1.1, as none need speak another", settings={"http2": False}),
     Fault(name="says-no-100", why="a client that expects 100 Continue gets none", settings={"continues": False}),
     Fault(name="refuses-expectations", why="a client that expects 100 Continue gets 417", gateway=_RefusesExpectations),
+    Fault(name="refuses-http-1.0", why="requests of HTTP/1.0 get 426", gateway=_RefusesHttp10),
     Fault(
         name="keeps-little",
         why="a body of more than 10,000 bytes is not kept, so that it is sent once and not retried",

@@ -50,6 +50,7 @@ def problems(tmp_path: Path, text: str) -> str:
         ("{request: {epp: {picks: [['{d}']]}}}", "{d} is neither a pod of this scenario nor a variable"),
         ("{request: {abort: destination}}", "a client does not see when an endpoint is chosen"),
         ("{request: {connection: shared, http: 2}}", "`connection: shared` is for HTTP/1.1 requests"),
+        ("{request: {written: http-1.0, http: 2}}", "`written` is for HTTP/1 requests with the length of their body"),
         ("{request: {}, pods: {a: serves}}", "a step has exactly one action, this one has request, pods"),
         ("{pods: {a: serves}, expect: {status: 200}}", "nothing comes back from a pods step"),
         (

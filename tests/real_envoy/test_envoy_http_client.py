@@ -60,6 +60,28 @@ def test_a_client_that_expects_100_waits_for_it_and_not_for_long(says: bytes) ->
     _run(main())
 
 
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("ordinary", b"POST /v1?x=1 HTTP/1.1\r\n"),
+        ("absolute-form", b"POST http://gateway.example/v1?x=1 HTTP/1.1\r\n"),
+        ("http-1.0", b"POST /v1?x=1 HTTP/1.0\r\n"),
+    ],
+)
+def test_how_the_first_line_is_written(written: Any, line: bytes) -> None:
+    async def main() -> None:
+        read: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            read.append(await reader.readline())
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\nok")
+
+        got = await _http1(serve, HttpRequest(path="/v1?x=1", written=written))
+        assert (got.status, got.complete, got.body, read) == (200, True, b"ok", [line])
+
+    _run(main())
+
+
 class _Http2Server:
     """Answers each stream with a head, `pieces` and trailers when the request is complete; notes what came."""
 

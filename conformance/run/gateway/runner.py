@@ -284,7 +284,9 @@ class GatewayRunner(TargetRunner):
             added += ((self.profile.claims.split_header.lower().encode(), b"1"),)
         if request.subset is not None:
             added += self.target.subset(references.resolve(request.subset, endpoints))
-        return dataclasses.replace(http, headers=(*http.headers, *added), authority=self.target.address)
+        return dataclasses.replace(
+            http, headers=(*http.headers, *added), authority=self.target.address, written=request.written
+        )
 
     def _came(self, name: str, http: HttpRequest, response: HttpResponse | None, details: str) -> None:
         """What the client got, or that it went away."""
