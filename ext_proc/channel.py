@@ -146,7 +146,7 @@ class Channel:
             try:
                 stream.start(await self.transport())
             except ConnectFailed as problem:
-                stream.give_up(str(problem))
+                stream.give_up(problem)
 
         task = asyncio.get_running_loop().create_task(again())
         self._reopening[task] = stream

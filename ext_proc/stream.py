@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from ext_proc import grpc
+from ext_proc.http2.errors import ConnectFailed, ConnectTimedOut
 from ext_proc.http2.frames import ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
@@ -26,6 +27,7 @@ from ext_proc.record import (
     Recorder,
     StreamEnded,
     StreamOpened,
+    Wait,
 )
 
 _REOPENED = 8
@@ -53,6 +55,20 @@ _numbers = itertools.count(1)
 def stream_name() -> str:
     """A name for a stream that no other stream of this process has."""
     return f"s{next(_numbers)}"
+
+
+def record_late_connection(recorder: Recorder, exchange: str | None, problem: ConnectFailed) -> None:
+    """Record the wait for a connection, if there is none because it ran out."""
+    if isinstance(problem, ConnectTimedOut):
+        recorder.emit(Wait(exchange=exchange, what="a connection", outcome="expired", seconds=problem.seconds))
+
+
+def record_unreached(recorder: Recorder, exchange: str | None, problem: ConnectFailed) -> StreamEnded:
+    """Record that no stream of an exchange came about, as there is no connection."""
+    record_late_connection(recorder, exchange, problem)
+    ended = StreamEnded(exchange=exchange, stream="", author=None, how="lost", message=str(problem))
+    recorder.emit(ended)
+    return ended
 
 
 class ProcessStream:
@@ -184,10 +200,12 @@ class ProcessStream:
         for data, is_message, end in self._replay or ():
             self._put(data, is_message, end)
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: ConnectFailed | str) -> None:
         """The stream was refused and can't be opened again."""
         if self.ended is None:
-            self._end(self._ended(None, "lost", message=reason))
+            if isinstance(reason, ConnectFailed) and self._recorder is not None:
+                record_late_connection(self._recorder, self._exchange, reason)
+            self._end(self._ended(None, "lost", message=str(reason)))
 
     def on_headers(self, headers: Headers, end: bool) -> None:
         self._replay = None

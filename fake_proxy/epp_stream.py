@@ -9,7 +9,7 @@ from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.inbox import Received
 from ext_proc.record import DRAINING, STILL_OPEN, Message, Recorder, StreamEnded, Wait, header
-from ext_proc.stream import LATE, ProcessStream
+from ext_proc.stream import LATE, ProcessStream, record_unreached
 from fake_proxy.actions import Closing, Layer
 from fake_proxy.config import Ending, ProxyConfig
 from fake_proxy.pace import Pace
@@ -22,8 +22,7 @@ class EppStream:
     """Sends at the end of the turn, or as soon as the stream is open; tells `heard` each message of the EPP and
     `closed` its end. As in Envoy, messages of a turn that ends with a reset never leave.
 
-    `closed` gets the gRPC status that Envoy makes of the end, and a text. `expires` is the loop time after which no
-    stream is opened any more.
+    `closed` gets the gRPC status that Envoy makes of the end, and a text.
     """
 
     def __init__(
@@ -35,7 +34,6 @@ class EppStream:
         *,
         heard: Callable[[bytes], None],
         closed: Callable[[int, str], None],
-        expires: float,
     ) -> None:
         self._channel = channel
         self._config = config
@@ -43,7 +41,6 @@ class EppStream:
         self._exchange = exchange
         self._heard = heard
         self._closed = closed
-        self._expires = expires
         self._stream: ProcessStream | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[tuple[bytes, Layer]] = []
@@ -73,9 +70,18 @@ class EppStream:
             self._unsent.clear()
 
     async def opened(self) -> None:
-        """Wait until the stream is open, if it is being opened."""
+        """Wait until the stream is open, if it is being opened, or will not be."""
+        if self._opening is None:
+            return
+        if not self._opening.done():
+            await asyncio.wait([self._opening])
+        if not self._opening.cancelled():
+            self._opening.result()
+
+    def give_up(self) -> None:
+        """Open no stream any more: the time for it is over, and the exchange says so."""
         if self._opening is not None:
-            await self._opening
+            self._opening.cancel()
 
     def hold(self, held: bool) -> None:
         """Let the EPP send no more than its window while it is `held`."""
@@ -142,15 +148,11 @@ class EppStream:
 
     async def _open(self) -> None:
         try:
-            async with asyncio.timeout_at(self._expires):
-                stream = await self._channel.open(self._exchange, self._recorder, on_event=self._event)
+            stream = await self._channel.open(self._exchange, self._recorder, on_event=self._event)
         except ConnectFailed as problem:
-            self._lost = StreamEnded(exchange=self._exchange, stream="", author=None, how="lost", message=str(problem))
-            self._recorder.emit(self._lost)
+            self._lost = record_unreached(self._recorder, self._exchange, problem)
             self._closed(_UNAVAILABLE, "connect_failed")
             return
-        except TimeoutError:
-            return  # the exchange has the same deadline, and says so
         self._stream = stream
         self.flush()
         if self._closing is not None:

@@ -129,10 +129,7 @@ class ExchangeDriver:
         self._machine = Machine(config, stimulus, source=request.source, http=request.http)
         self._loop = asyncio.get_running_loop()
         self._began = self._progress = self._loop.time()
-        self._expires = self._began + pace.deadline
-        self._stream = EppStream(
-            channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended, expires=self._expires
-        )
+        self._stream = EppStream(channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended)
         self._timers: dict[Side, asyncio.TimerHandle] = {}
         keep = None if client is None else RECORDED
         self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time, keep)
@@ -163,7 +160,7 @@ class ExchangeDriver:
                 note=self._note,
             )
         )
-        self._deadline = self._loop.call_at(self._expires, self._expire)
+        self._deadline = self._loop.call_at(self._began + self._pace.deadline, self._expire)
         try:
             await self._send_request()
             await self._over.wait()
@@ -238,6 +235,7 @@ class ExchangeDriver:
             self._expired = self._flow.waits_for or self._machine.awaiting
             seconds = self._pace.waited(self._progress, now)
             self._recorder.emit(Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=seconds))
+            self._stream.give_up()
             self._feed(self._machine.client_gone())
 
     async def _await_echo(self, side: Side, through: int) -> bool:

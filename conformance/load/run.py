@@ -186,7 +186,7 @@ class LoadRun:
             self.memory,
             moments,
             deadline=settings.profile.timeouts.answer,
-            lag=self._lag.worst,
+            lag=self._lag,
             withheld=lambda seconds: self.processor.withheld(seconds, 0.0),
             finished=self._finished,
             corrected=self._corrected,

@@ -14,6 +14,7 @@ from conformance.load.judgement import Judgement
 from conformance.load.memory import Memory
 from conformance.load.moments import Moments
 from conformance.load.shape import RequestShape
+from conformance.run.engine import LAGGING, LagMeter
 from conformance.run.processor import starved
 from conformance.verdict import Verdict
 from ext_proc import grpc
@@ -29,19 +30,16 @@ _LOOKS = 2
 _REFUSAL = 0.1
 """Seconds until a request to a target that is away fails; in a closed loop, the next begins then."""
 
-_LATE = 1.0
-"""Seconds that our own loop may be late, and no more than half of the wait; beyond, the end of a wait proves nothing
-about the target."""
-
 _BUSY = 0.25
-"""The same where answers to others took more than half of the deadline: the machine is overloaded, nothing hangs."""
+"""Seconds that our own loop may stand still at a time, in place of `LAGGING`, where answers to others took more than
+half of the deadline: the machine is overloaded, nothing hangs."""
 
 
 class Traffic:
     """Starts exchanges, lets time pass for them, and hands each to `finished` with its verdict.
 
     `channel` gives the connections to the target that are there now. `deadline`: seconds in which something must happen
-    in an exchange. `lag(since)`: how late our own loop was; `withheld(seconds)`: in how many of the last so many
+    in an exchange. `lag`: how late our own loop was; `withheld(seconds)`: in how many of the last so many
     seconds the target could have run and got no processor. While the target is `away`, no connection is tried and
     requests fail as if it had been refused. `corrected` gets exchanges of which something came after they were over,
     with their earlier verdict. Use as an async context manager.
@@ -54,7 +52,7 @@ class Traffic:
         moments: Moments,
         *,
         deadline: float,
-        lag: Callable[[float], float],
+        lag: LagMeter,
         finished: Callable[[LiveExchange], None],
         corrected: Callable[[LiveExchange, Judgement], None],
         withheld: Callable[[float], float] = lambda _: 0.0,
@@ -168,12 +166,11 @@ class Traffic:
         if not others and (trouble := starved(self._withheld(waited), waited, "an answer")):
             exchange.trouble = trouble
             return
-        late = self._lag(since)
         slow_at, took = self._slow
         slow = slow_at > since
-        if late > min(_BUSY if slow else _LATE, waited / 2):
+        if late := self._lag.spoilt(since, most=_BUSY if slow else LAGGING):
             also = f", and answers to other requests took up to {took:.1f} s" if slow else ""
-            exchange.trouble = f"the suite's own event loop was {late:.1f} s late while a deadline ran out{also}"
+            exchange.trouble = f"the suite's own event loop stood still for {late:.1f} s while a deadline ran out{also}"
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

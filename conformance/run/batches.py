@@ -129,7 +129,8 @@ class BatchRunner:
             await self._alive()
             await self._runner.prepare(batch.pool)
             alone[work.id] = await self.alone(work, batch.pool)
-        if not any(judged.episode is None or _befallen(judged.episode) for judged in alone.values()):
+        shown = any(judged.episode is None or _befallen(judged.episode) for judged in alone.values())
+        if not shown and any(_befallen(one.episode) for one in befell):
             together = await self._blamed(again, batch, befell)
             if together is not None:
                 alone[together.work.id] = judge_done(together, self._catalogue, self._reproduce)
@@ -206,7 +207,8 @@ def died(episode: Episode) -> bool:
 
 
 def _befallen(episode: Episode) -> bool:
-    return died(episode) or _hung(episode)
+    """Whether the target died, or hung by no trouble of our own."""
+    return died(episode) or (_hung(episode) and not _troubled(episode))
 
 
 def _last_begun(episode: Episode) -> int:

@@ -8,26 +8,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-LAG_INTERVAL = 0.1
+LAG_INTERVAL = 0.05
+"""Seconds between two looks at how late the loop is. A standstill is measured so exactly."""
+
+LAGGING = 1.0
+"""Seconds of one standstill of our own loop; beyond that a wait that ran out proves nothing about the target."""
+
 WAKE = 0.25
 """Seconds between two looks for a signal while work is waited for."""
 
 CLEAN_UP = 30.0
 """Seconds that cancelled work has to leave nothing behind."""
 
-LAG_KEPT = 600
-"""How many measurements are kept: the last minute."""
+LAG_KEPT = 2400
+"""How many measurements are kept: the last two minutes."""
 
 
 def collect_seldom() -> None:
@@ -58,10 +65,13 @@ def _quota(groups: Path) -> float:
 
 
 class LagMeter:
-    """How late the loop was in waking up, lately. A deadline that expired while the loop lagged proves nothing."""
+    """How late the loop was in waking up, lately. A wait that ran out while the loop stood still proves nothing.
+
+    Times are monotonic, and an overdue wake-up counts, too.
+    """
 
     def __init__(self) -> None:
-        self._woke: list[tuple[float, float]] = []
+        self._woke: deque[tuple[float, float]] = deque(maxlen=LAG_KEPT)
         """When it was to wake up, and when it did."""
         self._due = math.inf
 
@@ -70,13 +80,33 @@ class LagMeter:
         while True:
             self._due = time.monotonic() + LAG_INTERVAL
             await asyncio.sleep(LAG_INTERVAL)
-            self._woke.append((self._due, time.monotonic()))
-            del self._woke[:-LAG_KEPT]
+            self.woke(self._due, time.monotonic())
 
-    def worst(self, since: float) -> float:
-        """The greatest lateness in seconds since the monotonic time `since`, of a wake-up that is overdue, too."""
-        wakes = (*self._woke, (self._due, time.monotonic()))
-        return max(0.0, *(woke - max(due, since) for due, woke in wakes))
+    def woke(self, due: float, now: float) -> None:
+        """The loop was to wake up at `due`, and did `now`."""
+        self._woke.append((due, now))
+
+    def worst(self, begin: float, end: float = math.inf) -> float:
+        """The longest standstill between two times, in seconds."""
+        return max(self._standstills(begin, end), default=0.0)
+
+    def total(self, begin: float, end: float = math.inf) -> float:
+        """The seconds of all standstills between two times."""
+        return sum(self._standstills(begin, end))
+
+    def spoilt(self, begin: float, end: float = math.inf, *, most: float = LAGGING) -> float:
+        """The seconds of standstills, if a wait between two times that ran out proves nothing for them; else 0.
+
+        That is half of the wait, or one of more than `most`.
+        """
+        total = self.total(begin, end)
+        half = total >= (min(end, time.monotonic()) - begin) / 2 > 0
+        return total if half or self.worst(begin, end) > most else 0.0
+
+    def _standstills(self, begin: float, end: float) -> Iterator[float]:
+        wakes = itertools.chain([(self._due, time.monotonic())], reversed(self._woke))
+        lately = itertools.takewhile(lambda wake: wake[1] > begin, wakes)
+        return (max(0.0, min(woke, end) - max(due, begin)) for due, woke in lately)
 
 
 class EngineThread:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -61,7 +62,10 @@ class Execution(ABC):
 
     @abstractmethod
     def spoilt(self, late: float) -> str:
-        """Why the episode proves nothing, as our own loop was so many seconds late; empty if it does."""
+        """Why the episode proves nothing, as our own loop was so many seconds late at a time; empty if it does.
+
+        Waits that ran out meanwhile are looked at for all roles.
+        """
 
     def context(self) -> Context:
         """What the judges need beside the log. A role adds what its own need."""
@@ -149,24 +153,30 @@ async def execute(
             capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
-        if trouble := execution.spoilt(runner.lag.worst(began)) or _starved(runner, capture.episode()):
+        if trouble := execution.spoilt(runner.lag.worst(began)) or _unproven(runner, capture.episode()):
             capture.remark(HarnessTrouble(what=trouble))
         seconds = loop.time() - began
         episode = runner.redactor.across(capture.episode())
         return WorkDone(work=work, episode=episode, context=execution.context(), seconds=seconds)
 
 
-def _starved(runner: TargetRunner, episode: Episode) -> str:
-    """A wait that ran out while the target could have run and got no processor."""
-    for entry, wait in ran_out(episode):
-        withheld = runner.target.withheld(wait.seconds, runner.recorder.age(entry))
-        had = wait.seconds - withheld
-        if had < ENOUGH * runner.profile.timeouts.answer and (trouble := starved(withheld, wait.seconds, wait.what)):
+def _unproven(runner: TargetRunner, episode: Episode) -> str:
+    """A wait that ran out while our own loop stood still, or while the target could have run and got no processor."""
+    for entry, wait in _ran_out(episode):
+        ago = runner.recorder.age(entry)
+        had = wait.seconds - runner.kept_from(wait.seconds, ago)
+        if had >= ENOUGH * runner.profile.timeouts.answer:
+            continue
+        end = time.monotonic() - ago
+        if late := runner.lag.spoilt(end - wait.seconds, end):
+            waited = f"{late:.1f} of the {wait.seconds:.1f} s in which it waited ({wait.what})"
+            return f"the suite's own event loop stood still for {waited}"
+        if trouble := starved(runner.target.withheld(wait.seconds, ago), wait.seconds, wait.what):
             return trouble
     return ""
 
 
-def ran_out(episode: Episode) -> Iterator[tuple[Entry, Wait]]:
+def _ran_out(episode: Episode) -> Iterator[tuple[Entry, Wait]]:
     """The waits in vain for something that was due."""
     return ((entry, wait) for entry, wait in episode.of(Wait) if wait.outcome == "expired" and wait.what != DRAINING)
 

@@ -51,8 +51,8 @@ class Gathering:
     """A listener of the tap's recorder. `done` gets each exchange once.
 
     `deadline` is how many seconds the EPP has for an answer, `patience` how many nothing may happen before an exchange
-    is given up. `clock` gives seconds, `late` the greatest lateness of our own loop since a time: what was late is not
-    the EPP's silence.
+    is given up. `clock` gives seconds, `late` those in which our own loop stood still since a time: they are not the
+    EPP's silence.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class LiveTap:
         self._process = JudgingProcess(settings.judging, self._judged, warn)
         self._lag = LagMeter()
         self._gathering = Gathering(
-            self._gathered, loop.time, deadline=settings.judging.context.deadline, late=self._lag.worst
+            self._gathered, loop.time, deadline=settings.judging.context.deadline, late=self._lag.total
         )
         self._recorder.listen(self._gathering)
         self._tap: Tap | None = None

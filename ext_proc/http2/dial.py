@@ -80,6 +80,7 @@ async def connect(
             address,
             f"{stage} did not come within {timeout:g} s",
             "Check that the address is the ext_proc gRPC port, and that the server is not stuck",
+            timeout,
         ) from None
     except ssl.SSLCertVerificationError as problem:
         raise CertificateRejected(

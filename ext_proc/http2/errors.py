@@ -33,7 +33,11 @@ class ConnectionRefused(ConnectFailed):
 
 
 class ConnectTimedOut(ConnectFailed):
-    """The peer did not answer in time."""
+    """The peer did not answer within `seconds`."""
+
+    def __init__(self, where: str, what: str, hint: str, seconds: float) -> None:
+        super().__init__(where, what, hint)
+        self.seconds = seconds
 
 
 class TlsFailed(ConnectFailed):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +16,13 @@ from conformance.judges import judge
 from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
-from conformance.run.epp.execute import LAGGING, EppExecution
+from conformance.run.engine import LAGGING, LagMeter
+from conformance.run.epp.execute import EppExecution
 from conformance.run.execution import execute
+from conformance.run.target_runner import TargetRunner
 from conformance.scenario.loader import load
 from conformance.targets.resolve import REFERENCE, load_profile
-from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.errors import ConnectTimedOut
 from ext_proc.record import Recorder
 
 
@@ -34,17 +38,19 @@ class _Runner(SimpleNamespace):
             profile=load_profile(REFERENCE),
             recorder=Recorder(),
             redactor=Redactor(),
-            lag=SimpleNamespace(worst=lambda since: late),
+            lag=LagMeter(),
             crashed=False,
-            target=SimpleNamespace(health_channel=health_channel),
+            target=SimpleNamespace(health_channel=health_channel, withheld=lambda _seconds, _ago: 0.0),
             pool=SimpleNamespace(exists=True, endpoints={}),
         )
+        self.lag.woke(now := time.monotonic() - 2 * late, now + late)
+        self.kept_from = functools.partial(TargetRunner.kept_from, self)
 
     def capture(self) -> Capture:
         return Capture(self.recorder, "1", ())
 
 
-@pytest.mark.parametrize("problem", [TimeoutError(), ConnectFailed("127.0.0.1:1", "no connection in time", "")])
+@pytest.mark.parametrize("problem", [TimeoutError(), ConnectTimedOut("127.0.0.1:1", "no connection in time", "", 5.0)])
 @pytest.mark.parametrize(
     ("late", "verdict"), [(0.0, "fail"), (LAGGING + 1, "error")], ids=["loop in time", "loop late"]
 )

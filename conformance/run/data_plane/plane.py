@@ -17,7 +17,7 @@ from conformance.run.epp.target import Target
 from ext_proc.channel import Channel
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.transport import Transport
-from ext_proc.record import Recorder, StreamEnded
+from ext_proc.record import Recorder
 from fake_proxy.exchange import ExchangeOutcome, run_exchange
 from fake_proxy.pace import Pace
 
@@ -95,10 +95,3 @@ class _OutOfReach(Channel):
 
     async def transport(self) -> Transport:
         raise self._problem
-
-
-def unreached(recorder: Recorder, exchange: str, why: str) -> StreamEnded:
-    """Record that no stream of an exchange came about, as the target could not be reached."""
-    ended = StreamEnded(exchange=exchange, stream="", author=None, how="lost", message=why)
-    recorder.emit(ended)
-    return ended

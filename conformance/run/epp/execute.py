@@ -15,7 +15,7 @@ from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
-from conformance.run.execution import Action, Execution, ran_out
+from conformance.run.execution import Action, Execution
 from conformance.scenario.expect import Expect
 from conformance.scenario.pool import KubernetesStep, Load, PoolStep
 from conformance.scenario.schema import Exchange, HealthStep, Reply, StartWith
@@ -23,13 +23,11 @@ from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
-from ext_proc.record import UNROUTED
+from ext_proc.record import UNROUTED, Wait
+from ext_proc.stream import record_late_connection
 
 STARVED = 0.3
 """Seconds that our loop may be late while a target is given time to follow: it may have been kept from it, too."""
-
-LAGGING = 1.0
-"""Seconds that our own loop may be late; beyond that an expired deadline proves nothing about the target."""
 
 
 class EppExecution(Execution):
@@ -38,8 +36,6 @@ class EppExecution(Execution):
     def __init__(self, runner: EppRunner, work: Work, capture: Capture) -> None:
         super().__init__(runner, work, capture)
         self._epp = runner
-        self._expired = False
-        """The deadline of a health check ran out."""
         self._quiet = False
         """A change was followed by nothing but a wait."""
         self._lost = False
@@ -68,11 +64,9 @@ class EppExecution(Execution):
         return dataclasses.replace(super().context(), claims=self._epp.profile.claims)
 
     def spoilt(self, late: float) -> str:
-        """A deadline that ran out, or a quiet time, while the loop was late."""
+        """A quiet time while the loop was late."""
         if late > STARVED and self._quiet:
             return f"the suite's own event loop was {late:.1f} s late in a quiet time: the target may have been, too"
-        if late > LAGGING and (self._expired or any(ran_out(self._capture.episode()))):
-            return f"the suite's own event loop was {late:.1f} s late while a deadline ran out"
         return ""
 
     async def end(self) -> None:
@@ -157,8 +151,11 @@ class EppExecution(Execution):
             answer = await health_check(channel, step.service, timeout=self._epp.profile.timeouts.answer)
             status = 14 if answer.grpc_status is None else answer.grpc_status
             serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
-        except (ConnectFailed, TimeoutError):
-            self._expired = True
+        except ConnectFailed as problem:
+            record_late_connection(self._epp.recorder, name, problem)
+        except TimeoutError:
+            what, seconds = "the health service's answer", self._epp.profile.timeouts.answer
+            self._epp.recorder.emit(Wait(exchange=name, what=what, outcome="expired", seconds=seconds))
         if channel is not None:
             await channel.close()
         self._epp.recorder.emit(

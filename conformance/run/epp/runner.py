@@ -353,7 +353,7 @@ class EppRunner(TargetRunner):
                     hold,
                     deadline,
                     pauses=prepared.request.pauses,
-                    withheld=self.target.withheld,
+                    withheld=self.kept_from,
                 ),
                 fresh_connection=fresh_connection,
             )

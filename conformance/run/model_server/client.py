@@ -45,6 +45,8 @@ class Got:
     body: bytes = b""
     details: str = ""
     seconds: float = 0.0
+    waited: float = 0.0
+    """The limit in seconds that ran out, if one did."""
 
     @property
     def content_type(self) -> str:
@@ -148,11 +150,13 @@ class ServerClient:
                         got.outcome, got.details = "endless", f"more than {MOST // 1024 // 1024} MB, and no end"
                         break
         except TimeoutError:
+            got.waited = end if size else begin
             if size:
                 got.outcome, got.details = "endless", f"{size} bytes in {end:g} s, and no end"
             else:
                 got.outcome, got.details = "expired", f"no answer within {begin:g} s"
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError) as problem:
+            got.waited = CONNECT if isinstance(problem, httpx.ConnectTimeout) else 0.0
             got.outcome, got.details = "failed", _in_words(problem)
         got.body = b"".join(chunks)[:MOST]
         got.seconds = loop.time() - began

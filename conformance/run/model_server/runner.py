@@ -166,10 +166,9 @@ class ModelServerRunner(TargetRunner):
             got = await self.client.ask(request)
         if got.outcome == "failed":
             await self.target.given_time_to_end()
-        if got.outcome == "expired":
-            seconds = self.profile.timeouts.answer
+        if got.waited:
             what = "answer of the model server"
-            self.recorder.emit(Wait(exchange=name, what=what, outcome="expired", seconds=seconds))
+            self.recorder.emit(Wait(exchange=name, what=what, outcome="expired", seconds=got.waited))
         body = got.body.replace(request.prompt.encode(), HIDDEN.encode()) if request.prompt else got.body
         self.recorder.emit(
             ServerAnswered(

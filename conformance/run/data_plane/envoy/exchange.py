@@ -16,10 +16,10 @@ from conformance.evidence.episode import HarnessTrouble
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import RESPONSE, DecodedMessage, decode
 from conformance.reading.stream_state import AWAITED_ANSWER, follow
-from conformance.run.data_plane.plane import unreached
 from conformance.run.data_plane.replies import response_for
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.served import attempt
+from ext_proc.http2.errors import ConnectFailed
 from ext_proc.protocol import SUBSET
 from ext_proc.record import (
     RESPONSE_TOO_LARGE,
@@ -38,6 +38,7 @@ from ext_proc.record import (
     Wait,
 )
 from ext_proc.relay import RecordingEnded
+from ext_proc.stream import record_unreached
 from fake_modelserver import Served
 from fake_modelserver.messages import Request, Response
 from fake_proxy.client import AbortPoint, HttpRequest
@@ -76,7 +77,7 @@ class EnvoyExchange:
         name: str,
         *,
         pace: Pace,
-        unreached: Sequence[str],
+        unreached: Sequence[ConnectFailed],
     ) -> None:
         self._prepared = prepared
         self._config = config
@@ -303,9 +304,9 @@ class EnvoyExchange:
             return RESPONSE_TOO_LARGE
         return "deadline" if got.expired else ""
 
-    def _no_stream(self, got: HttpResponse, why: Sequence[str]) -> None:
+    def _no_stream(self, got: HttpResponse, why: Sequence[ConnectFailed]) -> None:
         if why:
-            self._ended = unreached(self._recorder, self._name, why[-1])
+            self._ended = record_unreached(self._recorder, self._name, why[-1])
             return
         what = f"Envoy answered HTTP {got.status} by itself: {got.body[:200].decode('utf-8', 'replace')!r}"
         if got.status is None:

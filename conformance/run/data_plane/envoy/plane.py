@@ -19,6 +19,7 @@ from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target, client_tls
 from conformance.targets.profile import Profile
 from ext_proc.http2.address import UNIX, authority_of
+from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Entry, Recorder
 from ext_proc.relay import Recording, RecordingLimits, Tap, open_tap
 from fake_modelserver import Served
@@ -68,7 +69,7 @@ class EnvoyDataPlane:
         self._tap: Tap | None = None
         self._authority = ""
         self._stop_listening: Callable[[], None] = lambda: None
-        self._unreached: list[str] = []
+        self._unreached: list[ConnectFailed] = []
 
     async def start(self) -> None:
         """Open the tap and start an Envoy, so that trouble with it shows before anything else is done.
@@ -85,7 +86,7 @@ class EnvoyDataPlane:
             upstream_tls=client_tls(self._profile.tls),
             connect_timeout=min(5.0, self._profile.timeouts.answer),
             recording=Recording(recorder=self._recorder, limits=WHOLE, named_by=EXCHANGE_HEADER),
-            unreachable=lambda problem: self._unreached.append(str(problem)),
+            unreachable=self._unreached.append,
         )
         try:
             await self._envoy(self._settings(self._config(self._usual()), fresh=False))
