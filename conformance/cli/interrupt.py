@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sys
+import threading
 import time
 
 SAME_WISH = 3.0
@@ -11,6 +14,9 @@ SAME_WISH = 3.0
 SAME_SIGNAL = 0.3
 """The same, where a second one is another wish: so soon come the copies that a terminal, `timeout` or a parent process
 make of one signal."""
+
+_AGAIN = 0.02
+"""Seconds until a signal comes again that was lost in a finalizer, which is over by then, or loses it once more."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -22,17 +28,41 @@ class Interrupt:
         self.after_first = SAME_WISH
         """Seconds in which those that follow the first one mean the same."""
         self._meant, self._same = -SAME_WISH, SAME_WISH
+        self._number, self._lost = signal.SIGINT.value, False
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, number: int, _: object) -> None:
         now = time.monotonic()
-        if now - self._meant >= self._same:
-            self._meant, self._same, self.after_first = now, self.after_first, SAME_WISH
+        if self._lost or now - self._meant >= self._same:
+            if not self._lost:
+                self._same, self.after_first = self.after_first, SAME_WISH
+            self._meant, self._number, self._lost = now, number, False
             raise KeyboardInterrupt
+
+    def again(self) -> None:
+        """What was raised was lost: the signal comes again, and is no other."""
+        self._lost = True
+        main = threading.main_thread().ident
+        assert main is not None
+        again = threading.Timer(_AGAIN, signal.pthread_kill, (main, self._number))
+        again.daemon = True
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, and so does the command
+            again.start()
 
 
 def interruptible() -> None:
-    """From here on these signals raise `KeyboardInterrupt`, but for those that are ignored, as under nohup."""
-    interrupt = Interrupt()
+    """From here on these signals raise `KeyboardInterrupt`, but for those that are ignored, as under nohup.
+
+    Python drops what is raised in a finalizer or in the callback of a weak reference, and runs handlers there, too.
+    """
+    interrupt, usual = Interrupt(), sys.unraisablehook
+
+    def dropped(lost: sys.UnraisableHookArgs) -> None:
+        if isinstance(lost.exc_value, KeyboardInterrupt):
+            interrupt.again()
+        else:
+            usual(lost)
+
+    sys.unraisablehook = dropped
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
