@@ -17,6 +17,7 @@ import h11
 from ext_proc.channel import Channel
 from ext_proc.http2.address import format_address
 from ext_proc.record import Headers, Recorder
+from ext_proc.turns import Turns
 from fake_proxy.actions import ClientData, ClientHeaders, ClientTrailers
 from fake_proxy.client import AbortPoint, Arrival, DataArrives, HttpRequest, Part, TrailersArrive, head_arrives
 from fake_proxy.config import ProxyConfig
@@ -200,8 +201,9 @@ class _Connection:
         """Read the request's body; False if the client does not complete it."""
         if self._http.they_are_waiting_for_100_continue:
             self._writer.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-        total = 0
+        total, turns = 0, Turns()
         while True:
+            await turns.taken()
             match self._http.next_event():
                 case h11.NEED_DATA:
                     self._http.receive_data(await self._reader.read(_READ))

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import h11
 
+from ext_proc.turns import Turns
 from fake_proxy.actions import HeaderList, OpenUpstream
 from fake_proxy.header_map import get, number
 from fake_proxy.router import Failure
@@ -111,6 +112,7 @@ class _HttpAttempt:
         self._opening = opening
         self._events = events
         self._connect_timeout = connect_timeout
+        self._turns = Turns()
         self._reachable = reachable
         self._h11 = h11.Connection(h11.CLIENT)
         self._writer: asyncio.StreamWriter | None = None
@@ -225,6 +227,7 @@ class _HttpAttempt:
         chunk = bytearray()
         pieces: list[bytes] = []
         while True:
+            await self._turns.taken()
             match self._h11.next_event():
                 case h11.NEED_DATA:
                     await self._pass(pieces)
@@ -263,6 +266,7 @@ class _HttpAttempt:
 
     async def _pass(self, pieces: list[bytes]) -> None:
         for piece in pieces:
+            await self._turns.taken()
             await self._events.data(self._opening.attempt, piece, False)
         pieces.clear()
 

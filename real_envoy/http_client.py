@@ -21,6 +21,7 @@ from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers, header
+from ext_proc.turns import Turns
 from fake_proxy.client import Abort, AbortPoint, HttpRequest
 
 _READ = 64 * 1024
@@ -280,9 +281,10 @@ class Http1Exchange:
             await self._writer.wait_closed()
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        response = self._response
+        response, turns = self._response, Turns()
         try:
             while not response.over.is_set():
+                await turns.taken()
                 match self._h11.next_event():
                     case h11.NEED_DATA:
                         self._h11.receive_data(await reader.read(_READ))

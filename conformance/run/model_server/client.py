@@ -19,6 +19,7 @@ import httpx
 from conformance.run.model_server.requests import ServerRequest
 from conformance.targets.model_server import ModelServerProfile
 from ext_proc.record import Headers
+from ext_proc.turns import Turns
 
 MOST = 16 * 1024 * 1024
 """Bytes of an answer, at most: pages of large servers have a third of a megabyte."""
@@ -135,6 +136,7 @@ class ServerClient:
         got = Got()
         size = 0
         chunks: list[bytes] = []
+        turns = Turns()
         try:
             async with asyncio.timeout(begin) as limit, self._sent(request, follow=follow) as response:
                 got.status = response.status_code
@@ -142,6 +144,7 @@ class ServerClient:
                 async for chunk in response.aiter_raw():
                     if not size:
                         limit.reschedule(loop.time() + end)
+                    await turns.taken()
                     size += len(chunk)
                     chunks.append(chunk)
                     if seen is not None:
