@@ -7,6 +7,7 @@ The form and its normalisation are those of `conformance.reading.normal_form`.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +65,7 @@ class AnswerSnapshots:
 
     @property
     def _shown(self) -> str:
-        return str(Path(*self.path.parts[-3:]))
+        return os.path.relpath(self.path)
 
     def _stored(self) -> dict[str, Any]:
         if not self.path.is_file():

@@ -31,6 +31,9 @@ _FAREWELL = 0.1
 _PROBE = 1.0
 """Seconds given to find out whether a silent peer wanted TLS."""
 
+_REJECTED = {9: "Look whether the clocks of both machines are right", 10: "Renew it"}
+"""What to do about a certificate, by OpenSSL's codes: not yet valid, and expired."""
+
 _PLAINTEXT_REASONS = (
     "WRONG_VERSION_NUMBER",
     "RECORD_LAYER_FAILURE",
@@ -86,7 +89,8 @@ async def connect(
         raise CertificateRejected(
             address,
             f"its certificate was rejected: {problem.verify_message}",
-            "Name its CA, set the server name it was issued for, or turn verification off",
+            _REJECTED.get(problem.verify_code, "Name its CA, set the server name it was issued for")
+            + ", or turn verification off",
         ) from problem
     except (ssl.SSLError, ConnectionError) as problem:
         raise _handshake_failure(address, problem) from problem

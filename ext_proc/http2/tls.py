@@ -64,8 +64,10 @@ def _readable(*paths: Path | None) -> None:
             path.open("rb").close()
 
 
-def self_signed(directory: Path, *, names: tuple[str, ...] = (), stem: str = "server") -> ServerTls:
-    """Write a fresh self-signed certificate and key to `directory`, valid for a day, and return them.
+def self_signed(
+    directory: Path, *, names: tuple[str, ...] = (), stem: str = "server", valid: float = 24.0
+) -> ServerTls:
+    """Write a fresh self-signed certificate and key to `directory`, valid for so many hours, and return them.
 
     `names` are DNS names or IP addresses for the certificate's SAN; without any, it has neither SAN nor common name,
     like the certificate that GIE's endpoint picker makes for itself at start.
@@ -86,7 +88,7 @@ def self_signed(directory: Path, *, names: tuple[str, ...] = (), stem: str = "se
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(hours=valid))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     )
     if names:

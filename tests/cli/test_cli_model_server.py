@@ -295,6 +295,17 @@ def test_tls_where_there_is_none_and_the_other_way_round(cli, tmp_path: Path) ->
     assert (secure.code, "it does not speak TLS" in secure.err) == (4, True), secure.err
 
 
+def test_a_certificate_that_has_expired_is_to_be_renewed(cli, tmp_path: Path) -> None:
+    expired = self_signed(tmp_path, names=("127.0.0.1",), valid=-0.5)
+    context = expired.context()
+    context.set_alpn_protocols(["http/1.1"])
+    with BadTarget(http("200 OK"), context=context) as bad:
+        ran = cli("run", "--server", f"https://{bad.address}", "--ca", expired.certificate, "-o", tmp_path / "r")
+    assert ran.code == 4
+    assert "its certificate was rejected: certificate has expired" in ran.err
+    assert "renew the certificate" in ran.err
+
+
 def test_a_server_that_is_not_there_is_told(cli, tmp_path: Path) -> None:
     ran = cli("run", "--server", "http://127.0.0.1:9", "-o", tmp_path / "r")
     assert (ran.code, "can't be reached: no connection" in ran.err) == (4, True), ran.err

@@ -244,6 +244,18 @@ def test_tls_unverified_takes_a_certificate_without_any_name(run: Run, around, t
     assert type(rejected) is errors.CertificateRejected
 
 
+def test_a_certificate_that_has_expired_is_to_be_renewed(run: Run, tmp_path: Path) -> None:
+    expired = self_signed(tmp_path, names=("127.0.0.1",), valid=-0.5)
+
+    async def main() -> errors.ConnectFailed:
+        async with own_server(expired) as address:
+            return await fails(address, ClientTls(ca=expired.certificate))
+
+    rejected = run(main())
+    assert "expired" in rejected.what
+    assert rejected.hint.startswith("Renew it")
+
+
 @_SERVERS
 def test_tls_verified_by_address_and_by_server_name(run: Run, around, tmp_path: Path) -> None:
     by_address = self_signed(tmp_path, names=("127.0.0.1", "epp.example"))

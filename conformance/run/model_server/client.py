@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -32,6 +33,9 @@ AT_ONCE = 0.5
 
 CONNECT = 5.0
 """Seconds that a connection may take."""
+
+_REJECTED = re.compile("certificate verify failed: ([^(]*(?:expired|not yet valid|mismatch)[^(]*?)\\.? \\(_ssl")
+"""What is wrong with a certificate whoever signed it, in OpenSSL's words."""
 
 Outcome = Literal["response", "failed", "expired", "endless"]
 
@@ -232,6 +236,8 @@ def _unpacked(got: Got) -> Got:
 def _in_words(problem: Exception) -> str:
     """A failure of the connection, as a sentence's end."""
     text = str(problem) or type(problem).__name__
+    if rejected := _REJECTED.search(text):
+        return f"its certificate was rejected: {rejected[1]}"
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return "its certificate is signed by none that is trusted here"
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:

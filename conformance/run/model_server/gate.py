@@ -29,7 +29,9 @@ def trouble(got: Got, url: str, path: str) -> IncompleteError | None:
         return GateFailedError(text, hint="is a model server there, and no stream of something else?")
     if got.outcome != "response":
         hint = "is it running, and is this its address?"
-        if "TLS" in got.details or "certificate" in got.details:
+        if "expired" in got.details:
+            hint = "renew the certificate"
+        elif "TLS" in got.details or "certificate" in got.details:
             hint = "give the URL with the right scheme, http or https, and --ca FILE for a private certificate"
         return TargetUnreachableError(f"{where} can't be reached: {got.details}", hint=hint)
     status = got.status or 0
