@@ -537,7 +537,7 @@ def test_a_request_that_may_be_refused_says_so(cli, tmp_path: Path, flags: str, 
 
 def test_an_epp_that_does_not_know_the_model_is_told_apart(cli, tmp_path: Path) -> None:
     profile = tmp_path / "profile.yaml"
-    profile.write_text(f"""timeouts: {{start: 2}}
+    profile.write_text(f"""timeouts: {{start: 10}}
 start:
   command: ["{sys.executable}", -m, reference_epp, --listen, "127.0.0.1:{{port}}",
     --endpoints-file, "{{endpointsFile}}", --variant, refuses-unknown-models, --model, m1]
@@ -585,7 +585,7 @@ def test_503_is_due_when_all_pods_of_a_hint_have_gone(cli, tmp_path: Path, flags
     load = tmp_path / "load.yaml"
     load.write_text("""
 mix: [{name: subset, subsetOf: 1}]
-arrivals: [{seconds: 4, rate: 60}]
+arrivals: [{seconds: 8, rate: 30}]
 churn: [{change: remove, every: 0.4, lasts: 0.2}]
 """)
     ran = cli("load", load, "--epp", f"{REFERENCE} {flags}", "--grace", "0.3", "-o", tmp_path / "report")
@@ -600,7 +600,7 @@ def test_what_an_epp_remembers_of_a_hint_is_asked_for_when_pods_have_gone(cli, t
     load.write_text("""
 mix: [{name: subset, subsetOf: 3}]
 pods: 6
-arrivals: [{seconds: 4, rate: 100}]
+arrivals: [{seconds: 8, rate: 50}]
 churn: [{change: remove, every: 0.4, lasts: 0.2}]
 """)
     epp = f"{REFERENCE} --fault cached-per-hint"

@@ -578,7 +578,7 @@ def test_kube_and_pool_serve_until_they_are_interrupted(program, tmp_path: Path)
     assert waiting.endswith((" 7", " 7.0"))
     for process in (kube, pool):
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_an_epp_that_answers_headers_only_is_told_so_at_the_gate(cli, tmp_path: Path, patient: Path) -> None:
