@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -191,3 +193,16 @@ def json_of(value: Mapping[str, Any] | Any) -> str:
 def cut(text: str, length: int) -> str:
     """Text of at most `length` characters; an ellipsis stands for what is left out."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def fitting(text: str, letters: int) -> str:
+    """Text that is as wide as so many letters at most, where a wide one, as in Chinese, has the width of two."""
+    if width_of(text) <= letters:
+        return text
+    ends = itertools.accumulate(map(width_of, text))
+    return "".join(letter for letter, end in zip(text, ends, strict=True) if end < letters) + "…"
+
+
+def width_of(text: str) -> int:
+    """How many letters of a font with one width have the width of `text`."""
+    return sum(1 + (unicodedata.east_asian_width(letter) in "WF") for letter in text)

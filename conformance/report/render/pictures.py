@@ -13,7 +13,7 @@ from conformance.evidence.episode import Episode
 from conformance.printable import printable
 from conformance.report.document.rows import RequirementRow
 from conformance.report.render.marks import WORD
-from conformance.report.render.messages import cut
+from conformance.report.render.messages import fitting
 from conformance.verdict import Verdict
 from ext_proc.record import UpstreamRequest, Wait
 
@@ -108,7 +108,7 @@ def _bars(title: str, rows: Sequence[tuple[str, float, float, str, str]]) -> str
     for number, (name, start, length, kind, said) in enumerate(rows[:MOST]):
         y, x, width = LINE * (number + 1), TITLE + start * room, max(2.0, length * room)
         drawn.append(
-            f'<text x="4" y="{y + 12}">{escape(cut(printable(name), 42))}</text>'
+            f'<text x="4" y="{y + 12}">{escape(fitting(printable(name), 42))}</text>'
             f'<rect class="{kind}" x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="11"/>'
             f'<text class="number" x="{x + width + 2:.1f}" y="{y + 12}">{escape(printable(said))}</text>'
         )

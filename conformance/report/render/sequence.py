@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from conformance.printable import printable
-from conformance.report.render.messages import cut
+from conformance.report.render.messages import cut, fitting, width_of
 from conformance.report.render.transcript import CLIENT, MODEL_SERVER, Line
 
 DATA_PLANE, EPP = "data-plane", "epp"
@@ -111,9 +111,8 @@ def _row(step: DiagramStep, top: int) -> str:
     room = int((WIDTH - start - 12) / LETTER)
     kind = "label" if step.source else "label note"
     flag = "◀ here " if step.marked else ""
-    body = (
-        f'<text class="{kind}" x="{start + 8}" y="{top + 13}">{escape(flag + cut(step.text, room - len(flag)))}</text>'
-    )
+    text = escape(flag + fitting(step.text, room - width_of(flag)))
+    body = f'<text class="{kind}" x="{start + 8}" y="{top + 13}">{text}</text>'
     if step.source:
         body += _arrow(_x(step.source), _x(step.target), top + 21)
     number = f'<text class="number" x="4" y="{top + 26}">#{step.seq}</text>' if step.source else ""

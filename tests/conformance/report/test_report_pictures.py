@@ -16,6 +16,7 @@ from conformance.evidence.store import episodes
 from conformance.report.document.failures import concerns
 from conformance.report.document.model import seal
 from conformance.report.render.html import html as page_of
+from conformance.report.render.messages import fitting, width_of
 from conformance.report.render.sequence import LANES, mermaid, steps, svg
 from conformance.report.render.transcript import Line, transcript
 
@@ -111,3 +112,11 @@ def test_a_page_of_a_thousand_scenarios_can_be_filtered(large, tmp_path):
         % "[...document.querySelectorAll('tr[data-text]')].filter((row) => !row.hidden).length"
     )
     assert answer(browse(large, tmp_path, script=script)) == 1
+
+
+@given(st.text(st.sampled_from("a漢 ｗé")), st.integers(1, 30))
+def test_a_label_has_the_room_that_it_takes(text: str, letters: int) -> None:
+    """Letters of Chinese are as wide as two: cut by their number, a label would end outside the drawing."""
+    shown = fitting(text, letters)
+    assert width_of(shown) <= letters
+    assert shown == text if width_of(text) <= letters else text.startswith(shown.removesuffix("…"))
