@@ -79,21 +79,23 @@ def telling(counts) -> set[tuple[str, Verdict]]:
 
 
 async def by_the_fake_proxy(channel, kinds, context) -> dict[str, set]:
-    """What the judges say of each request alone, as the fake proxy has it."""
-    found = {}
-    for kind in kinds:
-        recorder, log = Recorder(), []
-        recorder.listen(log.append)
-        recorder.emit(PoolState(phase="effective", pods=facts()))
-        own = next(iter(RequestIds()))
-        await run_exchange(
-            channel, kind.request_of(own), kind.config, kind.stimulus,
-            ScriptedUpstream(lambda opening, kind=kind, own=own: kind.reply_to(opening.attempt, own)), recorder, "e",
-            note=kind.note, pace=Pace(deadline=PATIENCE, ending_timeout=PATIENCE),
-        )  # fmt: skip
-        findings = judge(Episode(id="e", entries=tuple(log)), context, CATALOGUE)
-        found[kind.name] = telling((one.requirement, one.verdict) for one in findings)
-    return found
+    """What the judges say of each request alone, as the fake proxy has it. All wait side by side."""
+    found = await asyncio.gather(*(alone(channel, kind, context) for kind in kinds))
+    return {kind.name: said for kind, said in zip(kinds, found, strict=True)}
+
+
+async def alone(channel, kind, context) -> set:
+    recorder, log = Recorder(), []
+    recorder.listen(log.append)
+    recorder.emit(PoolState(phase="effective", pods=facts()))
+    own = next(iter(RequestIds()))
+    await run_exchange(
+        channel, kind.request_of(own), kind.config, kind.stimulus,
+        ScriptedUpstream(lambda opening: kind.reply_to(opening.attempt, own)), recorder, "e",
+        note=kind.note, pace=Pace(deadline=PATIENCE, ending_timeout=PATIENCE),
+    )  # fmt: skip
+    findings = judge(Episode(id="e", entries=tuple(log)), context, CATALOGUE)
+    return telling((one.requirement, one.verdict) for one in findings)
 
 
 async def by_memory(channel, kinds, context, times: int) -> tuple[dict[str, list[set]], Memory]:
