@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from forging import real_reports
+from forging.remembered import verified
 
 from conformance.evidence.episode import (
     Context,
@@ -31,7 +32,7 @@ from conformance.outcome import (
 )
 from conformance.report.document.build import build
 from conformance.report.document.model import Report, write_report
-from conformance.report.verify.verification import Verification, verify
+from conformance.report.verify.verification import Verification
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance
 from conformance.strict_yaml import load
@@ -468,7 +469,4 @@ def reports(tmp_path_factory: pytest.TempPathFactory, instances: tuple[Instance,
 def check(instances: tuple[Instance, ...]) -> Callable[[Path], Verification]:
     """Verify a report and its evidence against the scenarios that it was made with."""
 
-    def checked(folder: Path) -> Verification:
-        return verify(folder / "report.json", folder / "evidence.ndjson.gz", instances=instances)
-
-    return checked
+    return lambda folder: verified(folder, instances)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from forging import real_reports
 from forging.forger import Forger
+from forging.remembered import verified
 from forging.server_forgeries import FORGERIES, RIGHT, WRONG
 
 from conformance.report.document.model import Report
-from conformance.report.verify.verification import Verification, verify
+from conformance.report.verify.verification import Verification
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance, load
 from conformance.targets.model_server import ModelServerProfile
@@ -53,7 +54,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory, instances: tuple[Instance,
 
 @pytest.fixture
 def check(instances: tuple[Instance, ...]) -> Callable[[Path], Verification]:
-    return lambda folder: verify(folder / "report.json", folder / "evidence.ndjson.gz", instances=instances)
+    return lambda folder: verified(folder, instances)
 
 
 @pytest.mark.timeout(120)

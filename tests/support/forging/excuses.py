@@ -77,6 +77,7 @@ def _at_once(f: Forger, **event: object) -> None:
     for one in episode["entries"]:
         if one["kind"] == "stream-opened" and one["exchange"] in failed(row):
             one["stream"] = event["stream"]
+    f.drop_unused_blocks()
 
 
 def the_messages_were_not_kept(f: Forger) -> None:

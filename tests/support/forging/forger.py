@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.judges import judge
 from conformance.outcome import version_outcome
 from conformance.report.document.build import overall, version_row
 from conformance.report.document.canonical import digest
@@ -23,6 +22,7 @@ from conformance.report.verify.again import JudgedAgain
 from conformance.report.verify.expected import Expected
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import Instance
+from forging.remembered import judged_once, lines_are_remembered
 
 Json = dict[str, Any]
 
@@ -34,13 +34,15 @@ class Forger:
         self.report: Json = json.loads((folder / "report.json").read_text())
         self.raw_evidence: bytes | None = None
         packed = (folder / "evidence.ndjson.gz").read_bytes()
-        lines = [json.loads(line) for line in gzip.decompress(packed).splitlines()]
-        self.blocks = [line for line in lines if "block" in line]
+        self.blocks: list[Json] = []
         self.episodes: dict[str, Json] = {}
         """By the digest of their line, before any change."""
         for raw in gzip.decompress(packed).splitlines():
-            if not raw.startswith(b'{"block"'):
-                self.episodes[hashlib.sha256(raw).hexdigest()] = json.loads(raw)
+            line = json.loads(raw)
+            if "block" in line:
+                self.blocks.append(line)
+            else:
+                self.episodes[hashlib.sha256(raw).hexdigest()] = line
         self.texts: dict[str, str] = {}
         """Files beside the report that say something else than it does."""
 
@@ -67,6 +69,11 @@ class Forger:
         self.rows.remove(row)
         if evidence and row["evidence"]:
             del self.episodes[row["evidence"]["sha256"]]
+
+    def drop_unused_blocks(self) -> None:
+        """Leave out the blocks that no episode has any more: they would give away that something was cut out."""
+        kept = json.dumps([*self.episodes.values()])
+        self.blocks = [one for one in self.blocks if one["block"] in kept]
 
     def whiten(self, row: Json) -> None:
         """Every failure of a result becomes a pass, in it and nowhere else."""
@@ -109,8 +116,9 @@ class Forger:
     def judge_again(self, folder: Path, catalogue: Catalogue, instances: Sequence[Instance]) -> None:
         """Every result becomes what the suite's own judges say of the evidence that was written to `folder`."""
         report = Report.model_validate_json((folder / "report.json").read_text())
-        again = JudgedAgain(report, catalogue, judge, Expected(report, catalogue, instances))
-        again.evidence(folder / "evidence.ndjson.gz")
+        again = JudgedAgain(report, catalogue, judged_once, Expected(report, catalogue, instances))
+        with lines_are_remembered():
+            again.evidence(folder / "evidence.ndjson.gz")
         again.without_evidence()
         rows = (again.rows.get((row["version"], row["id"])) for row in self.rows)
         self.report["results"] = [
@@ -130,7 +138,7 @@ class Forger:
                 if row["evidence"] and row["evidence"]["sha256"] == old:
                     row["evidence"] = {"episode": episode.get("episode"), "sha256": new}
         whole = b"".join(line + b"\n" for line in lines)
-        path.write_bytes(gzip.compress(whole, mtime=0))
+        path.write_bytes(gzip.compress(whole, compresslevel=1, mtime=0))
         if self.report["evidence"] is not None:
             self.report["evidence"].update(
                 episodes=len(self.episodes), bytes=len(whole), sha256=hashlib.sha256(whole).hexdigest()
