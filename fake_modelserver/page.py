@@ -135,9 +135,10 @@ class Page:
         first = ranks[0]
         gauges, updated = first.gauges, first.updated
         if len(ranks) > 1:  # the server in front of the ranks shows what is in flight at any of them
-            running = dict.fromkeys(name for rank in ranks for name in rank.gauges.running_loras)
-            waiting = dict.fromkeys(name for rank in ranks for name in rank.gauges.waiting_loras)
-            gauges = replace(gauges, running_loras=tuple(running), waiting_loras=tuple(waiting))
+            running = tuple(dict.fromkeys(name for rank in ranks for name in rank.gauges.running_loras))
+            waiting = tuple(dict.fromkeys(name for rank in ranks for name in rank.gauges.waiting_loras))
+            stale = tuple(one for one in gauges.stale_loras if (one.running, one.waiting) != (running, waiting))
+            gauges = replace(gauges, running_loras=running, waiting_loras=waiting, stale_loras=stale)
             updated = max(rank.updated for rank in ranks)
         return [line(family.name, labels, value) for labels, value in self.lora.series(gauges, updated)]
 

@@ -16,6 +16,7 @@ from fake_modelserver import GENERATIONS, Decoy, Engine, Fleet, Gauges, LoraForm
 from fake_modelserver.engines import generation
 from fake_modelserver.engines.families import Identity, number
 from fake_modelserver.engines.statistics import Statistics
+from fake_modelserver.gauges import LoraSeries
 from fake_modelserver.page import Page, Rank
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -177,6 +178,16 @@ def test_both_labels_are_alike_in_later_releases(name, running, waiting):
     assert info.labels["waiting_lora_adapters"] == waiting
     assert ("max_lora" in info.labels) is (name != "0.33.0-rust")
     assert info.value == 1_700_000_000.5
+
+
+def test_ranks_may_show_together_what_one_of_them_showed_before():
+    """The first had `a` in flight, has none now, and another rank has it."""
+    before = LoraSeries(running=("a",), waiting=(), max_lora=4)
+    made, ranks = page(ranks=2, gauges=Gauges(max_lora=4))
+    ranks[0].gauges = replace(ranks[0].gauges, stale_loras=(before,))
+    ranks[1].gauges = replace(ranks[1].gauges, running_loras=("a",))
+    (info,) = families(made.render(ranks))["vllm:lora_requests_info"].samples
+    assert info.labels["running_lora_adapters"] == "a"
 
 
 def test_an_idle_server_has_an_empty_series_or_none():
