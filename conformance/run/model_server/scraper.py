@@ -18,6 +18,9 @@ from conformance.run.model_server.load import Flight, ServerLoad
 INTERVAL = 0.05
 """Seconds between two scrapes: what EPPs have by default."""
 
+PATIENCE = 5
+"""How many times as long it is waited for gauges at rest on a machine that lets the server wait."""
+
 QUICK = 0.1
 """Seconds that a scrape may take without a look at whose they were."""
 
@@ -58,9 +61,14 @@ class Scraper:
         return self._take(got, before, after, whole=whole or bool(page.problems) or not there, gzip=gzip)
 
     async def rest(self, seconds: float) -> bool:
-        """Scrape until the page is that of an idle server, for so many seconds at most; whether it is."""
-        until = time.monotonic() + seconds
-        while not self.metrics.idle(page_of(await self.scrape())):
+        """Scrape until the page is that of an idle server, for so many seconds at most; whether it is.
+
+        What is not the server's of the time of a page comes on top, up to `PATIENCE` times as many seconds in all.
+        """
+        began = time.monotonic()
+        until = began + seconds
+        while not self.metrics.idle(page_of(page := await self.scrape())):
+            until = min(until + page.late, began + PATIENCE * seconds)
             if time.monotonic() >= until:
                 return False
             await asyncio.sleep(INTERVAL)
