@@ -169,22 +169,25 @@ class Pool(FileModel):
         )
 
 
+KubernetesFault = Literal[
+    "drop-watches",
+    "end-watches",
+    "refuse-watch-list",
+    "bookmark",
+    "longer-versions",
+    "other-pools",
+    "compact",
+    "restart",
+    "outage",
+    "slow",
+    "error",
+]
+
+
 class KubernetesStep(FileModel):
     """Trouble with the Kubernetes API, until the next change of the pool was published in the midst of it."""
 
-    fault: Literal[
-        "drop-watches",
-        "end-watches",
-        "refuse-watch-list",
-        "bookmark",
-        "longer-versions",
-        "other-pools",
-        "compact",
-        "restart",
-        "outage",
-        "slow",
-        "error",
-    ] = Field(
+    fault: KubernetesFault = Field(
         description="what is wrong with the API, or rare: watches are cut, or end as after their time; watches with "
         "initial events are refused; a bookmark comes before the change; resource versions have a digit more from here "
         "on; other pools are there, of pods that this one does not select; history is forgotten; the API restarts "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from conformance.errors import UsageError
 from conformance.run.epp import loads
 from conformance.run.epp.members import OTHER_NAMESPACE, Member, PoolSpec
-from conformance.scenario.pool import LABELS, Pod
+from conformance.scenario.pool import LABELS, KubernetesFault, Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
     INFERENCE_POOLS,
@@ -26,20 +26,6 @@ FURTHER = {"pod-template-hash": "5d8c7b9f6"}
 
 SLOW = 0.3
 """Seconds before every answer of an API that is slow."""
-
-Trouble = Literal[
-    "drop-watches",
-    "end-watches",
-    "refuse-watch-list",
-    "bookmark",
-    "longer-versions",
-    "other-pools",
-    "compact",
-    "restart",
-    "outage",
-    "slow",
-    "error",
-]
 
 
 class KubernetesApi:
@@ -111,7 +97,7 @@ class KubernetesApi:
         changes = list(self._newest.values())
         return all([await self._emulator.delivered(one.resource_version, timeout, {one.kind}) for one in changes])
 
-    async def trouble(self, kind: Trouble) -> None:
+    async def trouble(self, kind: KubernetesFault) -> None:
         """Begin some API trouble; it lasts until the next change of the pool was published in the midst of it."""
         emulator = self._emulator
         match kind:
