@@ -1,4 +1,4 @@
-"""A peer that sends thousands of tiny pieces keeps nobody else from the event loop."""
+"""A peer that sends thousands of tiny pieces leaves others their turns in the event loop."""
 
 from __future__ import annotations
 

@@ -25,9 +25,6 @@ FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 
-UNSUPPORTED = (417, 426, 501, 505)
-"""Statuses with which a server refuses an expectation, a protocol, a method, or a version of HTTP (RFC 9110)."""
-
 HELD_BACK = 0.5
 """Seconds after which what a gateway has not told of a request is not just late: clients send theirs at once, and an
 exchange in which our own loop was later is not judged."""
@@ -78,13 +75,27 @@ def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
 # -- whether the EPP was asked -----------------------------------------------------------------------------------------
 
 
+def _takes_none(exchange: GatewayExchange) -> bool:
+    """Whether a gateway refuses what is particular about the request, as a server may that does not support it.
+
+    RFC 9110, section 15: 426 and 505 refuse a version of HTTP, and mean nothing else.
+    """
+    match exchange.status:
+        case 417:
+            return header(exchange.client_headers, b"expect") is not None
+        case 501:
+            return exchange.opened is not None and exchange.opened.method not in ("GET", "HEAD", "POST")
+        case status:
+            return status in (426, 505)
+
+
 def _unasked(exchange: GatewayExchange) -> Ruling:
     expected = "an ext_proc stream to the EPP for this request"
     if exchange.epps_down:
         return not_applicable(EXTP, "the EPP did not listen")
     if not exchange.attempts and (exchange.aborted or exchange.status is None):
         return not_applicable(EXTP, "the client went away, or was not answered")
-    if not exchange.attempts and exchange.status in UNSUPPORTED:
+    if not exchange.attempts and _takes_none(exchange):
         return not_applicable(EXTP, f"the gateway takes no such requests: it answered {exchange.status}")
     if not exchange.attempts and (exchange.status or 0) >= 400:
         actual = f"none; the gateway itself answered {exchange.status}"

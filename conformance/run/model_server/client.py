@@ -35,7 +35,7 @@ CONNECT = 5.0
 """Seconds that a connection may take."""
 
 _REJECTED = re.compile("certificate verify failed: ([^(]*(?:expired|not yet valid|mismatch)[^(]*?)\\.? \\(_ssl")
-"""What is wrong with a certificate whoever signed it, in OpenSSL's words."""
+"""What is wrong with a certificate by itself, in OpenSSL's words."""
 
 Outcome = Literal["response", "failed", "expired", "endless"]
 
