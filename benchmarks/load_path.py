@@ -65,6 +65,7 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
     from conformance.load.shape import RequestIds, RequestShape
     from conformance.load.traffic import Traffic
     from conformance.requirements.catalogue import Catalogue
+    from conformance.run.engine import LagMeter
     from ext_proc.channel import dial
     from fake_proxy.client import HttpRequest
     from fake_proxy.config import BodyMode, ProxyConfig
@@ -91,7 +92,7 @@ async def load_path(address: str, seconds: float, concurrent: int) -> dict[str, 
 
     channel = await dial(address, connections=2)
     traffic = Traffic(
-        lambda: channel, memory, moments, deadline=10, lag=lambda _: 0.0, finished=finished, corrected=lambda *_: None
+        lambda: channel, memory, moments, deadline=10, lag=LagMeter(), finished=finished, corrected=lambda *_: None
     )
     async with traffic:
         for _ in range(concurrent):

@@ -73,10 +73,12 @@ class EppStream:
         """Wait until the stream is open, if it is being opened, or will not be."""
         if self._opening is None:
             return
-        if not self._opening.done():
-            await asyncio.wait([self._opening])
-        if not self._opening.cancelled():
-            self._opening.result()
+        try:
+            await self._opening  # not `wait`, which returns a turn later: an EPP's answer may come in between
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and waiting.cancelling():
+                raise
 
     def give_up(self) -> None:
         """Open no stream any more: the time for it is over, and the exchange says so."""

@@ -65,4 +65,13 @@ ALLOWED = (
         "The EPP is down. failure_mode_allow applies only until the body has reached the filter: in Envoy the body and "
         "the refused connection race, 200 or 500. In the fake the refusal always comes first, 200.",
     ),
+    Allowed(
+        "body-after-100-continue",
+        "wire",
+        ("request/expect/streamed/http1",),
+        ("messages",),
+        "The client sends its body when 100 Continue has reached it; the EPP answers the request headers meanwhile. A "
+        "body that comes first waits and is sent as one message; one that comes after the answer is sent as it is "
+        "read, and its end as a message of its own. Both data planes do both.",
+    ),
 )  # fmt: skip
