@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
                 data = self._without_offer() + data[upgrade.args[0] :]
             except httptools.HttpParserError as problem:
                 if not self._refused:
+                    self._connections.spoken = _protocol(data)
                     self._refuse(400, f"not an HTTP/1.1 request: {problem}")
             else:
                 break
@@ -323,6 +324,13 @@ class Connection(asyncio.Protocol):
         await self._drained
 
 
+def _protocol(data: bytes) -> str:
+    """What a client may have meant that does not speak HTTP/1.1."""
+    if data.startswith(b"PRI * HTTP/2.0"):
+        return "HTTP/2"
+    return "TLS" if data.startswith(b"\x16\x03") else "no HTTP"
+
+
 async def _source(response: Response) -> AsyncGenerator[bytes, None]:
     """The chunks of a body, as its filters leave them."""
     chain = Chain(response.filters)
@@ -346,6 +354,8 @@ class Connections:
 
     def __init__(self) -> None:
         self.welcome = True
+        self.spoken = ""
+        """What a client spoke in place of HTTP/1.1, the latest that did."""
         self._open: set[Connection] = set()
         self._none_left: asyncio.Event = asyncio.Event()
 

@@ -68,6 +68,11 @@ class Pod:
         return f"<Pod {self.name} {self.endpoint}{'' if self.accepting else ' refusing'}>"
 
     @property
+    def spoken(self) -> str:
+        """What a client spoke in place of HTTP/1.1, the latest that did: `HTTP/2`, `TLS`, `no HTTP`; or empty."""
+        return self._connections.spoken
+
+    @property
     def name(self) -> str:
         """The name in the fleet."""
         return self.spec.name

@@ -258,6 +258,16 @@ def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> N
     assert all(cause in raised.value.hint for cause in ("the pool that it knows must be", "end_of_stream"))
 
 
+@needs_envoy
+@pytest.mark.parametrize(("how", "spoken"), [("http2", "HTTP/2"), ("tls", "TLS")])
+def test_a_gateway_that_speaks_something_else_to_model_servers_is_told(how: str, spoken: str) -> None:
+    command = ("{python}", str(HOSTILE.parent / "other_protocol.py"), how, "{port}", "{epp}", "{endpoints}")
+    envoy = small(start=GatewayStart(command=command), backends=(Backend(),), timeouts=SHORT)
+    with pytest.raises(GateFailedError, match=f"called the EPP and spoke {spoken} to a model server") as raised:
+        conduct(envoy, "gateway.asks-about-head")
+    assert "HTTP/1.1 without TLS" in raised.value.hint
+
+
 def test_a_gateway_that_does_not_run_is_out_of_reach() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # bound and not listening: it refuses

@@ -81,6 +81,11 @@ class Pods:
         return tuple(BackendFact(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
 
     @property
+    def spoken(self) -> str:
+        """What the gateway spoke to a pod in place of HTTP/1.1, if it did: `HTTP/2`, `TLS` or `no HTTP`."""
+        return next(filter(None, (pod.spoken for pod in self._fleet.pods.values())), "")
+
+    @property
     def returned(self) -> tuple[str, ...]:
         """The endpoints that would serve again, which a gateway may leave out until it knows."""
         return tuple(at for name, at in self._failed.items() if self._conduct.get(name, "serves") == "serves")

@@ -159,6 +159,9 @@ class GatewayRunner(TargetRunner):
             what = "did not call the EPP for the first plain request"
             where, tls = self.pickers.addresses[EPPS[0]], self.profile.backends[0].tls
             hint = f"it must call the EPP at {where} ({tls}); and {self.profile.requests.path} must be routed"
+        elif spoken := self.pods.spoken:
+            what = f"called the EPP and spoke {spoken} to a model server"
+            hint = "the model servers of the suite speak HTTP/1.1 without TLS, as engines do; set its pool up for that"
         else:
             what = "called the EPP and sent the first plain request to no model server"
             pool = ", ".join(self.pods.pools[EPPS[0]])
