@@ -258,6 +258,16 @@ def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> N
     assert all(cause in raised.value.hint for cause in ("the pool that it knows must be", "end_of_stream"))
 
 
+def test_what_a_gateway_did_not_find_in_time_is_told_once_with_the_setting_that_gives_it_longer() -> None:
+    slow = small("--variant=ejects", timeouts=Timeouts(convergence=0.2))
+    outcome = conduct(slow, "gateway.walks-past-*")
+    told = [one.text for one in outcome.anomalies if one.code == "unsettled"]
+    assert told == [
+        "the gateway sent no request to a model server within 0.2 s after that one served again; "
+        "timeouts.convergence of the profile gives it longer"
+    ]
+
+
 @needs_envoy
 @pytest.mark.parametrize(("how", "spoken"), [("http2", "HTTP/2"), ("tls", "TLS")])
 def test_a_gateway_that_speaks_something_else_to_model_servers_is_told(how: str, spoken: str) -> None:

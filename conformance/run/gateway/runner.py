@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.outcome import Anomaly
 from conformance.planning.epp_scripts import scripts_of
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
@@ -68,6 +69,8 @@ class GatewayRunner(TargetRunner):
         super().__init__(profile, version, values, **rest)
         self._refused = False
         """A connection to the gateway was refused; it may be gone."""
+        self._told: set[str] = set()
+        """What it did not find in time, as far as it was told."""
         self._streams = _OpenStreams(self.recorder)
         self.pods = Pods(self.recorder.emit)
         self.pickers = Pickers(profile, self.recorder, self._folder.path)
@@ -231,7 +234,8 @@ class GatewayRunner(TargetRunner):
         before = self._streams.asked[epp]
         if self._addressable(epp):
             plain = self._plain(epp, self.pods.pools[epp][0])
-            await self._poll(plain, lambda: self._streams.asked[epp] > before, self._convergence())
+            if not await self._poll(plain, lambda: self._streams.asked[epp] > before, self._convergence()):
+                self._unsettled("did not call its EPP", "it listened again")
 
     async def recover(self) -> None:
         """Send requests to pods that serve again until each has served one, or the gateway has had time to find out.
@@ -243,7 +247,8 @@ class GatewayRunner(TargetRunner):
             epp = next(name for name, endpoints in self.pods.pools.items() if endpoint in endpoints)
             if self._addressable(epp) and not self.pickers.down:
                 found = functools.partial(self.pods.has_served, endpoint)
-                await self._poll(self._plain(epp, endpoint), found, until)
+                if not await self._poll(self._plain(epp, endpoint), found, until):
+                    self._unsettled("sent no request to a model server", "that one served again")
                 self.pods.known(endpoint)
 
     def _addressable(self, epp: str) -> bool:
@@ -261,15 +266,24 @@ class GatewayRunner(TargetRunner):
         """When the gateway has had time to follow a change that is made now."""
         return asyncio.get_running_loop().time() + self.profile.timeouts.convergence
 
-    async def _poll(self, request: Request, known: Callable[[], bool], until: float) -> None:
-        """Send a plain request again and again, until the gateway knows, has ended, or the time is over."""
+    def _unsettled(self, what: str, since: str) -> None:
+        """Tell once what the gateway did not find in time: verdicts may hang on it."""
+        text = f"the gateway {what} within {self.profile.timeouts.convergence:g} s after {since}"
+        if not self.crashed and text not in self._told:
+            self._told.add(text)
+            self.anomaly(Anomaly(code="unsettled", text=f"{text}; timeouts.convergence of the profile gives it longer"))
+
+    async def _poll(self, request: Request, known: Callable[[], bool], until: float) -> bool:
+        """Send a plain request again and again, until the gateway knows, has ended, or the time is over; whether it
+        knows."""
         self.pods.reply(None)
         for number in itertools.count(1):
             name = f"poll.{number}"
             await self.exchange(request, name, self.send, Random(name))
             if known() or self.crashed or asyncio.get_running_loop().time() >= until:
-                return
+                break
             await asyncio.sleep(0.05)
+        return known()
 
     def _note(self, request: Request) -> dict[str, Any]:
         """What judges can't read off the messages."""
