@@ -248,6 +248,14 @@ def test_fixtures_for_tests_of_ones_own(run, pytester: pytest.Pytester) -> None:
     result.stdout.re_match_lines([r".*pods: b: 127\.\S+; c: 127\.\S+; a: .*"])
 
 
+def test_a_fixture_whose_target_does_not_start_says_why_and_nothing_of_our_code(run, pytester: pytest.Pytester) -> None:
+    file = pytester.makepyfile("def test_of_ones_own(pool): pass")
+    result = run("--epp", "cmd:false --port {port} --file {endpointsFile}", file)
+    assert outcomes(result) == {"errors": 1}
+    result.stdout.fnmatch_lines(["*ERROR at setup of test_of_ones_own*", "*exited with 1*"])
+    result.stdout.no_fnmatch_line("*traceback entries are hidden*")
+
+
 def test_fixtures_and_scenarios_take_turns(run, pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
     result = run("--epp", "reference", *FEW)
