@@ -72,6 +72,6 @@ ALLOWED = (
         ("messages",),
         "The client sends its body when 100 Continue has reached it; the EPP answers the request headers meanwhile. A "
         "body that comes first waits and is sent as one message; one that comes after the answer is sent as it is "
-        "read, and its end as a message of its own. Both data planes do both.",
+        "read, and its end as another message. Both data planes do both.",
     ),
 )  # fmt: skip
