@@ -25,6 +25,11 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "envoy-under-load.md").read_text()
 PARTS = re.compile(r"^#+ (?P<heading>[^\n]*)$|^```(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+BUSY = (
+    "until curl -s 'http://127.0.0.1:9901/stats?filter=cluster.epp.upstream_rq_active$' | grep -q ': [1-9]'; "
+    "do sleep 0.1; done; "
+)
+"""Wait until requests are with the EPP: on a busy machine the clients may start later than the page's seconds say."""
 PORTS = ("8001", "8002", "9002", "9003", "9102", "9901", "10000")
 SECONDS = 120
 
@@ -32,7 +37,9 @@ SECONDS = 120
 def script(folder):
     """The page as a shell script that prints each heading before what its commands print, and the files it names."""
     fresh = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    page = re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda at: str(fresh[at[0]]), PAGE)
+    page = PAGE.replace("sleep 1; kill -KILL", f"{BUSY}sleep 1; kill -KILL")
+    assert page != PAGE
+    page = re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda at: str(fresh[at[0]]), page)
     lines = []
     for part in PARTS.finditer(page):
         if part["heading"]:
