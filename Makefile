@@ -63,7 +63,7 @@ type: $(READY)
 
 unit: $(READY)
 	.ci/packages $(TEST_COMMANDS)
-	$(BIN)/pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # All published reports, each with its evidence. Exit code 1 is a result, too: not conformant. Programs that are not
 # ours are given: make reports GIE_1_0=./epp-1.0 GIE_1_5=./epp-1.5. What is not given keeps the report that it has.
