@@ -15,6 +15,7 @@ from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, NONE
 from conformance.reading.decoded_message import REQUEST, DecodedMessage
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
+from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_direction import StreamDirection
 from ext_proc.headers import value_of
 from ext_proc.record import Message
@@ -201,7 +202,9 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
             continue
         length = _length(view, direction)
         values, removed = _lengths(direction)
-        if values:
+        if (empty := _empty_mutation(view, direction)) is not None:
+            yield empty
+        elif values:
             beside = values_of(header_list(direction), "content-length")  # what was there, if it was appended to
             yield from _check_lengths(view, direction, beside if len(beside) > 1 else values, length)
         elif (
@@ -213,6 +216,21 @@ def content_length(view: ExchangeView) -> Iterator[Ruling]:
                 actual = f"the body has {length} bytes, content-length is still {_text(kept[-1])}"
                 yield view.fail("ENV-10", expected, actual, at=_last(direction), hint="Envoy answers 500 to this.")
     yield from _length_of_an_error(view)
+
+
+def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+    """What is wrong with a mutation of a BUFFERED body in which nothing is set: Envoy compares the content-length with
+    what the mutation has, and leaves the body as it is."""
+    answer = direction.body_answers[-1] if direction.mode == BUFFERED and direction.body_answers else None
+    common = answer.common if answer is not None else None
+    if answer is None or common is None or not common.HasField("body_mutation") or common.body_mutation.clear_body:
+        return None
+    left = values_of(header_list(direction), "content-length")
+    if body_mutation(answer) not in (None, "clear_body") or not left or not _number(left[-1]):
+        return None
+    actual = f"a mutation in which nothing is set, and content-length is {_text(left[-1])}"
+    hint = "Envoy takes it for a body of no bytes, and answers 500."
+    return view.fail("ENV-10", "a body mutation with a body, or none", actual, at=answer, hint=hint)
 
 
 def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:

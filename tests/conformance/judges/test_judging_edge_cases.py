@@ -126,6 +126,31 @@ class TestContentLength:
         exchange.answers(headers_answer(side="response", options=set_length.get("response", ()))).drained()
         assert ("ENV-10" in ask(made).failed) is wrong
 
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize(
+        ("mode", "mutation", "changes", "wrong"),
+        [
+            ("BUFFERED", BodyMutation(), HeaderMutation(), True),
+            ("BUFFERED", BodyMutation(clear_body=False), HeaderMutation(), True),
+            ("BUFFERED", BodyMutation(), HeaderMutation(set_headers=[length(len(BODY))]), True),
+            ("BUFFERED", BodyMutation(), HeaderMutation(set_headers=[length(0)]), True),
+            ("BUFFERED", BodyMutation(), HeaderMutation(remove_headers=["content-length"]), False),
+            ("BUFFERED", BodyMutation(body=BODY), HeaderMutation(), False),
+            ("BUFFERED", BodyMutation.FromString(UNKNOWN_KIND), HeaderMutation(), False),
+            ("STREAMED", BodyMutation(), HeaderMutation(), False),
+        ],
+    )
+    def test_beside_a_body_mutation_in_which_nothing_is_set(self, ask, side, mode, mutation, changes, wrong):
+        """Real Envoy 1.40 compares it with the bytes of the mutation, and answers 500: the body itself stays."""
+        made = script()
+        exchange = made.exchange(mode=mode, response_mode=mode, headers=LENGTH).request_headers()
+        exchange.answers(headers_answer(A)).chunk(BODY, end=True)
+        answer = body_answer(side=side, header_mutation=changes, body_mutation=mutation)
+        exchange.answers(answer if side == "request" else body_answer()).response_headers(headers=LENGTH)
+        exchange.answers(headers_answer(side="response")).chunk(BODY, side="response", end=True)
+        exchange.answers(answer if side == "response" else body_answer(side="response")).drained()
+        assert ask(made).failed == ({"ENV-10"} if wrong else set())
+
     @pytest.mark.parametrize(("mode", "wrong"), [("BUFFERED", True), ("BUFFERED_PARTIAL", False)])
     def test_left_as_it_was(self, ask, mode, wrong):
         assert ("ENV-10" in self.judged(ask, self.rewritten(mode=mode)).failed) is wrong
