@@ -96,12 +96,10 @@ class StreamDirection:
 
 
 def streams_end(message: DecodedMessage) -> bool:
-    """Whether an answer to a body carries the end of stream of full duplex."""
+    """Whether an answer to a body carries the end of stream of full duplex. `end_of_stream_without_message` is of the
+    GRPC mode: Envoy 1.40 does not read it here, and goes on waiting."""
     common = message.common
-    if common is None:
-        return False
-    streamed = common.body_mutation.streamed_response
-    return bool(streamed.end_of_stream or streamed.end_of_stream_without_message)
+    return common is not None and common.body_mutation.streamed_response.end_of_stream
 
 
 def empty_chunk(message: DecodedMessage) -> bool:
