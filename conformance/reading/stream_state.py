@@ -257,7 +257,7 @@ def _released(stream: StreamState) -> DecodedMessage | None:
     steered = any(one.partial or one.names_destination for one in stream.answers)
     responded = response.headers is not None and (steered or response.headers_answer is not None)
     whole = request.complete and request.mode != NONE  # there the answer to the headers is the first and the last
-    over = responded or ((whole or steered) and not request.header_only)
+    over = responded or steered or (whole and not request.header_only)
     return None if over or request.held_by_trailers or request.unclear else request.release
 
 

@@ -740,6 +740,20 @@ def test_a_pick_that_is_taken_back(ask, mode, when, body, code, load, verdict):
     assert found.blamed <= {"ENV-15"}
 
 
+@pytest.mark.parametrize(
+    ("code", "busy", "verdict"), [(429, True, Verdict.PASS), (429, False, Verdict.WARN), (503, False, Verdict.FAIL)]
+)
+def test_a_pick_for_a_request_without_a_body_that_is_taken_back(ask, code, busy, verdict):
+    """Real Envoy 1.40 passes the error on, as it does for a request whose body is answered."""
+    made = script()
+    if busy:
+        made.gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
+    made.exchange(method="GET").request(None).answers(headers_answer(A), immediate(code)).drained()
+    found = ask(made)
+    assert found["ENV-15"] is verdict
+    assert found.blamed <= {"ENV-15"}
+
+
 @pytest.mark.parametrize("method", ["POST", "GET"])
 def test_an_error_after_a_request_was_let_go_without_a_destination(ask, method):
     """Envoy may have opened the request at an endpoint that it chose itself."""
