@@ -7,6 +7,7 @@ The body is EPP-TRN-05, judged with ENV-09, but for an encoding that it does not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
@@ -22,6 +23,9 @@ _OWN = {"authorization": "EPP-TRN-01", "content-type": "EPP-TRN-02", ":path": "E
 """Headers that have their own requirement; repeated ones are EPP-TRN-04, all others EPP-TRN-06."""
 
 _UNREAD = "Envoy 1.40 does not read append_action: ADD_IF_ABSENT overwrites."
+
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+"""W3C Trace Context: a version, the id of the trace, the parent, flags."""
 
 _ENCODING = "content-encoding"
 """The one header that changes what a body means by being added: no model server can read it any more."""
@@ -40,7 +44,7 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
             continue
         requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
         new = left.get(name, [])
-        if old == new:
+        if old == new or _same_trace(name, old, new):
             yield passed(requirement)
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
@@ -51,6 +55,29 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
         expected, actual = "the body is as the headers say", f"{_ENCODING} is added: {_show(coded)}"
         yield view.warn("EPP-TRN-05", expected, actual, at=counting(direction)[-1])
     yield from _same_under_append(view, left.get(DESTINATION, []))
+
+
+def _same_trace(name: str, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
+    """Whether a header of W3C Trace Context goes on as it does through a participant: the trace stays and the parent is
+    its own, a `traceparent` that is none begins a new trace, and `tracestate` keeps the entries of others."""
+    match name:
+        case "traceparent":
+            before, after = _trace(old), _trace(new)
+            return after is not None and before in (None, after)
+        case "tracestate":
+            return _keys(old) <= _keys(new)
+        case _:
+            return False
+
+
+def _trace(values: Sequence[bytes]) -> bytes | None:
+    """The id of the trace; None if there is no `traceparent` that is one."""
+    found = _TRACEPARENT.fullmatch(values[0]) if len(values) == 1 else None
+    return found[1] if found is not None else None
+
+
+def _keys(tracestate: Sequence[bytes]) -> set[bytes]:
+    return {entry.partition(b"=")[0].strip() for entry in b",".join(tracestate).split(b",")}
 
 
 def _asked_to_stay(direction: StreamDirection) -> set[str]:

@@ -35,6 +35,7 @@ from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 def started(**exchange):
@@ -673,6 +674,24 @@ class TestHeaders:
         assert ask(mutated(option("cookie", "b"), headers=sent)).warned == {"EPP-TRN-04"}
         assert ask(mutated(remove=["x-mine"], headers=sent)).warned == {"EPP-TRN-06"}
         assert ask(mutated(option("authorization", "Bearer x"), option("x-mine", "1"), headers=sent)).blamed == set()
+
+    @pytest.mark.parametrize(
+        ("name", "old", "new", "warned"),
+        [
+            ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01", f"00-{TRACE}-00f067aa0ba902b7-01", False),
+            ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01", f"00-{TRACE[::-1]}-00f067aa0ba902b7-01", True),
+            ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01", "", True),
+            ("traceparent", "odd", f"00-{TRACE}-00f067aa0ba902b7-01", False),
+            ("traceparent", "odd", "", True),
+            ("tracestate", "a=1,b=2", "epp=3, a=1,b=2", False),
+            ("tracestate", "a=1,epp=2", "epp=3,a=1", False),
+            ("tracestate", "a=1,b=2", "epp=3,a=1", True),
+        ],
+    )
+    def test_taking_part_in_a_trace(self, ask, name, old, new, warned):
+        """W3C Trace Context: the trace goes on with another parent, and with the entries of others."""
+        found = ask(mutated(option(name, new), headers=((name.encode(), old.encode()),)))
+        assert found.blamed == ({"EPP-TRN-06"} if warned else set())
 
     def test_response_headers(self, ask):
         for answer, blamed in (
