@@ -160,6 +160,7 @@ def _value(view: ExchangeView) -> Iterator[Ruling]:
         return
     found = parse_list(given)
     expected = _grammar(view)
+    respelled = [one for one in found.respelled if one not in view.hint.items]  # else as the data plane spells it
     if found.problems:
         yield view.fail("EPP-DEST-04", expected, "; ".join(found.problems[:3]))
     elif len(found.items) > 1 and not lists_allowed(view):
@@ -169,8 +170,8 @@ def _value(view: ExchangeView) -> Iterator[Ruling]:
     elif found.padded or found.repeated:
         what = "blanks around an endpoint" if found.padded else f"{', '.join(found.repeated)} more than once"
         yield view.warn("EPP-DEST-04", expected, f"{what}: {given!r}")
-    elif found.respelled:
-        actual = f"{', '.join(found.respelled)}, of which the usual spelling is {canonical(found.respelled[0])}"
+    elif respelled:
+        actual = f"{', '.join(respelled)}, of which the usual spelling is {canonical(respelled[0])}"
         hint = "Envoy looks a host up by its text: it finds none, and sends the request to one that it chooses itself."
         yield view.warn("EPP-DEST-04", expected, actual, hint=hint)
 

@@ -700,6 +700,13 @@ def test_an_address_in_another_spelling(ask, pick, warned):
     assert ask(made).blamed == warned
 
 
+@pytest.mark.parametrize(("hinted", "warned"), [("[FD00::1]:8000", set()), ("[fd00::1]:8000", {"EPP-DEST-04"})])
+def test_an_address_in_the_spelling_of_the_data_plane(ask, hinted, warned):
+    made = Script(pool={"a": A, "six": "[fd00::1]:8000"})
+    made.exchange(subset=[hinted]).request().answers(headers_answer("[FD00::1]:8000"), *echo(BODY)).drained()
+    assert ask(made).blamed == warned
+
+
 @pytest.mark.parametrize(("version", "wrong"), [("0.2.0", False), ("1.0.0", True)])
 def test_the_code_of_a_dropped_request(ask, version, wrong):
     made = script().gauges("a", queue=100, kv=0.99).gauges("b", queue=100, kv=0.99)
