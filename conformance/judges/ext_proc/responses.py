@@ -107,13 +107,14 @@ def _lost(
         if name in _LEFT_OUT or name.startswith(_OWN):
             continue
         old, new = values_of(sent, name), values_of(left, name)
-        if Counter(_items(old)) - Counter(_items(new)):
+        if Counter(_items(name, old)) - Counter(_items(name, new)):
             actual = f"the {what} {name} was {_text(old)!r}, is {repr(_text(new)) if new else 'gone'}"
             yield view.warn("ENV-24", f"the response keeps its {what} {name}", actual, at=message)
 
 
-def _items(values: Sequence[bytes]) -> list[bytes]:
-    return [item.strip() for value in values for item in value.split(b",")]
+def _items(name: str, values: Sequence[bytes]) -> Sequence[bytes]:
+    """The items of all lines. Those of set-cookie can't be put together (RFC 9110, section 5.3): each is one."""
+    return values if name == "set-cookie" else [item.strip() for value in values for item in value.split(b",")]
 
 
 def _body_stays(direction: StreamDirection) -> bool:
