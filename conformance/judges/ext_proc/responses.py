@@ -78,18 +78,21 @@ def _changed(view: ExchangeView, message: DecodedMessage, sent: HeaderList) -> I
     if mutation is None:
         return
     stays = _body_stays(view.stream.response)
+    removed = {name.lower() for name in mutation.remove_headers}
     for option in mutation.set_headers:
         name, value = option.header.key.lower(), value_of(option.header)
         own = values_of(sent, name)
+        added = bool(option.append.value and own and name not in removed and not name.startswith(":"))
         expected = f"{name} stays {_text(own) or 'as it is: there is none'}"
-        actual = f"it is set to {value.decode('latin-1')[:60]!r}"
-        if value in own:
+        shown = repr(value.decode("latin-1")[:60])
+        actual = f"{shown} is added to it" if added else f"it is set to {shown}"
+        if value in own and not added:
             continue
-        if name in _STATUS or (name == "content-encoding" and stays and _codings([value]) != _codings(own)):
+        coded = name == "content-encoding" and stays
+        if name in _STATUS or (coded and _codings([*own, value] if added else [value]) != _codings(own)):
             yield view.fail("ENV-24", expected, actual, at=message)
         elif name == "content-type" and own:
             yield view.warn("ENV-24", expected, actual, at=message)
-    removed = {name.lower() for name in mutation.remove_headers}
     removed -= {option.header.key.lower() for option in mutation.set_headers}
     for name in _READ_BY:
         own = values_of(sent, name)

@@ -856,6 +856,27 @@ def test_the_trailers_of_a_response_stay(ask, changes, verdict):
 
 
 @pytest.mark.parametrize(
+    ("name", "added", "first", "verdict"),
+    [
+        ("content-type", "application/json", (), Verdict.WARN),
+        ("content-type", "application/json", ("content-type",), Verdict.PASS),
+        ("content-encoding", "gzip", (), Verdict.FAIL),
+        ("content-encoding", "identity", (), Verdict.PASS),
+        ("grpc-status", "0", (), Verdict.FAIL),
+        (":status", "200", (), Verdict.PASS),
+    ],
+)
+def test_a_value_is_added_to_what_a_response_is_read_by(ask, name, added, first, verdict):
+    """Envoy joins it to the one that is there (`application/json,application/json`); a status it leaves alone."""
+    made, sent = script(), ((b"content-encoding", b"gzip"), (b"grpc-status", b"0"))
+    exchange = made.exchange(method="GET").request(None).answers(headers_answer(A)).response_headers(headers=sent)
+    changes = {"options": [option(name, added, append=BoolValue(value=True))], "remove": first}
+    exchange.answers(headers_answer(side="response", **changes)).body(b"{}", side="response")
+    exchange.answers(*echo(b"{}", side="response")).drained()
+    assert ask(made)["ENV-24"] is verdict
+
+
+@pytest.mark.parametrize(
     ("changes", "kept"),
     [
         ({}, True),
