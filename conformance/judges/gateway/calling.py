@@ -210,7 +210,9 @@ def _body_of(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
     arrived = next((len(attempt.request.body) for attempt in exchange.attempts if attempt.request.body), 0)
     if length.isdigit() and length.strip(b"0"):
         return f"content-length {length.decode()[:20]}"
-    return f"{arrived} bytes arrived at the model server" if arrived else ""
+    if arrived:
+        return f"{arrived} bytes arrived at the model server"
+    return f"the client sent {exchange.opened.size} bytes" if exchange.opened.size and not exchange.aborted else ""
 
 
 def _ends(
@@ -232,6 +234,8 @@ def _ends(
     for side, mode in modes.items():
         if mode not in (DUPLEX, STREAMED) or side in ended or f"{side}_headers" not in seen:
             continue
+        if any(other.stream.direction(side).end is not None for other in exchange.asked):
+            continue  # it went on with another EPP, and left this one
         direction = one.stream.direction(side)
         if direction.replaced or (mode == STREAMED and _trailers(served, side)):  # which that mode may leave out
             continue

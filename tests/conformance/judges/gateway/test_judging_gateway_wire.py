@@ -162,6 +162,20 @@ class TestMessages:
         one.client(200).reset()
         assert gateway(script).blamed == {"DP-EXTP-01"}
 
+    def test_early_end_of_a_request_whose_body_goes_nowhere(self, gateway, script):
+        """As where a body without a content-length is taken for none."""
+        one = script.exchange(body=BODY).request(None).answers(headers_answer(A)).upstream(A, answer=b"{}")
+        one.response_headers(served=A).body(b"{}", side="response").client(200, b"{}").reset()
+        assert gateway(script).blamed == {"DP-EXTP-01"}
+
+    def test_no_end_for_an_epp_that_is_left_for_another(self, gateway, script):
+        """What its first answer names is dead: there is no use in telling it the rest."""
+        script.conduct(a="refuses")
+        one = script.exchange(body=BODY).request_headers().answers(headers_answer(A)).reset()
+        one.asks("second").request().answers(headers_answer(B), *echo(BODY)).upstream(B, body=BODY)
+        one.response_headers(served=B).body(b"{}", side="response").client(200).reset()
+        assert gateway(script).blamed == set()
+
     @pytest.mark.parametrize("mode", ["FULL_DUPLEX_STREAMED", "STREAMED"])
     @pytest.mark.parametrize("side", ["request", "response"])
     def test_no_end(self, gateway, script, mode, side):
