@@ -10,7 +10,11 @@ from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.destination import Destination
 from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_state import StopKind, StreamState, follow
-from ext_proc.record import Author, ExchangeOpened, HalfClosed, Message, StreamEnded, StreamOpened
+from ext_proc.record import Author, ClientResponse, ExchangeOpened, HalfClosed, Message, StreamEnded, StreamOpened
+
+PATIENCE = 0.15
+"""Seconds for which a gateway must have waited for its EPP before it may go on without: Envoy's `message_timeout` is
+200 ms by default, as our clock sees them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +92,11 @@ class PickerStream:
 
     @cached_property
     def given_up(self) -> float:
-        """Seconds after which the data plane left a stream on which the EPP had said nothing; 0 if it did not."""
+        """Seconds after which the data plane left a stream on which the EPP had said nothing, or answered the client
+        itself; 0 if it did not."""
         for entry in self.conversation.entries:
             match entry.event:
-                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE):
+                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE) | ClientResponse():
                     return (entry.t - self.conversation.entries[0].t) / 1e9
                 case Message(author=Author.EPP) | StreamEnded():
                     return 0.0

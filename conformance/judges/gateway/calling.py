@@ -25,6 +25,9 @@ FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 """What each request and response has among its headers."""
 
+TAKEN = 1024 * 1024
+"""Bytes of a body that every gateway takes: nginx refuses longer ones by default."""
+
 HELD_BACK = 0.5
 """Seconds after which what a gateway has not told of a request is not just late: clients send theirs at once, and an
 exchange in which our own loop was later is not judged."""
@@ -75,16 +78,21 @@ def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
 # -- whether the EPP was asked -----------------------------------------------------------------------------------------
 
 
-def _takes_none(exchange: GatewayExchange) -> bool:
+def takes_none(exchange: GatewayExchange) -> bool:
     """Whether a gateway refuses what is particular about the request, as a server may that does not support it.
 
     RFC 9110, section 15: 426 and 505 refuse a version of HTTP, and mean nothing else.
     """
+    opened = exchange.opened
+    if opened is None or exchange.asked or exchange.attempts:
+        return False
     match exchange.status:
+        case 413:
+            return (opened.size or 0) > TAKEN
         case 417:
-            return header(exchange.client_headers, b"expect") is not None
+            return header(opened.headers, b"expect") is not None
         case 501:
-            return exchange.opened is not None and exchange.opened.method not in ("GET", "HEAD", "POST")
+            return opened.method not in ("GET", "HEAD", "POST")
         case status:
             return status in (426, 505)
 
@@ -95,7 +103,7 @@ def _unasked(exchange: GatewayExchange) -> Ruling:
         return not_applicable(EXTP, "the EPP did not listen")
     if not exchange.attempts and (exchange.aborted or exchange.status is None):
         return not_applicable(EXTP, "the client went away, or was not answered")
-    if not exchange.attempts and _takes_none(exchange):
+    if takes_none(exchange):
         return not_applicable(EXTP, f"the gateway takes no such requests: it answered {exchange.status}")
     if not exchange.attempts and (exchange.status or 0) >= 400:
         actual = f"none; the gateway itself answered {exchange.status}"

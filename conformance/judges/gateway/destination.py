@@ -178,7 +178,8 @@ class _Walk:
             return False
         if not self._attempts:
             refused = exchange.response is not None and exchange.status is not None and 400 <= exchange.status < 500
-            return not refused and cost <= retries
+            too_late = exchange.response is not None and exchange.response[0] < self._plan.since
+            return not refused and not too_late and cost <= retries
         status = self._attempts[-1].status
         return status in exchange.gateway.retry_statuses and spent + cost <= retries
 

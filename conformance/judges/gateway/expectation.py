@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
+from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import canonical
@@ -32,6 +33,9 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
         return  # its death says it all
     if _speaks_no_http2(exchange):
         yield not_applicable(requirement, "the gateway takes no HTTP/2 of clients without TLS")
+        return
+    if takes_none(exchange):
+        yield not_applicable(requirement, f"the gateway takes no such requests: it answered {exchange.status}")
         return
     if exchange.asked and (waited := exchange.asked[-1].given_up) >= PATIENCE:
         reason = f"the gateway waited {waited:.2f} s for its EPP, and no document says how long it must"

@@ -326,6 +326,26 @@ class TestExpectations:
         verdicts = self.judged(gateway, script, served_by=(A,))
         assert verdicts.blamed == (set() if excused else {"DP-DEST-02"})
 
+    def test_a_gateway_may_go_on_without_an_epp_and_leave_the_stream_later(self, gateway, script):
+        one = script.exchange().request()
+        script.pass_time(0.2)
+        one.client(504).answers(headers_answer(A), *echo(BODY)).reset()
+        assert self.judged(gateway, script, served_by=(A,)).blamed == set()
+
+    @pytest.mark.parametrize(
+        ("method", "size", "status", "verdict"),
+        [
+            ("OPTIONS", 50, 501, Verdict.NOT_APPLICABLE),
+            ("POST", 50, 501, Verdict.INCONCLUSIVE),
+            ("POST", 4_000_000, 413, Verdict.NOT_APPLICABLE),
+            ("POST", 900_000, 413, Verdict.INCONCLUSIVE),
+        ],
+    )
+    def test_what_a_gateway_may_refuse_without_asking_the_epp(self, gateway, script, method, size, status, verdict):
+        script.exchange(method=method, body=b"x" * size, stream=False).client(status)
+        expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
+        assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
+
     def test_a_connection_of_http1_is(self, gateway, script):
         script.exchange(stream=False).client(None, details="the connection failed: nothing listens")
         assert self.judged(gateway, script, served_by=(A,)).failed == {"DP-DEST-02"}
