@@ -6,6 +6,7 @@ the EPP answered, which attempts that allowed, whose response the client got.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -131,10 +132,30 @@ class GatewayExchange:
         """The status that the client got."""
         return self.response[1].status if self.response is not None else None
 
+    def sent_on(self, one: PickerStream) -> tuple[UpstreamAttempt, ...]:
+        """The attempts for which the EPP of the stream `one` let the whole request go: until another was asked."""
+        release = one.release
+        if release is None or not one.passed:
+            return ()
+        until = min((other.at for other in self.asked if other.at > one.at), default=math.inf)
+        return tuple(attempt for attempt in self.attempts if release.seq < attempt.at < until)
+
     @property
     def bodyless(self) -> bool:
         """Whether HTTP gives the response no body."""
         return self.status in (204, 304) or (self.opened is not None and self.opened.method == "HEAD")
+
+    @property
+    def cut(self) -> bool:
+        """Whether the client's response ended too early. Without any framing the connection's end is its end."""
+        return self.framed and self.response is not None and not self.response[1].complete
+
+    @property
+    def framed(self) -> bool:
+        """Whether the response that the client got says where it ends."""
+        fields = self.response[1].headers if self.response is not None else ()
+        own = any(header(fields, name) is not None for name in (b"content-length", b"transfer-encoding"))
+        return own or (self.opened is not None and self.opened.http == 2)
 
     @property
     def final(self) -> UpstreamAttempt | None:

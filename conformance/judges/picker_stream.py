@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,6 +90,13 @@ class PickerStream:
                 case StreamEnded(author=author):
                     return author is not Author.DATA_PLANE
         return False
+
+    @cached_property
+    def slowest(self) -> float:
+        """The most seconds in which nothing happened before the EPP said something."""
+        pairs = itertools.pairwise(self.conversation.entries)
+        said = ((old, new) for old, new in pairs if isinstance(new.event, Message) and new.event.author is Author.EPP)
+        return max(((new.t - old.t) / 1e9 for old, new in said), default=0.0)
 
     @cached_property
     def given_up(self) -> float:

@@ -14,7 +14,7 @@ from conformance.judges.gateway.heads import OWN, plain
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
-from conformance.reading.decoded_message import REQUEST, HeaderList
+from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
@@ -55,10 +55,8 @@ def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage
     opened, final, got = exchange.opened, exchange.final, exchange.response
     if opened is None or len(exchange.asked) > 1 or exchange.aborted or one.stream.offence is not None:
         return
-    answered = max((answer.seq for answer in one.stream.answers if answer.side == REQUEST), default=0)
-    for attempt in exchange.attempts if one.passed else ():
-        if attempt.at > answered:
-            yield _Passage(one.stream.request, opened.headers, attempt.request.headers, attempt)
+    for attempt in exchange.sent_on(one):
+        yield _Passage(one.stream.request, opened.headers, attempt.request.headers, attempt)
     if final is not None and final.response is not None and got is not None and not one.left_early:
         yield _Passage(one.stream.response, final.response.headers, got[1].headers, None)
 

@@ -1,9 +1,9 @@
 """What the messages of a stream hold (DP-EXTP-01): the EPP learns what was said, and what it released is what goes on.
 
-Bodies are compared where every byte on both sides is in the record, and one stream was asked. A gateway may name
-another model in them; bodies that are encoded are left out, as it may decode them. Which of the EPP's and of the
-client's headers go on is a matter of configuration (`mutation_rules`), and not compared; but where a body goes on as
-it came, so does what says how to read it.
+Bodies are compared where every byte on both sides is in the record. A gateway may name another model in them; bodies
+that are encoded are left out, as it may decode them. Which of the EPP's and of the client's headers go on is a matter
+of configuration (`mutation_rules`), and not compared; but where a body goes on as it came, so does what says how to
+read it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from conformance.judges.ext_proc.bodies import answered_body, sent_body
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
-from conformance.judges.picker_stream import PickerStream
+from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, DUPLEX, NONE, STREAMED
@@ -41,21 +41,36 @@ _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 
 def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     """What is not what it should be, of one stream."""
-    if exchange.opened is None or len(exchange.asked) > 1 or exchange.aborted or exchange.expired:
+    if exchange.opened is None or exchange.aborted or exchange.expired or one.stream.offence is not None:
         return
-    if one.stream.offence is not None:
-        return
-    request, response = one.stream.request, one.stream.response
-    came = exchange.opened.headers
-    yield from _told(exchange, request, whole_body(exchange.opened), came)
-    answered = max((answer.seq for answer in one.stream.answers if answer.side == REQUEST), default=0)
-    for attempt in exchange.attempts if one.passed else ():
-        if attempt.at > answered:
-            yield from _method(exchange, request, attempt)
-            yield from _path(exchange, attempt)
-            yield from _released(exchange, request, exchange.opened, attempt.request, attempt)
-            yield from _readable(exchange, request, exchange.opened, attempt.request, attempt)
+    others = [other.stream for other in exchange.asked if other is not one]
+    if not any(_changed(other.request) for other in others):
+        yield from _sent(exchange, one, exchange.opened)
+    if one is exchange.asked[-1] and not any(other.response.headers for other in others):
+        yield from _returned(exchange, one)
+
+
+def _changed(direction: StreamDirection) -> bool:
+    """Whether an EPP released another body than it was told: then another EPP may rightly be told either."""
+    return direction.replaced or answered_body(direction) not in (None, sent_body(direction))
+
+
+def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) -> Iterator[Ruling]:
+    """The request, on its way to the EPP and to model servers."""
+    request = one.stream.request
+    yield from _told(exchange, request, whole_body(opened), opened.headers)
+    for attempt in exchange.sent_on(one):
+        yield from _method(exchange, request, attempt)
+        yield from _path(exchange, opened, attempt)
+        yield from _released(exchange, request, opened, attempt.request, attempt)
+        yield from _readable(exchange, request, opened, attempt.request, attempt)
+
+
+def _returned(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+    """The response, on its way to the EPP and to the client."""
+    response = one.stream.response
     yield from _cut(exchange, one)
+    yield from _lost(exchange, one)
     final, got = exchange.final, exchange.response
     if final is None or final.response is None or got is None:
         return
@@ -134,15 +149,32 @@ def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
     got = exchange.response[1] if exchange.response is not None else None
     if came is None or came.outcome != "reset" or got is None or not got.complete or one.stream.immediate is not None:
         return
-    framed = any(header(got.headers, name) is not None for name in (b"content-length", b"transfer-encoding"))
-    http = exchange.opened.http if exchange.opened is not None else 1
     body = whole_body(got)
-    if body is None or came.status != got.status or exchange.bodyless or not (framed or http == 2):
+    if body is None or came.status != got.status or exchange.bodyless or not exchange.framed:
         return
     if came.body.startswith(body):
         sent = f"{len(came.body)} bytes of a body that has no end"
         expected = f"an error, or a response that is cut: the model server sent {sent}"
         yield exchange.fail(EXTP, expected, f"{got.status}, and {len(body)} bytes as the whole body")
+
+
+def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+    """A response that the model server gave, and the EPP released, whole: the client gets it, unless it took too long.
+
+    Where requests are hedged, the client may get another attempt's.
+    """
+    last = exchange.attempts[-1] if exchange.attempts else None
+    got = exchange.response[1] if exchange.response is not None else None
+    if last is None or last.status is None or got is None or one.stream.immediate is not None:
+        return
+    if one.left_early or one.slowest >= PATIENCE:
+        return
+    told = values_of(sent_headers(one.stream.response), ":status")
+    released = one.stream.response.complete and [*told] == [b"%d" % last.status]
+    statuses = {attempt.status for attempt in exchange.attempts}
+    failed = last.status < 400 and (got.status or 0) >= 500 and got.status not in (504, *statuses)
+    if got.status is None or (released and (failed or (got.status == last.status and exchange.cut))):
+        yield exchange.fail(EXTP, f"the whole response of {last.endpoint} at the client")
 
 
 def _readable(
@@ -184,12 +216,16 @@ def _method(exchange: GatewayExchange, direction: StreamDirection, attempt: Upst
         yield exchange.fail(EXTP, expected, _shown(got), at=attempt)
 
 
-def _path(exchange: GatewayExchange, attempt: UpstreamAttempt) -> Iterator[Ruling]:
-    """A gateway may ask for another path than its client, but for one and the same in all attempts."""
+def _path(exchange: GatewayExchange, opened: ExchangeOpened, attempt: UpstreamAttempt) -> Iterator[Ruling]:
+    """A gateway may ask for another path than its client, but for one and the same in all attempts; and on the
+    client's path for its query."""
+    path, _, query = opened.path.partition("?")
     first, got = (header(one.request.headers, b":path") for one in (exchange.attempts[0], attempt))
     if first != got and None not in (first, got):
         expected = f"{_shown(first)} at {attempt.endpoint}, as in the first attempt"
         yield exchange.fail(EXTP, expected, _shown(got), at=attempt)
+    elif query and _shown(got) == path:
+        yield exchange.fail(EXTP, f"{opened.path} at {attempt.endpoint}, with its query", path, at=attempt)
 
 
 def _shown(value: bytes | None) -> str:

@@ -53,6 +53,8 @@ def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateRespo
     if answer.body and got.body != answer.body and not bodyless:
         expected = f"the body of the ImmediateResponse ({len(answer.body)} bytes)"
         return exchange.fail(ERR, expected, f"{len(got.body)} other bytes: {got.body[:60]!r}", at=at)
+    if exchange.cut:
+        return exchange.fail(ERR, f"the whole response {code}", "it was cut off", at=at)
     lost = _lost(answer, got)
     if lost:
         expected = "the headers of the ImmediateResponse"

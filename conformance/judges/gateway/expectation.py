@@ -12,13 +12,10 @@ from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
 from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.picker_stream import PATIENCE
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import canonical
 from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
-
-PATIENCE = 0.15
-"""Seconds for which a gateway must have waited for its EPP before it may go on without: Envoy's `message_timeout` is
-200 ms by default, as our clock sees them."""
 
 
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:

@@ -61,8 +61,9 @@ def _compared(
     for name in dict.fromkeys(name.lower() for name, _ in came):
         if name.decode("latin-1") in OWN:
             continue
-        kept, said = _one(values(came, name)), _one(values_of(told, name.decode("latin-1")))
-        if not kept or not said or kept == said or kept != _one(values(went, name)) or not plain(kept, said):
+        lines = values_of(told, name.decode("latin-1"))
+        kept, said = _one(values(came, name)), _one(lines)
+        if not kept or not lines or kept == said or kept != _one(values(went, name)) or not plain(kept, said):
             continue
         expected = f"{_text(name, kept)}, as it came from the {by} and went to the {to}"
         yield exchange.fail(EXTP, expected, f"the EPP is told {_text(name, said)}", at=direction.headers)

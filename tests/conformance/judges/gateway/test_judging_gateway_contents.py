@@ -78,6 +78,7 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"status": 500, "seen": 204, "got": b""},
         {"status": 500, "seen": 200, "got": b"all is well"},
         {"seen": 500},
+        {"seen": 502, "got": b""},
         {"seen": 201},
         {"seen": 204, "got": b""},
         {"status": 204, "answered": b"", "told_back": None, "seen": 200, "got": b""},
@@ -100,7 +101,7 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
         {"status": 304, "told_back": None, "got": b""},
         {"status": 503, "got": b"no healthy upstream"},
         {"status": 500, "seen": 502, "got": b"bad gateway"},
-        {"seen": 502, "got": b""},
+        {"seen": 504, "got": b""},
         {"status": 500, "answered": b"", "told_back": None, "seen": 502, "got": b""},
         {"seen": 206, "got": ANSWER[:9]},
         {"seen": 304, "got": b""},
@@ -117,6 +118,67 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(("arrived", "wrong"), [("/a?b=1", False), ("/a", True), ("/other", False), ("/a?c=2", False)])
+def test_the_query_goes_on_with_the_path_of_the_client(gateway, script, arrived, wrong):
+    """On a path that the gateway rewrites, the query may be another, too."""
+    one = script.exchange(method="GET", path="/a?b=1").request(None).answers(headers_answer(A))
+    one.upstream(A, headers=((b":path", arrived.encode()),)).response_headers(served=A, end=True)
+    one.answers(headers_answer(side="response")).client(200).reset()
+    assert gateway(script).failed == ({"DP-EXTP-01"} if wrong else set())
+
+
+def test_a_body_that_goes_on_before_the_epp_released_it(gateway, script):
+    one = script.exchange(body=BODY).request().answers(headers_answer(A)).upstream(A, body=BODY, answer=ANSWER)
+    one.answers(*echo(OTHER)).response_headers(served=A).answers(headers_answer(side="response"))
+    one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER).reset()
+    assert gateway(script).failed == {"DP-EXTP-01"}
+
+
+class TestTheClient:
+    """What the model server answered, and the EPP released, reaches the client whole."""
+
+    def answered(self, script, *, slow=0.0, left=False, http=1, **got):
+        one = script.exchange(body=BODY, http=http).request(BODY).answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 200, body=BODY, answer=ANSWER).response_headers(served=A)
+        script.pass_time(slow)
+        one.answers(headers_answer(side="response")).body(ANSWER, side="response")
+        one.answers(*echo(ANSWER, side="response"))
+        if left:
+            one.closed(13)
+        body = got.get("body", b"")
+        one.emit(ClientResponse(exchange=one.name, size=len(body), **{"status": 200, "complete": False, **got}))
+        if not left:
+            one.reset()
+
+    @pytest.mark.parametrize(
+        "got",
+        [
+            {"status": None},
+            {"body": ANSWER[:9], "headers": ((b"Content-Length", b"25"),)},
+            {"body": ANSWER, "headers": ((b"transfer-encoding", b"chunked"),)},
+            {"body": ANSWER, "http": 2},
+            {"status": 503, "body": b"no healthy upstream", "complete": True},
+        ],
+    )
+    def test_lost(self, gateway, script, got):
+        self.answered(script, **got)
+        assert gateway(script).failed == {"DP-EXTP-01"}
+
+    @pytest.mark.parametrize(
+        "got",
+        [
+            {"body": ANSWER},  # it ends with its connection, which may be reset
+            {"status": 504, "complete": True},
+            {"status": None, "slow": 0.2},
+            {"status": 500, "complete": True, "slow": 0.2},
+            {"body": ANSWER[:9], "http": 2, "left": True},
+        ],
+    )
+    def test_not_lost(self, gateway, script, got):
+        self.answered(script, **got)
+        assert gateway(script).failed == set()
 
 
 @pytest.mark.parametrize(("paths", "wrong"), [(("/a?b=1", "/a?b=1"), False), (("/a?b=1", "/a"), True)])
@@ -144,6 +206,7 @@ def test_a_body_of_another_type_than_it_came_with(gateway, whole, script, upstre
         ({"x-tenant": "a, b"}, {}, {}, False),
         ({"x-tenant": "a"}, {}, {}, True),
         ({"x-tenant": None}, {}, {}, False),  # left out
+        ({"x-tenant": ""}, {}, {}, True),
         ({"x-tenant": "a"}, {"x-tenant": "a"}, {}, False),
         ({"authorization": "hidden"}, {}, {}, False),
         ({}, {}, {":status": "200"}, True),
@@ -264,6 +327,20 @@ class TestNotJudged:
         one.asks("again").request(OTHER).answers(headers_answer(A), *echo(OTHER)).upstream(A, body=OTHER, answer=ANSWER)
         one.response_headers(served=A).body(ANSWER, side="response").client(200, ANSWER).reset()
         assert gateway(script).blamed == set()
+
+    @pytest.mark.parametrize(
+        ("changed", "wrong"),
+        [({}, False), ({"arrived": b""}, True), ({"told": BODY[:9], "arrived": BODY[:9]}, True), ({"got": b""}, True)],
+    )
+    def test_unless_the_first_epp_changed_nothing(self, gateway, script, changed, wrong):
+        case = {"told": BODY, "arrived": BODY, "got": ANSWER, **changed}
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 503, body=BODY, answer=b"busy").reset()
+        one.asks("again").request(case["told"]).answers(headers_answer(B), *echo(case["told"]))
+        one.upstream(B, body=case["arrived"], answer=ANSWER)
+        one.response_headers(served=B).answers(headers_answer(side="response")).body(ANSWER, side="response")
+        one.answers(*echo(ANSWER, side="response")).client(200, case["got"]).reset()
+        assert gateway(script).failed == ({"DP-EXTP-01"} if wrong else set())
 
     def test_a_body_with_trailers_that_real_envoy_sends_twice(self, gateway, script):
         one = script.exchange(body=BODY).request(trailers=True).answers(headers_answer(A), streamed(BODY))

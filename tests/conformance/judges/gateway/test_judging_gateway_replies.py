@@ -8,7 +8,7 @@ from scripted import BODY, Script, echo, headers_answer, immediate, option
 from conformance.evidence.episode import BackendFact, Expectation
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMutation
-from ext_proc.record import Author
+from ext_proc.record import Author, ClientResponse
 
 A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 POOLS = (BackendFact(epp="first", endpoints=(A, B)), BackendFact(epp="second", endpoints=(C,)))
@@ -71,6 +71,12 @@ class TestImmediate:
     def test_no_response(self, gateway, script):
         script.exchange().request().answers(immediate(503)).reset()
         assert gateway(script).blamed == {"DP-ERR-01"}
+
+    @pytest.mark.parametrize(("headers", "cut"), [(((b"content-length", b"9"),), True), ((), False)])
+    def test_cut(self, gateway, script, headers, cut):
+        one = script.exchange().request().answers(immediate(503, body=b"none"))
+        one.emit(ClientResponse(exchange=one.name, status=503, headers=headers, body=b"none", complete=False)).reset()
+        assert gateway(script).blamed == ({"DP-ERR-01"} if cut else set())
 
     def test_a_model_server_is_called(self, gateway, script):
         script.exchange().request().answers(immediate(503)).upstream(A).client(503).reset()
