@@ -145,16 +145,17 @@ class _Walk:
         for number, attempt in enumerate(self._attempts):
             next_due = due(self._items, start)
             before = self._attempts[number - 1] if number else None
+            served = before is not None and before.status is not None and before.status < 400
             if attempt.endpoint in next_due.allowed:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
                 start = place + 1
             elif before is not None and before.endpoint == attempt.endpoint and before.status is None:
                 spent += 1  # HTTP clients repeat by themselves what went down with a connection
-            elif next_due.endpoint is None:
+            elif next_due.endpoint is None and not served:
                 return  # the list is used up: nothing is defined any more
             else:
-                yield from self._astray(attempt, next_due.endpoint, number)
+                yield from self._astray(attempt, next_due.endpoint or "none", number)
                 return
         yield from self._owed(start, spent)
 

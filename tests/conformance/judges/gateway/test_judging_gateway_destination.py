@@ -56,6 +56,13 @@ class TestOneEndpoint:
         assert verdicts.blamed == {"DP-DEST-02"}
         assert verdicts.finding("DP-DEST-02").expected[0].startswith(f"no further attempt: {A} answered 404")
 
+    @pytest.mark.parametrize("to", [(A, A), (A, B)])
+    def test_again_though_the_first_answered(self, gateway, relayed, script, to):
+        relayed(A, ((to[0], 200), to[1]))
+        verdicts = gateway(script, retries=3, retry_statuses=(503,))
+        assert verdicts.blamed == {"DP-DEST-01"}
+        assert verdicts.finding("DP-DEST-01").expected[0].startswith(f"no further attempt: {A} answered 200")
+
     def test_the_same_again_and_then_anywhere(self, gateway, relayed, script):
         relayed(A, (A, A, C))
         assert gateway(script, retries=3, retry_statuses=(503,)).blamed == set()
