@@ -1,9 +1,9 @@
 """What the messages of a stream hold (DP-EXTP-01): the EPP learns what was said, and what it released is what goes on.
 
-Bodies are compared where every byte on both sides is in the record. A gateway may name another model in them; bodies
-that are encoded are left out, as it may decode them. Which of the EPP's and of the client's headers go on is a matter
-of configuration (`mutation_rules`), and not compared; but where a body goes on as it came, so does what says how to
-read it.
+Bodies are compared where every byte on both sides is in the record. A gateway may name another model in them,
+and ask for the usage of a stream; bodies that are encoded are left out, as it may decode them. Which of the EPP's and
+of the client's headers go on is a matter of configuration (`mutation_rules`), and not compared; but where a body goes
+on as it came, so does what says how to read it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ext_proc.record import (
 
 EXTP = "DP-EXTP-01"
 
-_REWRITTEN = ("model",)
-"""What gateways rewrite in bodies: they map names of models."""
+_REWRITTEN = ("model", "stream_options")
+"""What gateways rewrite in bodies: they map names of models, and have streams tell their usage, by which they bill."""
 
 _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 """What says how a body is to be read; of another type than it came with it can be read nevertheless."""
