@@ -35,6 +35,9 @@ EXTP = "DP-EXTP-01"
 _REWRITTEN = ("model", "stream_options")
 """What gateways rewrite in bodies: they map names of models, and have streams tell their usage, by which they bill."""
 
+GZIP = b"\x1f\x8b"
+"""How what is in gzip begins (RFC 1952, 2.3.1)."""
+
 _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 """What says how a body is to be read; of another type than it came with it can be read nevertheless."""
 
@@ -184,15 +187,20 @@ def _readable(
     out: UpstreamRequest | ClientResponse,
     attempt: UpstreamAttempt | None,
 ) -> Iterator[Ruling]:
-    """The headers that say how to read a body, where it is the same after the gateway and the EPP left them alone."""
-    body, changed = whole_body(came), header_list(direction)
-    if not body or whole_body(out) != body or changed is None:
+    """The headers that say how to read a body, where the EPP left them alone: it is what they say, and what came with
+    it if it is the same."""
+    body, got, changed = whole_body(came), whole_body(out), header_list(direction)
+    where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
+    packed = _read_by(out.headers, "content-encoding") == b"gzip"
+    if packed and got and got != body and not got.startswith(GZIP) and not _changed(direction):
+        expected = f"a {direction.side} body in gzip {where}, as content-encoding says"
+        yield exchange.fail(EXTP, expected, f"{len(got)} bytes that are none: {got[:24]!r}", at=attempt)
+    if not body or got != body or changed is None:
         return
     for name, verdict in _READ_BY.items():
         before, after = _read_by(came.headers, name), _read_by(out.headers, name)
         own = values_of(sent_headers(direction), name) == values_of(changed, name)
         if own and before != after and (before or name == "content-encoding"):  # a type may be added to what has none
-            where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
             expected = f"{_said(name, before)} {where}: the {direction.side} body is as it came"
             yield exchange.fail(EXTP, expected, _said(name, after), at=attempt, verdict=verdict)
 

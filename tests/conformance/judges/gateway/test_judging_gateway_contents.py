@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from scripted import BODY, echo, headers_answer, immediate, option, streamed, trailers_answer
 
@@ -74,6 +76,7 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"upstream": GZIP},
         {"headers": GZIP},
         {"came": GZIP},
+        {"upstream": GZIP, "arrived": b"unpacked"},
         {"status": 500, "seen": 502},
         {"status": 503, "seen": 200},
         {"status": 500, "seen": 204, "got": b""},
@@ -108,12 +111,13 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
         {"seen": 206, "got": ANSWER[:9]},
         {"seen": 304, "got": b""},
         {"headers": GZIP, "arrived": b"unpacked", "told": b"unpacked"},
-        {"upstream": GZIP, "arrived": b"packed"},
+        {"upstream": GZIP, "arrived": b"\x1f\x8bpacked"},
         {"headers": GZIP, "upstream": GZIP},
         {"headers": ((b"content-encoding", b"identity"),)},
         {"came": JSON},
         {"headers": JSON, "upstream": ((b"content-type", b"Application/JSON; charset=utf-8"),)},
-        {"came": GZIP, "got": b"packed"},
+        {"came": GZIP, "got": b"\x1f\x8bpacked"},
+        {"came": GZIP, "back": b"{}", "got": b"{}"},  # the EPP says what it is
         {"method": "HEAD", "upstream": ((b":method", b"GET"),), "told_back": None, "got": b""},
     ],
 )
@@ -191,6 +195,18 @@ def test_a_retry_asks_for_the_same_path(gateway, script, paths, wrong):
     one.response_headers(status=200, served=B).answers(headers_answer(side="response"))
     one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response")).client(200, ANSWER).reset()
     assert ("DP-EXTP-01" in gateway(script).blamed) is wrong
+
+
+@pytest.mark.parametrize(
+    ("got", "came", "wrong"),
+    [(ANSWER, (), False), (ANSWER, GZIP, True), (gzip.compress(ANSWER, 1), GZIP, False)],
+)
+def test_a_response_that_the_gateway_unpacks_for_the_epp(gateway, script, got, came, wrong):
+    one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=gzip.compress(ANSWER), replied=GZIP).response_headers(served=A)
+    one.answers(headers_answer(side="response")).body(ANSWER, side="response").answers(*echo(ANSWER, side="response"))
+    one.client(200, got, came).reset()
+    assert gateway(script).blamed == ({"DP-EXTP-01"} if wrong else set())
 
 
 @pytest.mark.parametrize("upstream", [(), ((b"content-type", b"text/html"),)])
