@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from conformance.errors import did_you_mean
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
 from conformance.load.moments import State
-from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.shape import PLACEHOLDER, RequestShape, with_ids
 from conformance.load.trouble import Seconds, Trouble
 from conformance.run.data_plane.replies import scripted_reply
 from conformance.run.data_plane.stimuli import Prepared
@@ -235,13 +235,15 @@ def shape_of(prepared: Prepared, request: MixedRequest) -> RequestShape:
     for namespace in prepared.stimulus.metadata.values():
         hint = {**hint, **namespace}
     items = hint.get("x-gateway-destination-endpoint-subset")
+    asked, reply = prepared.request, scripted_reply(prepared.reply, PLACEHOLDER)
+    pieces = with_ids([one.data for one in asked.chunks])
     return RequestShape(
         name=request.name,
-        request=prepared.request,
+        request=replace(asked, body=tuple(Chunk(data=piece) for piece in pieces)),
         # it is kept while pods come and go: who joins meanwhile is served from, as by a cluster that follows
         config=replace(prepared.config, pool_grows=True),
         stimulus=prepared.stimulus,
-        reply=scripted_reply(prepared.reply, PLACEHOLDER),
+        reply=replace(reply, body=with_ids(reply.body)),
         fail_first=prepared.fail_first,
         service_time=request.service_time,
         note=prepared.note,

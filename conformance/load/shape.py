@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,25 @@ from fake_proxy.stimulus import Stimulus
 
 PLACEHOLDER = str(uuid.UUID(int=0)).encode()
 """Where the id of each exchange goes in the bodies of a shape's request and reply."""
+
+_FILLER = b"0123456789abcdef" * 3875
+"""What fills up large bodies, as much as EPPs send in a piece: so many bytes have the id once."""
+
+
+def with_ids(pieces: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The body in `pieces`, whose filler has the id again and again if it had it at all, so that each piece of it is
+    its own. It is cut beside an id in place of in it: one that is cut can't be filled in."""
+    body = b"".join(pieces)
+    if PLACEHOLDER in body:
+        body = body.replace(_FILLER, PLACEHOLDER + _FILLER[len(PLACEHOLDER) :])
+    ids = [found.span() for found in re.finditer(PLACEHOLDER, body)]
+    ends = [_beside(end, ids) for end in itertools.accumulate(map(len, pieces))]
+    return tuple(body[begin:end] for begin, end in itertools.pairwise([0, *ends]) if begin < end)
+
+
+def _beside(cut: int, ids: Sequence[tuple[int, int]]) -> int:
+    edges: tuple[int, ...] = next((one for one in ids if one[0] < cut < one[1]), (cut,))
+    return min(edges, key=lambda edge: abs(edge - cut))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import re
 from pathlib import Path
 from time import monotonic, sleep
@@ -12,14 +13,21 @@ from typing import get_args
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine_driver import immediate, pick, request_headers
+from load_driver import Road
+from machine_driver import immediate, pick, request_body, request_headers, streamed
 
 from conformance.load.arrivals import Schedule, _until, _when
 from conformance.load.judgement import mentioned
-from conformance.load.mix import Arrivals, LoadFile
+from conformance.load.mix import Arrivals, LoadFile, Mix, MixedRequest
+from conformance.load.moments import State
+from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.steps import DueStep
 from conformance.load.trouble import Kind
 from conformance.load.vitals import Vitals, slope
+from conformance.run.data_plane.stimuli import prepare
 from conformance.strict_yaml import load
+from conformance.targets.resolve import REFERENCE, load_profile
+from conformance.verdict import Verdict
 from ext_proc.record import Author, Message
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "load.md"
@@ -35,6 +43,69 @@ def test_the_file_of_the_page_can_be_read() -> None:
     assert {one.change for one in found.churn} == {"remove", "un-ready", "restart", "saturate"}
     assert {one.kind for one in found.trouble} == set(get_args(Kind))
     assert all([*one.begins(found.seconds)] for one in found.trouble)
+
+
+OWN = b"11111111-1111-1111-1111-111111111111"
+
+
+def drawn(**exchange) -> RequestShape:
+    """What a load sends for this `exchange` of its file."""
+    profile, rng, endpoints = load_profile(REFERENCE), random.Random(1), {"nobody": ("127.7.8.8:8000",)}
+    mix = Mix(
+        [MixedRequest.model_validate({"name": "asked", "exchange": exchange})],
+        lambda one: prepare(one, index=0, mode="full-duplex", profile=profile, endpoints=endpoints, pool=(), rng=rng),
+        lambda: State((), {}),
+        1,
+        reset=lambda: False,
+    )
+    return mix.draw()
+
+
+@pytest.mark.parametrize("http", [1, 2])
+@pytest.mark.parametrize("chunks", [1, 2, 3, 4, 5, 20, [10, 60], [40, 5, 5]])
+def test_a_request_has_its_id_whole_in_one_piece_however_it_is_cut(http, chunks) -> None:
+    """Bodies that are the same for all requests would not show that one was given to another."""
+    pieces = [one.data for one in drawn(chunks=chunks, http=http).request_of(OWN).chunks]
+    (whole,) = (one.data for one in drawn().request_of(OWN).chunks)
+    assert b"".join(pieces) == whole
+    assert all(pieces)
+    assert [piece.count(OWN) for piece in pieces if OWN in piece] == [1]
+    assert (len(pieces) > 1) is (chunks != 1)
+
+
+@pytest.mark.parametrize("reply", [{"split": 7}, {"kind": "sse", "events": 3, "split": 11}, {"size": 900, "split": 20}])
+def test_a_response_has_its_id_whole_in_one_piece_however_it_is_cut(reply) -> None:
+    uncut = {name: value for name, value in reply.items() if name != "split"}
+    pieces = drawn(reply=reply).reply_to(1, OWN).body
+    assert b"".join(pieces) == b"".join(drawn(reply=uncut).reply_to(1, OWN).body)
+    assert sum(piece.count(OWN) for piece in pieces) == b"".join(pieces).count(OWN) > 0
+    assert all(len(piece) <= reply["split"] for piece in pieces if OWN not in piece)
+
+
+@pytest.mark.parametrize("piece", [62_000, 65_536])
+def test_each_piece_of_a_large_body_has_the_id_of_its_exchange(piece) -> None:
+    """Pieces that are the same for all requests would not show that one was given to another."""
+    asked = drawn(body={"size": 1_000_000}, reply={"kind": "text", "size": 1_000_000})
+    for body in (b"".join(one.data for one in asked.request_of(OWN).chunks), b"".join(asked.reply_to(1, OWN).body)):
+        assert len(body) == 1_000_000
+        assert all(OWN in body[at : at + piece] for at in range(0, 1_000_000 - piece, piece))
+
+
+def test_a_piece_in_the_middle_of_another_large_body_is_cross_talk() -> None:
+    """An endpoint picker whose streams share a buffer. What is right is remembered nevertheless."""
+    road, asked = Road(), drawn(body={"size": 200_000})
+    body = b"".join(one.data for one in asked.request.chunks)
+    for wrong in (False, False, True):
+        one, other = road.start(asked)[0], road.start(asked)[0]
+        owners = [one.own, other.own if wrong else one.own, one.own, one.own]
+        one.step(pick("10.0.0.1:8000"))
+        for number, own in enumerate(owners):
+            piece = body[number * 62_000 :][:62_000].replace(PLACEHOLDER, own)
+            one.step(request_body(streamed(piece, number == 3)))
+        one.step(DueStep("deadline", 10.0))
+        found = {found.requirement for found in one.judgement.telling if found.verdict is Verdict.FAIL}
+        assert ("ENV-21" in found) is wrong
+    assert road.memory.counts.exchanges == 1
 
 
 rates = st.floats(0.5, 5000, allow_nan=False)
