@@ -37,6 +37,9 @@ BYTES = Comparison(sameness=Sameness.BYTES)
 _LONG = 64
 """Characters of a text that is no name."""
 
+_AROUND = 32
+"""So many characters before and after one are all that an edit of what a text says hangs on."""
+
 
 def compare(
     sent: bytes, got: bytes, *, claims: Sequence[str] = (), events: bool = False, opaque: bool = False
@@ -146,7 +149,9 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[_Difference]:
             yield _Difference(path=path, what=what, lost=len(after) < len(before))
     elif before != after or isinstance(before, bool) is not isinstance(after, bool):
         what = f"was {_show(before)}, is {_show(after)}"
-        yield _Difference(path=path, what=what, lost=any(ask(before, after) for ask in (_gone, _garbled, _cut)))
+        yield _Difference(
+            path=path, what=what, lost=any(ask(before, after) for ask in (_gone, _garbled, _cut, _damaged))
+        )
 
 
 def _gone(before: Any, after: Any) -> bool:
@@ -171,6 +176,17 @@ def _cut(before: Any, after: Any) -> bool:
     begins = next((index for index, one in enumerate(after) if one != before[index]), len(after))
     ends = len(after) - begins
     return before.endswith(after[begins:]) and bool(before[begins : len(before) - ends].strip())
+
+
+def _damaged(before: Any, after: Any) -> bool:
+    """Whether a character is another, and the same one among the same others is as it was elsewhere in the text: an
+    edit of what the text says changes both."""
+    if not isinstance(before, str) or not isinstance(after, str) or len(before) != len(after):
+        return False
+    at = next(index for index, one in enumerate(after) if one != before[index])
+    around = before[max(0, at - _AROUND) : at + _AROUND + 1]
+    elsewhere = after.find(around)
+    return len(around) > 2 * _AROUND and elsewhere >= 0 and before.startswith(around, elsewhere)
 
 
 def _ascii(text: str) -> str:

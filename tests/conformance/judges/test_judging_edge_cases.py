@@ -497,6 +497,29 @@ def test_a_long_text_that_lost_a_piece_is_no_edit(ask, before, after, lost):
     assert ("ENV-09" in ask(made).failed) is lost
 
 
+REPEATED = "0123456789abcdef" * 10
+
+
+@pytest.mark.parametrize(
+    ("after", "lost"),
+    [
+        (REPEATED[:80] + "1" + REPEATED[81:], True),
+        (REPEATED[:80] + "stale bytes" + REPEATED[91:], True),
+        (REPEATED.replace("6", "*"), False),  # a mask is put wherever the text says that
+        ("X" + REPEATED[1:], False),  # a beginning is no other place
+        (REPEATED[:-1] + "X", False),
+        (REPEATED[:80] + "10" + REPEATED[81:], False),  # put in
+    ],
+)
+def test_a_text_with_one_place_of_several_alike_changed_is_damaged(ask, after, lost):
+    sent, answered = (json.dumps({"model": "m", "prompt": text}).encode() for text in (REPEATED, after))
+    made = script()
+    made.exchange().request_headers().body(sent).answers(headers_answer(A), *echo(answered)).drained()
+    found = ask(made)
+    assert ("ENV-09" in found.failed) is lost
+    assert ("EPP-TRN-05" in found.warned) is not lost
+
+
 @pytest.mark.parametrize("code", [200, 302, 500])
 @pytest.mark.parametrize("seen", ["unobserved pool", "changing pool", "part of the body"])
 def test_a_code_that_is_never_due(ask, seen, code):

@@ -17,10 +17,11 @@ from load_driver import Road
 from machine_driver import immediate, pick, request_body, request_headers, streamed
 
 from conformance.load.arrivals import Schedule, _until, _when
+from conformance.load.exchange import LiveExchange
 from conformance.load.judgement import mentioned
 from conformance.load.mix import Arrivals, LoadFile, Mix, MixedRequest
 from conformance.load.moments import State
-from conformance.load.shape import PLACEHOLDER, RequestShape
+from conformance.load.shape import RequestShape
 from conformance.load.steps import DueStep
 from conformance.load.trouble import Kind
 from conformance.load.vitals import Vitals, slope
@@ -94,18 +95,35 @@ def test_each_piece_of_a_large_body_has_the_id_of_its_exchange(piece) -> None:
 def test_a_piece_in_the_middle_of_another_large_body_is_cross_talk() -> None:
     """An endpoint picker whose streams share a buffer. What is right is remembered nevertheless."""
     road, asked = Road(), drawn(body={"size": 200_000})
-    body = b"".join(one.data for one in asked.request.chunks)
     for wrong in (False, False, True):
         one, other = road.start(asked)[0], road.start(asked)[0]
-        owners = [one.own, other.own if wrong else one.own, one.own, one.own]
-        one.step(pick("10.0.0.1:8000"))
-        for number, own in enumerate(owners):
-            piece = body[number * 62_000 :][:62_000].replace(PLACEHOLDER, own)
-            one.step(request_body(streamed(piece, number == 3)))
-        one.step(DueStep("deadline", 10.0))
-        found = {found.requirement for found in one.judgement.telling if found.verdict is Verdict.FAIL}
-        assert ("ENV-21" in found) is wrong
+        pieces = [large(asked, own) for own in (one.own, other.own if wrong else one.own, one.own, one.own)]
+        body = b"".join(piece[62_000 * number :][:62_000] for number, piece in enumerate(pieces))
+        assert ("ENV-21" in failed_with(one, body)) is wrong
     assert road.memory.counts.exchanges == 1
+
+
+def test_a_byte_of_a_large_body_that_became_another_is_found_from_memory_too() -> None:
+    road, asked = Road(), drawn(body={"size": 200_000})
+    for _ in range(2):
+        one, _ = road.start(asked)
+        body = bytearray(large(asked, one.own))
+        body[100_000] ^= 1
+        assert "ENV-09" in failed_with(one, bytes(body))
+    assert road.memory.counts.exchanges == 1
+
+
+def large(asked: RequestShape, own: bytes) -> bytes:
+    return b"".join(one.data for one in asked.request_of(own).chunks)
+
+
+def failed_with(one: LiveExchange, body: bytes) -> set[str]:
+    """What fails of an exchange that gets this body back, in pieces, and nothing more."""
+    one.step(pick("10.0.0.1:8000"))
+    for at in range(0, len(body), 62_000):
+        one.step(request_body(streamed(body[at : at + 62_000], at + 62_000 >= len(body))))
+    one.step(DueStep("deadline", 10.0))
+    return {found.requirement for found in one.judgement.telling if found.verdict is Verdict.FAIL}
 
 
 rates = st.floats(0.5, 5000, allow_nan=False)
