@@ -19,7 +19,7 @@ from conformance.evidence.episode import Context, Episode, Expectation, GaugesSh
 from conformance.judges import Rules, judge
 from conformance.load.moments import Window
 from conformance.load.steps import EXCHANGE
-from conformance.reading.endpoints import parse
+from conformance.reading.endpoints import parse, read_leniently
 from conformance.verdict import Finding, Verdict
 from ext_proc.messages import ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Message, Wait
@@ -103,12 +103,13 @@ def episode(
 
 
 def mentioned(events: Iterable[Event], subset: Sequence[str]) -> tuple[str, ...]:
-    """Every endpoint that the EPP's messages or the subset hint name, in canonical spelling, sorted."""
+    """Every endpoint that the EPP's messages or the subset hint name, or may be read to name, in canonical spelling,
+    sorted."""
     texts = {item for text in subset for item in text.split(",")}
     for event in events:
         if isinstance(event, Message) and event.author is Author.EPP:
             texts |= set(_endpoints(event.raw))
-    return tuple(sorted({parse(text).canonical or text.strip() for text in texts}))
+    return tuple(sorted({parse(text).canonical or read_leniently(text) or text.strip() for text in texts}))
 
 
 def _endpoints(raw: bytes) -> Iterator[str]:

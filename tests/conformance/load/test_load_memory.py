@@ -228,7 +228,9 @@ def test_what_is_remembered_is_what_the_machine_does_and_the_judges_say(kinds, a
 @settings(max_examples=150)
 @given(
     asked=st.lists(
-        st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,)]), st.booleans()), max_size=3, min_size=1
+        st.tuples(st.sampled_from([None, (), (A,), (B, C), ("10.0.0.1",), (D,), (f"http://{A}",)]), st.booleans()),
+        max_size=3,
+        min_size=1,
     ),
     answers=st.lists(
         st.sampled_from(
@@ -378,6 +380,22 @@ def test_a_pick_outside_the_subset_is_found_under_whatever_pool(road) -> None:
         road.time += 10
         road.pool(pod("a", A), pod("b", B), pod("d", D), pod("x", f"10.1.0.{number + 1}:8000"))
     assert road.memory.counts.judged <= 3
+
+
+@pytest.mark.parametrize("item", [f"http://{A}", f"{A}/", "10.0.0.1:08000", "10.0.0.1"])
+@pytest.mark.parametrize("answer", [immediate(429), immediate(503), pick(B)])
+def test_an_odd_item_of_a_hint_is_looked_up_as_what_it_may_mean(road, item, answer) -> None:
+    """Whether something of the subset is there, and so what is due, hangs on that."""
+    of, others = shape(subset=(item,)), (pod("b", B), pod("d", D))
+    for pods in ((pod("a", A), *others), others, (pod("a", A), *others)):
+        road.time += 10
+        road.pool(*pods)
+        road.time += 10
+        alone = Road(grace=5)
+        alone.pool(*pods)
+        said, expected = (judged(one, answer, DueStep("deadline", 10.0), of=of)[0] for one in (road, alone))
+        assert said.counts == expected.counts
+    assert road.memory.counts.exchanges  # the third is the first again
 
 
 def test_the_id_of_another_stream_is_cross_talk_and_is_never_remembered(road) -> None:
