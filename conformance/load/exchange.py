@@ -246,11 +246,12 @@ class LiveExchange:
         turn = self._state
         if turn.upstream:
             return  # the model server's time runs: nothing is due from the EPP
-        if now - self.progress >= (turn.quiet or deadline) * _LOOKS_FROM and self._transport is not None:
+        endless = now - self.started - self.served >= PATIENCE * deadline
+        waited = now - self.progress >= (turn.quiet or deadline) * _LOOKS_FROM
+        if (waited or endless) and self._transport is not None:
             sending = self._transport.sending(self._stream)
             if sending != self._sending:
                 self.progress, self._sending = now, sending
-        endless = now - self.started - self.served >= PATIENCE * deadline
         if endless and self._sending:
             self.trouble = f"after {now - self.started:.0f} s the request was not sent to its end: {_TOO_MUCH}"
         since = self.started if endless else self.progress

@@ -573,14 +573,19 @@ def test_what_comes_long_after_an_exchange_is_not_looked_at(road) -> None:
     assert exchange.judgement is judgement
 
 
+@pytest.mark.parametrize("slow", [0.0, 2.0])
 @pytest.mark.parametrize("ending", [Ending.ENVOY, Ending.DRAIN])
-def test_a_target_that_goes_on_for_ever_is_wrong_in_the_end(road, ending) -> None:
-    """Every message is progress, and four deadlines are enough."""
-    exchange, _ = road.start(shape(replace(DUPLEX, ending=ending), request=request(body=BODY)))
+def test_a_target_that_goes_on_for_ever_is_wrong_in_the_end(road, ending, slow) -> None:
+    """Every message is progress, and four deadlines are enough; also where the request took its time to leave."""
+    exchange, wire = road.start(shape(replace(DUPLEX, ending=ending), request=request(body=BODY)))
     more = grpc.frame(request_body(streamed(b"", False)))
+    wire.unsent = 1 if slow else 0
+    road.time = slow
+    exchange.due(road.time, 10.0)
+    wire.unsent = 0
     exchange.on_data(grpc.frame(pick(A)), False)
     while road.time < 50.0 and not exchange.finished:
-        road.time += 1.0
+        road.time += 0.5
         exchange.on_data(more, False)
         exchange.due(road.time, 10.0)
     assert exchange.finished
