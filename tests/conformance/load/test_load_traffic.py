@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.load.course import Snapshot
+from conformance.load.exposition import Exposition
+from conformance.load.figures import Figures
 from conformance.load.judgement import Judgement
+from conformance.load.recovery import Troubles
 from conformance.load.traffic import LoadTally, Traffic
 from conformance.run.engine import LagMeter
 from conformance.verdict import Finding, Verdict
@@ -136,3 +140,23 @@ def test_each_exchange_failed_is_undecided_or_conforms(exchanges, cut) -> None:
     both.add(spoilt := Judgement.of([Finding(requirement="R", verdict=Verdict.INCONCLUSIVE)]))
     both.add(spoilt, -1)
     assert both.undecided == sum(undecided)
+
+
+def test_no_counter_falls_when_an_exchange_turns_out_to_be_wrong() -> None:
+    """Who reads one takes that for a new beginning, and counts all that there is a second time."""
+    right, wrong = (Judgement.of([Finding(requirement="R", verdict=one)]) for one in (Verdict.PASS, Verdict.FAIL))
+    run: Any = SimpleNamespace(tally=LoadTally(), figures=Figures(), troubles=Troubles(), lost_with_process=0)
+    with Exposition(0) as shown:
+
+        def outcomes() -> dict[str, float]:
+            shown.renew(run, Snapshot.beginning())
+            (exchanges,) = (one for one in shown.collect() if one.name == "epp_load_exchanges")
+            return {one.labels["outcome"]: one.value for one in exchanges.samples}
+
+        run.tally.add(right, 3)
+        assert outcomes()["conformant"] == 3
+        run.tally.add(right, -1)
+        run.tally.add(wrong)
+        assert (outcomes()["conformant"], outcomes()["failed"]) == (3, 1)
+        run.tally.add(right, 2)
+        assert outcomes()["conformant"] == 4
