@@ -304,7 +304,7 @@ def _trouble(one: Aftermath, run: LoadRun) -> str:
     elif one.recovered is not None:
         how = f"recovered from after {one.recovered:.2f} s{limit}"
     elif one.untried:
-        how = "no exchange began after it and ended before the next trouble"
+        how = "no exchange after it and before the next trouble tells"
     else:
         how = f"NOT recovered from{limit}" if one.ended is not None else "it did not end"
     until = f" to {one.ended - run.start_time:.1f} s" if one.ended is not None else ""

@@ -49,6 +49,17 @@ class Judgement:
             telling=tuple(one for one in found if one.verdict in TELLING),
         )
 
+    @property
+    def failed(self) -> bool:
+        """Whether a requirement was broken."""
+        return any(one.verdict is Verdict.FAIL for one in self.telling)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it did not fail and can't be said to conform: something of it was inconclusive or an error."""
+        doubtful = (Verdict.ERROR, Verdict.INCONCLUSIVE)
+        return not self.failed and any(one.verdict in doubtful for one in self.telling)
+
 
 class Bench:
     """Judges single exchanges by `context` and `rules`."""

@@ -282,7 +282,7 @@ class LoadRun:
             self.examples.keep(exchange, judgement, exchange.progress - self.start_time)
 
     def _count_trouble(self, exchange: LiveExchange, judgement: Judgement, times: int = 1) -> None:
-        if self.troubles.open:
+        if self.troubles.open and not judgement.undecided:
             broken = {one.requirement for one in judgement.telling if one.verdict is Verdict.FAIL}
             decided = exchange.decided or exchange.over
             self.troubles.count(exchange.started, decided, exchange.over, broken, times)

@@ -241,7 +241,7 @@ class LoadTally:
         self.exchanges = 0
         self.failed = 0
         self.undecided = 0
-        """Exchanges that did not fail and can't be said to conform: something of them was inconclusive or an error."""
+        """Exchanges that did not fail and can't be said to conform (see `Judgement`)."""
         self._counts: Counter[tuple[str, Verdict]] = Counter()
         self._shared: Counter[Judgement] = Counter()
 
@@ -257,11 +257,8 @@ class LoadTally:
         """Count a judgement; with -1, take it back."""
         self._shared[judgement] += times
         self.exchanges += times
-        said = {one.verdict for one in judgement.telling}
-        if Verdict.FAIL in said:
-            self.failed += times
-        elif said & {Verdict.ERROR, Verdict.INCONCLUSIVE}:
-            self.undecided += times
+        self.failed += times * judgement.failed
+        self.undecided += times * judgement.undecided
         if len(self._shared) > 1024:
             self._fold()
 

@@ -89,7 +89,7 @@ def test_trouble_that_the_next_follows_too_soon_does_not_say_that_nothing_began(
     made = json.loads((folder / "load.json").read_text())
     made["troubles"][0] |= {"recoveredAfter": None, "untried": True}
     shown = html(made, "NOT conformant")
-    assert "<td>no exchange began after it and ended before the next trouble</td>" in shown
+    assert "<td>no exchange after it and before the next trouble tells</td>" in shown
 
 
 def test_the_page_asks_for_nothing_and_runs_nothing(page) -> None:

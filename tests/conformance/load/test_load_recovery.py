@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.load.document import _untried
+from conformance.load.judgement import Judgement
 from conformance.load.mix import LoadFile
 from conformance.load.recovery import TargetIsBack, TroubleBegan, TroubleEnded, Troubles
+from conformance.load.run import LoadRun
+from conformance.verdict import Finding, Verdict
 
 BEGUN, ENDED = 10.0, 20.0
 CONFORMANT: tuple[str, ...] = ()
@@ -58,6 +61,18 @@ def test_the_time_of_recovery_is_that_of_all_exchanges(seen) -> None:
     if in_order.recovered is not None and found.recovered is not None:
         assert in_order.good[0][0] == exact <= found.good[0][0]
         assert found.good[0][0] in {began for began, _, broken, _ in seen if not broken}
+
+
+@pytest.mark.parametrize("doubt", [Verdict.ERROR, Verdict.INCONCLUSIVE])
+def test_an_exchange_that_is_undecided_does_not_show_that_the_target_recovered(doubt) -> None:
+    """It may be trouble of the suite, which says nothing of the target."""
+    run: Any = SimpleNamespace(troubles=known([]))
+    for began, verdict in [(21.0, doubt), (25.0, Verdict.FAIL), (26.0, doubt), (30.0, Verdict.PASS)]:
+        exchange: Any = SimpleNamespace(started=began, decided=began + 1, over=began + 1)
+        LoadRun._count_trouble(run, exchange, Judgement.of([Finding(requirement="R", verdict=verdict)]))
+    (found,) = run.troubles.all
+    assert found.recovered == 11.0
+    assert found.after == {"R": 1}
 
 
 @given(seen=exchanges)
