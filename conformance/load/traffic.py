@@ -123,9 +123,10 @@ class Traffic:
     def done(self, exchange: LiveExchange) -> None:
         """The exchange is over and judged."""
         took = exchange.decided - exchange.started
-        if took > self._deadline / 2:
+        answered = exchange.decided and not exchange.lost  # what a client gets without a connection is no answer
+        if answered and took > self._deadline / 2:
             self._slow = (exchange.decided, took)
-        elif exchange.decided and exchange.started > self._prompt:
+        elif answered and exchange.started > self._prompt:
             self._prompt = exchange.started
         self.open.discard(exchange)
         self._finished(exchange)

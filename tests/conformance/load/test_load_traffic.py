@@ -82,12 +82,27 @@ def test_a_wait_on_an_overloaded_machine(
         traffic = traffic_of(late, withheld)
         silent: Any = SimpleNamespace(progress=traffic.now() - wait, trouble="")
         if other is not None:
-            answered: Any = Finished(started=silent.progress, decided=silent.progress + other)
+            answered: Any = Finished(started=silent.progress, decided=silent.progress + other, lost=False)
             traffic.done(answered)
         traffic.expired(silent, silent.progress)
         return str(silent.trouble)
 
     assert bool(asyncio.run(main())) is excused
+
+
+def test_a_connection_that_was_not_made_is_no_answer_to_a_request() -> None:
+    """It does not show that the target, which got no processor, had one."""
+
+    async def main() -> str:
+        traffic = traffic_of(0.02, 0.6)
+        silent: Any = SimpleNamespace(trouble="")
+        since = traffic.now() - DEADLINE
+        lost: Any = Finished(started=since + 5.0, decided=since + 5.0, lost=True)
+        traffic.done(lost)
+        traffic.expired(silent, since)
+        return str(silent.trouble)
+
+    assert asyncio.run(main())
 
 
 @pytest.mark.parametrize(
