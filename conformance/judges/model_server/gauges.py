@@ -27,6 +27,9 @@ WAITING = 2
 RISES = 5
 """How often a gauge must have risen of itself before that is a fault: it may lag behind, and others may ask."""
 
+ROUNDED = 1e-6
+"""By how much a fraction may be out of its range: `1 - free / all` is computed with numbers of so many digits."""
+
 VISIBLE = 0.02
 """Share of the KV cache that prompts must fill before a gauge that stays the same is at fault: some round to 0.01."""
 
@@ -141,7 +144,7 @@ def _count(metric: MetricReading, value: float) -> tuple[str, str] | None:
 
 
 def _share(metric: MetricReading, value: float) -> tuple[str, str] | None:
-    if 0 <= value <= 1:
+    if -ROUNDED <= value <= 1 + ROUNDED:
         return None
     hint = "Is it a number of per cent? EPPs read a fraction." if 1 < value <= 100 else ""
     return f"{metric.selector} is a fraction from 0 to 1", hint

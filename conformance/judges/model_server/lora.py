@@ -133,6 +133,8 @@ def _stuck(found: Sequence[tuple[Scraped, MetricReading]]) -> tuple[Scraped, Met
 def _no_time(one: Scraped, sample: MetricSample) -> tuple[str, str] | None:
     now = one.event.at
     newest = sample.value
+    if newest == 0 and names_text(sample) == ("", ""):
+        return None  # as a gauge begins that was not updated yet
     if newest > now + DAY and abs(newest / now - round(newest / now)) < 0.01 and newest < 100 * now:
         return f"{newest:g}, {round(newest / now)} times the time", "Several API servers, whose times are added up?"
     if not 0 <= newest <= now + DAY:

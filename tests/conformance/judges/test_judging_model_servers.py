@@ -213,11 +213,11 @@ def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(us
     assert said_of("MS-MET-03", [page] * 80, long) is wanted
 
 
-def cache_over(values: list[float], *, running: str = "0", left: float = 0.0, asks: int = 1) -> Verdict:
+def cache_over(values: list[float], *, running: str = "0", left: float | str = 0.0, asks: int = 1) -> Verdict:
     """The verdict on the gauge of the cache that is at 0.3 under long prompts: of scrapes when they have ended, and of
     what it is at when a further request has ended, too."""
 
-    def page(used: float, count: str, most: int = 0) -> MetricsPage:
+    def page(used: float | str, count: str, most: int = 0) -> MetricsPage:
         runs = f"# TYPE {RUNS} gauge\n{RUNS} {count}\n" if count else ""
         body = f"{runs}# TYPE {CACHE} gauge\n{CACHE} {used}\n".encode()
         return MetricsPage(url="http://x/metrics", status=200, body=body, sent=most, begun=most, most=most)
@@ -266,6 +266,21 @@ def test_the_gauge_of_the_cache_falls_when_long_prompts_have_ended(left, asks, w
     assert cache_over([0.3], left=left, asks=asks) is wanted
 
 
+@pytest.mark.parametrize(
+    ("left", "wanted"),
+    [
+        (-1.1e-16, Verdict.PASS),
+        ("-0.0", Verdict.PASS),
+        (-0.01, Verdict.FAIL),
+        (1.01, Verdict.FAIL),
+        (30, Verdict.FAIL),
+        ("NaN", Verdict.FAIL),
+    ],
+)
+def test_the_gauge_of_the_cache_is_a_fraction_as_computers_compute_it(left, wanted) -> None:
+    assert cache_over([1.0000000000000002, 0.3], left=left) is wanted
+
+
 # -- the LoRA gauge ----------------------------------------------------------------------------------------------------
 
 LORA = "vllm:lora_requests_info"
@@ -280,8 +295,10 @@ NOW = 1_790_000_000.0
         (NOW + 0.5, 0.1, NOW + 0.5, Verdict.FAIL),
         (NOW, 2.5, NOW, Verdict.FAIL),
         (NOW - 190_000_000, 0.1, NOW - 190_000_000, Verdict.FAIL),
+        (0, 0.1, NOW, Verdict.PASS),
+        (0, 0.1, 0, Verdict.FAIL),
     ],
-    ids=["newer", "within a second", "the same fraction", "seconds later", "long ago"],
+    ids=["newer", "within a second", "the same fraction", "seconds later", "long ago", "not updated yet", "never"],
 )
 def test_the_lora_gauge_has_a_newer_value_when_there_is_a_further_series(first, apart, second, wanted) -> None:
     idle = f'{LORA}{{max_lora="2",running_lora_adapters="",waiting_lora_adapters=""}} {first}\n'
