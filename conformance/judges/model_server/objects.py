@@ -26,7 +26,7 @@ REPEATED = 6
 def shell(body: dict[str, Any], kind: str) -> Wrong | None:
     """The members of any object, around its choices."""
     for name, wanted in (("id", str), ("object", str), ("created", int), ("model", str), ("choices", list)):
-        if not isinstance(body.get(name), wanted) or isinstance(body.get(name), bool):
+        if not has(body, **{name: wanted}):
             return f"`{name}`, {_A[wanted]}", _is(name, body)
     return None if body["object"] == kind else (f"`object` {kind!r}", f"{body['object']!r}")
 
@@ -154,7 +154,11 @@ _A = {str: "a text", int: "a whole number", list: "a list"}
 
 def has(value: Any, **fields: type) -> bool:
     """Whether a value is an object with these members, each of its type."""
-    return isinstance(value, dict) and all(isinstance(value.get(name), kind) for name, kind in fields.items())
+    return isinstance(value, dict) and all(_of_type(value.get(name), kind) for name, kind in fields.items())
+
+
+def _of_type(value: Any, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)  # which is a number for Python alone
 
 
 def _is(name: str, body: dict[str, Any]) -> str:

@@ -106,6 +106,7 @@ def test_there_are_as_many_choices_as_were_asked_for() -> None:
     assert whole([second]) is Verdict.FAIL
     assert whole([second], n=2) is Verdict.PASS  # one of the two may have been left out
     assert whole([{**first, "index": -1}], n=2) is Verdict.FAIL
+    assert whole([{**first, "index": False}]) is Verdict.FAIL
     assert streamed(*WORDS, END, indices=(0, 1)) is Verdict.FAIL
 
 
