@@ -68,6 +68,11 @@ class Schedule:
         self.due += 1
         self.not_begun += not self._begin(due)
 
+    def _leave(self, number: int) -> None:
+        """So many do not begin, as their stage is over."""
+        self.due += number
+        self.not_begun += number
+
     def _share(self, number: int) -> int:
         return len(range(self._index, number, self._of))
 
@@ -81,9 +86,13 @@ class Schedule:
             self._closed = False
 
     async def _bursts(self, number: int, every: float, start: float, seconds: float) -> None:
-        for turn in range(max(1, math.ceil(seconds / every - 1e-9))):
+        turns = max(1, math.ceil(seconds / every - 1e-9))
+        for turn in range(turns):
             due = start + turn * every
             await asyncio.sleep(max(0.0, due - time.monotonic()))
+            if time.monotonic() - start > seconds + _OVERDUE:
+                self._leave((turns - turn) * number)
+                return
             for _ in range(number):
                 self._one(due)
         await asyncio.sleep(max(0.0, start + seconds - time.monotonic()))
@@ -93,9 +102,7 @@ class Schedule:
         while number < total:
             passed = time.monotonic() - start
             if passed > seconds + _OVERDUE:
-                left = len(range(number, total, self._of))
-                self.due += left
-                self.not_begun += left
+                self._leave(len(range(number, total, self._of)))
                 return
             due = total if passed >= seconds else min(total, int(_until(passed, first, last, seconds)) + 1)
             numbers = range(number, due, self._of)[:_AT_ONCE]

@@ -188,14 +188,13 @@ def test_schedules_that_share_requests_begin_each_once(of) -> None:
     assert found == pytest.approx([due - alone[-1] for due in alone], abs=1e-6)
 
 
-def test_a_stage_ends_when_its_time_is_over_whatever_is_due() -> None:
+@pytest.mark.parametrize("how", [{"rate": 10_000}, {"burst": 100, "every": 0.01}])
+def test_a_stage_ends_when_its_time_is_over_whatever_is_due(how) -> None:
     """A rate that can't be made, at four milliseconds a request, makes no longer load."""
 
     async def drive() -> tuple[Schedule, int]:
         took: list[float] = []
-        schedule = Schedule(
-            [Arrivals(seconds=0.1, rate=10_000)], lambda due: bool(took.append(due) or not sleep(0.004))
-        )
+        schedule = Schedule([Arrivals(seconds=0.1, **how)], lambda due: bool(took.append(due) or not sleep(0.004)))
         await schedule.run()
         return schedule, len(took)
 
