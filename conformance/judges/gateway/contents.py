@@ -172,11 +172,16 @@ def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
         return
     if one.left_early or one.slowest >= PATIENCE:
         return
-    told = values_of(sent_headers(one.stream.response), ":status")
-    released = one.stream.response.complete and [*told] == [b"%d" % last.status]
-    statuses = {attempt.status for attempt in exchange.attempts}
-    failed = last.status < 400 and (got.status or 0) >= 500 and got.status not in (504, *statuses)
-    if got.status is None or (released and (failed or (got.status == last.status and exchange.cut))):
+    response = one.stream.response
+    if response.headers is None:
+        lost = got.status is None and one.stream.request.complete
+    elif response.complete and [*values_of(sent_headers(response), ":status")] == [b"%d" % last.status]:
+        statuses = {attempt.status for attempt in exchange.attempts}
+        failed = last.status < 400 and (got.status or 0) >= 500 and got.status not in (504, *statuses)
+        lost = got.status is None or failed or (got.status == last.status and exchange.cut)
+    else:
+        lost = False
+    if lost:
         yield exchange.fail(EXTP, f"the whole response of {last.endpoint} at the client")
 
 
