@@ -30,6 +30,8 @@ BUSY = (
     "do sleep 0.1; done; "
 )
 """Wait until requests are with the EPP: on a busy machine the clients may start later than the page's seconds say."""
+JUDGED = "until curl -s http://127.0.0.1:9102/metrics | grep -q '^epp_tap_judging_waiting 0'; do sleep 0.1; done; "
+"""Wait until the tap has judged all: on a busy machine judging may be further behind than the tap waits for it."""
 PORTS = ("8001", "8002", "9002", "9003", "9102", "9901", "10000")
 SECONDS = 120
 
@@ -37,8 +39,10 @@ SECONDS = 120
 def script(folder):
     """The page as a shell script that prints each heading before what its commands print, and the files it names."""
     fresh = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
-    page = PAGE.replace("sleep 1; kill -KILL", f"{BUSY}sleep 1; kill -KILL")
-    assert page != PAGE
+    page = PAGE
+    for before, what in ((BUSY, "sleep 1; kill -KILL"), (JUDGED, "kill $TAP")):
+        assert what in page
+        page = page.replace(what, before + what)
     page = re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda at: str(fresh[at[0]]), page)
     lines = []
     for part in PARTS.finditer(page):
