@@ -100,6 +100,8 @@ class Traffic:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        for exchange in self.open:
+            exchange.finished = True  # what ends it now, as connections are closed, is no more judged
         self._defects.leave()
         self.check()
 

@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 PIECE = bytes(range(256)) * 256
 UP, DOWN = 50 * MIB, 20 * MIB
 
-BOUND = 150 * MIB
+BOUND = 200 * MIB
 """Memory of the proxy, of which half is Python with all that it has loaded; it took 477 MiB when it held bodies."""
 
 
@@ -184,7 +184,7 @@ def test_model_servers_that_misbehave_cost_one_request_each(program) -> None:
     """The proxy goes on after each, in bounded memory."""
 
     async def main() -> None:
-        async with proxied(program, ModelServer(), picks, "--timeout", "2") as (port, process, epp):
+        async with proxied(program, ModelServer(), picks, "--timeout", "2", *PATIENT) as (port, process, epp):
             got = {}
             for what in MISBEHAVING:
                 with misbehaving(what) as endpoint:
