@@ -355,7 +355,7 @@ class Connections:
     def __init__(self) -> None:
         self.welcome = True
         self.spoken = ""
-        """What a client spoke in place of HTTP/1.1, the latest that did."""
+        """What a client spoke in place of HTTP/1.1, the latest that did: `HTTP/2`, `TLS`, `no HTTP`; or empty."""
         self._open: set[Connection] = set()
         self._none_left: asyncio.Event = asyncio.Event()
 

@@ -61,16 +61,11 @@ class Pod:
         self._metrics_fault: MetricsFault | None = None
         self._ranks = Ranks(spec)
         self._servers: list[asyncio.Server] = []
-        self._connections = Connections()
+        self.peers = Connections()
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
 
     def __repr__(self) -> str:
         return f"<Pod {self.name} {self.endpoint}{'' if self.accepting else ' refusing'}>"
-
-    @property
-    def spoken(self) -> str:
-        """What a client spoke in place of HTTP/1.1, the latest that did: `HTTP/2`, `TLS`, `no HTTP`; or empty."""
-        return self._connections.spoken
 
     @property
     def name(self) -> str:
@@ -102,7 +97,7 @@ class Pod:
     @property
     def connections(self) -> int:
         """How many client connections are open."""
-        return len(self._connections)
+        return len(self.peers)
 
     async def accept(self) -> None:
         """Listen on every port; nothing happens if the pod listens already.
@@ -111,7 +106,7 @@ class Pod:
         """
         if self._servers:
             return
-        self._connections.welcome = True
+        self.peers.welcome = True
         bound: list[Address] = []
         try:
             for index, address in enumerate(self.addresses):
@@ -128,7 +123,7 @@ class Pod:
         sock = bind(address.host, address.port)
         bound = Address(address.host, sock.getsockname()[1])
         answer = functools.partial(self._answer, bound, page, serves)
-        factory = functools.partial(Connection, answer, self._connections)
+        factory = functools.partial(Connection, answer, self.peers)
         try:
             self._servers.append(await asyncio.get_running_loop().create_server(factory, sock=sock, backlog=2048))
         except BaseException:
@@ -139,10 +134,10 @@ class Pod:
     async def refuse(self) -> None:
         """Stop listening and drop every connection: what a crashed pod looks like. `accept` brings it back."""
         servers, self._servers = self._servers, []
-        self._connections.welcome = False
+        self.peers.welcome = False
         for server in servers:
             server.close()
-        await self._connections.abort()
+        await self.peers.abort()
         for server in servers:
             await server.wait_closed()
 

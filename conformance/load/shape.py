@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.scenario.replies import FILLER
 from fake_proxy.client import Chunk, HttpRequest
 from fake_proxy.config import ProxyConfig
 from fake_proxy.scripted import UpstreamReply
@@ -23,7 +24,7 @@ from fake_proxy.stimulus import Stimulus
 PLACEHOLDER = str(uuid.UUID(int=0)).encode()
 """Where the id of each exchange goes in the bodies of a shape's request and reply."""
 
-_FILLER = b"0123456789abcdef" * 3875
+_FILLER = FILLER * 3875
 """What fills up large bodies, as much as EPPs send in a piece: so many bytes have the id once."""
 
 

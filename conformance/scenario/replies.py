@@ -13,6 +13,9 @@ from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.schema import Reply
 from ext_proc.record import Headers
 
+FILLER = b"0123456789abcdef"
+"""What bodies of a given size are filled up with, of requests and of replies, again and again."""
+
 FAILING = 503
 """What an attempt is answered with that is to fail (`failFirst`)."""
 
@@ -62,7 +65,7 @@ def _content(reply: Reply, mark: bytes) -> bytes:
         return base64.b64decode(reply.base64)
     if reply.size is not None:
         begin = mark if len(mark) <= reply.size else b""
-        return (begin + b"0123456789abcdef" * (reply.size // 16 + 1))[: reply.size]
+        return (begin + FILLER * (reply.size // 16 + 1))[: reply.size]
     content = reply.json_ if "json_" in reply.model_fields_set else _completion(reply.filler, mark)
     return _json(content)
 

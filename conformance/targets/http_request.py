@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.scenario.header_fields import HeaderPairs, on_the_wire
 from conformance.scenario.models import KNOWN, asked_model
+from conformance.scenario.replies import FILLER
 from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest
 from conformance.targets.profile import Requests
 from ext_proc.record import Headers
@@ -102,7 +103,7 @@ def _body(exchange: ClientRequest, requests: Requests, path: str, rng: random.Ra
             content[name] = value  # of these three, null removes the field; elsewhere it is a value
     body = _json(content)
     if spec.size is not None and len(body) < spec.size:
-        filler = (b"0123456789abcdef" * (spec.size // 16 + 1))[: spec.size - len(body)]
+        filler = (FILLER * (spec.size // 16 + 1))[: spec.size - len(body)]
         body = body.replace(prompt.encode(), prompt.encode() + filler, 1)
     return body
 

@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 PIECE = bytes(range(256)) * 256
 UP, DOWN = 50 * MIB, 20 * MIB
 
-BOUND = 200 * MIB
+BOUND = 150 * MIB
 """Memory of the proxy, of which half is Python with all that it has loaded; it took 477 MiB when it held bodies."""
 
 

@@ -65,7 +65,8 @@ def _same_trace(name: str, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
             before, after = _trace(old), _trace(new)
             return after is not None and before in (None, after)
         case "tracestate":
-            return _keys(old) <= _keys(new)
+            entries, kept = _entries(old), _entries(new)
+            return entries.keys() <= kept.keys() and sum(kept[key] != entries[key] for key in entries) <= 1  # its own
         case _:
             return False
 
@@ -76,8 +77,9 @@ def _trace(values: Sequence[bytes]) -> bytes | None:
     return found[1] if found is not None else None
 
 
-def _keys(tracestate: Sequence[bytes]) -> set[bytes]:
-    return {entry.partition(b"=")[0].strip() for entry in b",".join(tracestate).split(b",")}
+def _entries(tracestate: Sequence[bytes]) -> dict[bytes, bytes]:
+    found = (entry.strip().partition(b"=") for entry in b",".join(tracestate).split(b","))
+    return {key: value for key, _, value in found}
 
 
 def _asked_to_stay(direction: StreamDirection) -> set[str]:

@@ -82,8 +82,8 @@ class Pods:
 
     @property
     def spoken(self) -> str:
-        """What the gateway spoke to a pod in place of HTTP/1.1, if it did: `HTTP/2`, `TLS` or `no HTTP`."""
-        return next(filter(None, (pod.spoken for pod in self._fleet.pods.values())), "")
+        """What the gateway spoke to a pod in place of HTTP/1.1, if it did."""
+        return next(filter(None, (pod.peers.spoken for pod in self._fleet.pods.values())), "")
 
     @property
     def returned(self) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from conformance.errors import GateFailedError
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
-from conformance.outcome import Anomaly
 from conformance.planning.epp_scripts import scripts_of
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
@@ -271,7 +270,7 @@ class GatewayRunner(TargetRunner):
         text = f"the gateway {what} within {self.profile.timeouts.convergence:g} s after {since}"
         if not self.crashed and text not in self._told:
             self._told.add(text)
-            self.anomaly(Anomaly(code="unsettled", text=f"{text}; timeouts.convergence of the profile gives it longer"))
+            self.noting("unsettled")(f"{text}; timeouts.convergence of the profile gives it longer")
 
     async def _poll(self, request: Request, known: Callable[[], bool], until: float) -> bool:
         """Send a plain request again and again, until the gateway knows, has ended, or the time is over; whether it

@@ -686,6 +686,7 @@ class TestHeaders:
             ("tracestate", "a=1,b=2", "epp=3, a=1,b=2", False),
             ("tracestate", "a=1,epp=2", "epp=3,a=1", False),
             ("tracestate", "a=1,b=2", "epp=3,a=1", True),
+            ("tracestate", "a=1,b=2", "a=3,b=4", True),  # one of them at least is another's
         ],
     )
     def test_taking_part_in_a_trace(self, ask, name, old, new, warned):
