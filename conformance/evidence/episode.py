@@ -68,14 +68,6 @@ class GaugesShown(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scrape(Event):
-    """The target began to read a pod's metrics."""
-
-    kind: ClassVar[str] = "scrape"
-    pod: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthProbe(Event):
     """One `grpc.health.v1.Health/Check`: `serving` names the status, None when the call failed with `grpc_status`."""
 

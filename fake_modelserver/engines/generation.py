@@ -57,11 +57,6 @@ class Generation:
     load_paths: tuple[str, str] | None = None
     lora: LoraForm | None = None
 
-    @property
-    def meanings(self) -> frozenset[str]:
-        """The meanings that the page of this generation has a family for."""
-        return frozenset(family.meaning for family in self.families if family.meaning)
-
     def named(self, wanted: tuple[str, ...]) -> frozenset[str]:
         """The names of the families that `wanted` lists by meaning or by name; all gauges of load if it lists none."""
         wanted = wanted or ("queue", "running", "kv")
