@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from conformance.judges.exchange_view import ExchangeView, Shape
+from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, has_unknown
 from conformance.reading.endpoints import canonical, parse
 
@@ -85,14 +86,19 @@ def _unknown(message: DecodedMessage) -> bool:
 
 
 def early_response(view: ExchangeView) -> bool:
-    """Response headers on a stream without a request, or before the request was complete or answered."""
+    """Response headers on a stream without a request, or before the request was complete or answered. In mode NONE, and
+    where the EPP asked to be shown no more of the request, its end is not shown: the answer is all that is awaited."""
     response, request = view.stream.response.headers, view.stream.request
     if response is None:
         return False
     if request.headers is None:
         return True
     answered = request.release
-    return request.end is None or request.end.seq > response.seq or answered is None or answered.seq > response.seq
+    if answered is None or answered.seq > response.seq:
+        return True
+    if request.end is None:
+        return request.mode != NONE and not request.replaced
+    return request.end.seq > response.seq
 
 
 def aborted(view: ExchangeView) -> bool:

@@ -423,6 +423,19 @@ class TestPeculiarStimuli:
         one.closed(13)
         assert "ENV-23" in ask(script).failed or ask(script).failed == {"ENV-16"}
 
+    @pytest.mark.parametrize(("mode", "status"), [("NONE", 0), ("BUFFERED", CommonResponse.CONTINUE_AND_REPLACE)])
+    def test_a_response_after_a_request_whose_end_is_not_shown(self, ask, mode, status):
+        """It is neither early nor first, so that ENV-23 is not tried."""
+        answer = headers_answer(A)
+        answer.request_headers.response.status = status
+        script, one = started(mode=mode)
+        one.request_headers().answers(answer).response_headers(end=True).hang("answer to response_headers")
+        assert ask(script).blamed == {"ENV-07"}
+        script, one = started(mode=mode)
+        one.request_headers().answers(answer).response_headers(end=True).answers(headers_answer(side="response"))
+        one.drained()
+        assert ask(script)["ENV-23"] is None
+
     @pytest.mark.parametrize("served", [8000, "10.9.9.9:1", [A], ""])
     def test_an_odd_served_endpoint(self, ask, served):
         script, one = started()
