@@ -83,10 +83,10 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
                 yield from _response_not_reached()
         elif view.ended_by_exit:
             return
-        elif _error_by_status(view, stop):
+        elif _in_words(view, stop) and _error_was_due(view):
             yield from (passed("EPP-ERR-01"), passed("ENV-16"))
-        elif stop.kind in _ENDED and view.settling and not view.due.known:
-            return  # whether the pool of this poll had anything eligible is not known
+        elif stop.kind in _ENDED and not view.due.known and (view.settling or _in_words(view, stop)):
+            return  # whether the pool had anything eligible is not known
         elif stop.kind is StopKind.HANG and (_unfinished(view, side) or _goes_on(view, stop)):
             yield _cut_short(view, stop, side)
         else:
@@ -134,11 +134,13 @@ def _cut_short(view: ExchangeView, stop: StreamStop, side: str) -> Ruling:
     )
 
 
-def _error_by_status(view: ExchangeView, stop: StreamStop) -> bool:
-    """Whether this is an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
-    in_words = stop.kind in (StopKind.STATUS, StopKind.RESET)
-    if not in_words or view.decided is not None or not view.facts.counts("EPP-ERR-01"):
-        return False
+def _in_words(view: ExchangeView, stop: StreamStop) -> bool:
+    """Whether a request was answered with an error as 0.2.0 allows it: it names no form (reading AMB-13)."""
+    undecided = view.decided is None and view.stream.request.headers is not None
+    return undecided and stop.kind in (StopKind.STATUS, StopKind.RESET) and view.facts.counts("EPP-ERR-01")
+
+
+def _error_was_due(view: ExchangeView) -> bool:
     if view.due.error_possible or view.due.load.saturated or view.unknown_model:
         return True
     return view.expectation is not None and expectation.accepts(view.expectation.answer, view)

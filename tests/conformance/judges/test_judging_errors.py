@@ -27,6 +27,7 @@ from ext_proc.messages import (
     StreamedImmediateResponse,
 )
 from ext_proc.protocol import DESTINATION, FALLBACK
+from ext_proc.record import Author
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}
@@ -178,6 +179,19 @@ class TestErrorsOfTheFirstVersion:
         script.exchange(note=note).request(BODY).closed(14)
         assert ask(script, "0.2.0").failed == failed
         assert ask(script, "1.0.0").failed & {"ENV-16", "EPP-ERR-04"}
+
+    @pytest.mark.parametrize("end", ["status", "reset"])
+    def test_a_grpc_error_where_the_pool_is_not_known(self, ask, end):
+        """In traffic: what is right there as an ImmediateResponse is right as a status."""
+        script = Script()
+        one = script.exchange().request(BODY)
+        _ = one.closed(14) if end == "status" else one.reset(Author.EPP)
+        verdicts = ask(script, "0.2.0")
+        assert (verdicts.blamed, verdicts["EPP-ERR-01"]) == (set(), None)
+        assert ask(script, "1.0.0").failed == {"ENV-16"}
+        script = Script()
+        script.exchange().response_headers(status=503, end=True).closed(14)  # no answer to a request
+        assert ask(script, "0.2.0").failed == {"ENV-23"}
 
 
 class TestUnderLoad:
