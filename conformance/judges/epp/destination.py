@@ -118,7 +118,7 @@ def _missing_metadata(view: ExchangeView) -> Ruling:
 def _different(view: ExchangeView) -> Ruling | None:
     destination = view.destination
     twice = _set_twice(destination.settings)
-    if twice is not None:
+    if twice is not None and destination.header != destination.request_metadata:
         actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
         return view.fail("EPP-DEST-05", "one value", actual, at=twice[1].message, hint=_client(view, twice[1].value))
     header = destination.header

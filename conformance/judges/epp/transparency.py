@@ -120,7 +120,8 @@ def _same_under_append(view: ExchangeView, overwritten: Sequence[bytes]) -> Iter
         return  # ENV-12
     first = overwritten
     second = values_of(header_list(view.stream.request, append=True), DESTINATION)
-    if first == second or len({setting.value for setting in view.destination.settings}) > 1:
+    several = len({setting.value for setting in view.destination.settings}) > 1
+    if first == second or (several and view.destination.header != view.destination.request_metadata):  # EPP-DEST-05
         yield passed("EPP-TRN-07")
     else:
         yield view.warn(

@@ -262,7 +262,21 @@ class TestForm:
         assert verdicts["EPP-DEST-07"] is Verdict.PASS
 
     def test_header_set_twice(self, ask):
-        assert ask(given(A, B, options=[option(DESTINATION, B)])).blamed == {"EPP-DEST-05"}
+        assert ask(given(A, B, options=[option(DESTINATION, B), option(DESTINATION, A)])).blamed == {"EPP-DEST-05"}
+        assert ask(given(A, None, options=[option(DESTINATION, B)])).failed >= {"EPP-DEST-05"}
+
+    @pytest.mark.parametrize(
+        ("overwrites", "warned"),
+        [({}, {"EPP-TRN-07"}), ({"append_action": HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD}, set())],
+    )
+    def test_set_again_over_what_the_client_sent(self, ask, overwrites, warned):
+        """All headers of the client are set again, and then our own: what goes on is our own."""
+        sent = ((DESTINATION.encode(), C.encode()),)
+        own = [option(DESTINATION, C), option(DESTINATION, A, **overwrites)]
+        script = answered(headers_answer(A, header=None, options=own), *echo(BODY), headers=sent)
+        verdicts = ask(script)
+        assert verdicts.blamed == verdicts.warned == warned
+        assert verdicts["EPP-DEST-05"] is Verdict.PASS
 
     def test_the_clients_empty_header_wins(self, ask):
         echoed = headers_answer(A, options=[option(DESTINATION, "")])
