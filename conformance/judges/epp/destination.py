@@ -231,6 +231,7 @@ def destination(view: ExchangeView) -> Iterator[Ruling]:
     """What was seen to hold."""
     if view.answer is AnswerKind.IMMEDIATE and view.shape is Shape.ODD:
         yield passed("EPP-DEST-07")
+    yield from _stray_namespaces(view)
     if view.answer is not AnswerKind.ENDPOINT:
         return
     destination = view.destination
@@ -246,7 +247,6 @@ def destination(view: ExchangeView) -> Iterator[Ruling]:
             yield passed("EPP-DEST-05")
         if view.shape in (Shape.BODYLESS, Shape.ODD):
             yield passed("EPP-DEST-07")
-    yield from _stray_namespaces(view)
     given = destination.given
     if given is not None:
         yield from _value_holds(view, parse_list(given))
@@ -276,9 +276,12 @@ def _fresh(view: ExchangeView) -> Iterator[Ruling]:
 
 
 def _stray_namespaces(view: ExchangeView) -> Iterator[Ruling]:
+    """Namespaces that are no struct, unless that explains why there is no destination."""
+    own = {DESTINATION}
+    if view.answer is not AnswerKind.IMMEDIATE and view.destination.metadata is None:
+        own.add(view.context.destination_namespace)
     for message in view.stream.answers:
         fields = message.response.dynamic_metadata.fields if message.response is not None else {}
         for name, value in sorted(fields.items()):
-            own = name in (DESTINATION, view.context.destination_namespace)
-            if value.WhichOneof("kind") != "struct_value" and not own:
+            if value.WhichOneof("kind") != "struct_value" and name not in own:
                 yield view.warn("ENV-14", f"{name} in dynamic_metadata is a struct", "it reads as empty", at=message)

@@ -115,6 +115,22 @@ class TestMissingOrMisplaced:
     def test_namespace_that_is_no_struct(self, ask):
         assert ask(given(metadata={NAMESPACE: A})).blamed == {"ENV-14"}
 
+    def test_a_later_namespace_that_is_no_struct(self, ask):
+        """Envoy reads nothing of it; what was given before stays."""
+        script = Script(pool=POOL)
+        one = script.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).response_headers(end=True)
+        one.answers(with_metadata(headers_answer(side="response"), {NAMESPACE: "{}"})).drained()
+        verdicts = ask(script)
+        assert verdicts.blamed == verdicts.warned == {"ENV-14"}
+
+    def test_a_namespace_of_an_error_that_is_no_struct(self, ask):
+        for namespace in (NAMESPACE, "another"):
+            verdicts = ask(answered(with_metadata(immediate(503), {namespace: "{}"}), pool={}))
+            assert verdicts.blamed == verdicts.warned == {"ENV-14"}
+
+    def test_no_destination_but_a_namespace_that_is_no_struct(self, ask):
+        assert ask(given(header=None, metadata={NAMESPACE: "{}"})).blamed == {"EPP-DEST-01"}
+
     def test_nothing_at_all_is_one_finding(self, ask):
         assert ask(answered(headers_answer(), *echo(BODY))).blamed == {"EPP-DEST-01"}
 
