@@ -27,7 +27,6 @@ from conformance.reading.inference_request import is_json, is_malformed, is_ordi
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
-from ext_proc.headers import value_of
 from ext_proc.protocol import READINESS
 
 
@@ -125,13 +124,13 @@ class ExchangeView:
 
     @property
     def code(self) -> int:
-        """The HTTP status of the ImmediateResponse, streamed or not; 0 if it has none."""
+        """The HTTP status of the ImmediateResponse, streamed or not; 0 if it has none that Envoy reads (ENV-11)."""
         message = self.stream.immediate
         if message is None or message.response is None:
             return 0
         if message.what == STREAMED_REPLY:
             headers = message.response.streamed_immediate_response.headers_response.headers.headers
-            status = next((value_of(one) for one in headers if one.key == ":status"), b"")
+            status = next((one.raw_value for one in headers if one.key == ":status"), b"")
             return int(status) if len(status) == 3 and status.isdigit() else 0
         return int(message.response.immediate_response.status.code)
 

@@ -14,7 +14,14 @@ from google.protobuf.message import Message as Protobuf
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ext_proc.headers import value_of
-from ext_proc.messages import CommonResponse, HeaderMap, HeaderMutation, ProcessingRequest, ProcessingResponse
+from ext_proc.messages import (
+    CommonResponse,
+    HeaderMap,
+    HeaderMutation,
+    HeaderValueOption,
+    ProcessingRequest,
+    ProcessingResponse,
+)
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import Author, Entry, Message
 
@@ -69,7 +76,8 @@ class DecodedMessage(NamedTuple):
     common: CommonResponse | None = None
     """The `CommonResponse` of an answer to headers or a body."""
     header_mutation: HeaderMutation | None = None
-    """What the answer wants changed in headers or trailers (of the ImmediateResponse: set in it), if anything."""
+    """What the answer wants changed in headers or trailers, if anything; of an ImmediateResponse, streamed or not, what
+    is set in it."""
 
     @property
     def seq(self) -> int:
@@ -179,12 +187,19 @@ def _answered(
     side, part = _PLACES.get(what, _NOWHERE)
     common: CommonResponse | None = None
     holder: Any = None
-    if what == "immediate_response":
+    mutation: HeaderMutation | None = None
+    if what == STREAMED_REPLY:
+        reply = response.streamed_immediate_response
+        headers = [*reply.headers_response.headers.headers, *reply.trailers_response.headers]
+        mutation = HeaderMutation(set_headers=[HeaderValueOption(header=one) for one in headers])
+    elif what == "immediate_response":
         holder, field = response.immediate_response, "headers"
     elif part is not None and what is not None:
         holder, field = getattr(response, what), "header_mutation"
         if part != "trailers":
             holder = common = holder.response
+    if holder is not None and holder.HasField(field):
+        mutation = getattr(holder, field)
     return DecodedMessage(
         entry=entry,
         author=EPP,
@@ -196,7 +211,7 @@ def _answered(
         partial=partial,
         opaque=opaque,
         common=common,
-        header_mutation=getattr(holder, field) if holder is not None and holder.HasField(field) else None,
+        header_mutation=mutation,
     )
 
 

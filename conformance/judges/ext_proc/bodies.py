@@ -13,7 +13,7 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.reading.bodies import Sameness, compare
 from conformance.reading.conversation import BUFFERED, NONE
-from conformance.reading.decoded_message import REQUEST, DecodedMessage
+from conformance.reading.decoded_message import REQUEST, STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_direction import StreamDirection
@@ -234,11 +234,13 @@ def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | 
 
 
 def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
-    """The same of an ImmediateResponse. Envoy leaves the header out, other data planes may not. The answer to HEAD has
-    no body, and may tell the length of another's."""
+    """The same of an ImmediateResponse that is not streamed. Envoy leaves the header out, other data planes may not. The
+    answer to HEAD has no body, and may tell the length of another's."""
     message = view.stream.immediate
     mutation = message.header_mutation if message is not None and not message.partial else None
     if message is None or message.response is None or mutation is None or view.request_header(":method") == b"HEAD":
+        return
+    if message.what == STREAMED_REPLY:
         return
     body = message.response.immediate_response.body
     values = {value_of(one.header) for one in mutation.set_headers if one.header.key.lower() == "content-length"}

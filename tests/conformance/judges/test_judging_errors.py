@@ -422,6 +422,23 @@ class TestStreamedImmediateResponse:
     def test_its_form(self, ask, answers, mode, failed):
         assert ask(refused(*answers, body=b"no JSON", mode=mode)).failed == failed
 
+    @pytest.mark.parametrize(
+        ("name", "field", "value", "failed", "warned"),
+        [
+            (":status", "value", "400", {"ENV-15"}, {"ENV-11"}),  # Envoy answers 500
+            ("x-why", "value", "odd", set(), {"ENV-11"}),
+            ("x-why", "raw_value", b"a\nb", {"ENV-11"}, set()),
+            ("x why", "raw_value", b"odd", {"ENV-11"}, set()),
+            (DESTINATION, "raw_value", A.encode(), set(), {"EPP-ERR-05"}),
+            ("content-length", "raw_value", b"4", set(), set()),
+        ],
+    )
+    def test_its_headers(self, ask, name, field, value, failed, warned):
+        answer = reply(None if name == ":status" else "400")
+        answer.streamed_immediate_response.headers_response.headers.headers.add(key=name, **{field: value})
+        found = ask(refused(answer, piece(end=True), body=b"no JSON"))
+        assert (found.failed, found.warned) == (failed, warned)
+
     @pytest.mark.parametrize("method", ["POST", "GET"])
     @pytest.mark.parametrize(
         ("status", "version", "pool", "failed"),
