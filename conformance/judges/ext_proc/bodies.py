@@ -80,10 +80,11 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
     if body is None:
         return None
     if direction.header_only:
-        if not body or direction.side != REQUEST:
+        if not body:
             return None
-        expected = "a request without a body is sent on without one"
-        return view.warn("EPP-TRN-05", expected, f"a body of {len(body)} bytes is added to it", at=at)
+        rule = "EPP-TRN-05" if direction.side == REQUEST else "ENV-09"
+        expected = f"a {direction.side} without a body is sent on without one"
+        return view.warn(rule, expected, f"a body of {len(body)} bytes is added to it", at=at)
     if body and direction.bodies:
         return None  # the data plane did not wait for the answer, so that the EPP may have seen it
     actual = f"it is replaced with {f'{len(body)} other bytes' if body else 'nothing'} before any of it was seen"

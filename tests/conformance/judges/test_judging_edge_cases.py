@@ -442,15 +442,20 @@ def test_a_body_that_is_replaced_unseen(ask, side, mutation, wrong):
 
 
 @pytest.mark.parametrize("mode", ["BUFFERED", DUPLEX])
-def test_a_body_that_is_added_to_a_request_without_one(ask, mode):
+@pytest.mark.parametrize(("side", "warned"), [("request", "EPP-TRN-05"), ("response", "ENV-09")])
+def test_a_body_that_is_added_where_there_is_none(ask, side, warned, mode):
     """The carrier allows it; the endpoint picker has no business with it."""
-    adding = headers_answer(A)
-    adding.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
-    adding.request_headers.response.body_mutation.body = BODY
+    adding = headers_answer(A if side == "request" else None, side=side)
+    common = getattr(adding, f"{side}_headers").response
+    common.status = CommonResponse.CONTINUE_AND_REPLACE
+    common.body_mutation.body = BODY
     made = script()
-    made.exchange(method="GET", mode=mode).request(None).answers(adding).drained()
+    exchange = made.exchange(method="GET", mode=mode).request(None)
+    if side == "response":
+        exchange.answers(headers_answer(A)).response_headers(status=204, end=True)
+    exchange.answers(adding).drained()
     found = ask(made)
-    assert found.blamed == found.warned == {"EPP-TRN-05"}
+    assert found.blamed == found.warned == {warned}
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
