@@ -167,7 +167,8 @@ def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
             _offend(stream, offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?"))
             return
     kind = StopKind.CANCELLED if stream.garbled or stream.unknown else kind
-    stream.request.left = kind is StopKind.CLOSED and stream.immediate is None
+    for direction in (stream.request, stream.response):
+        direction.left = kind is StopKind.CLOSED and stream.immediate is None
     stream.stop = StreamStop(kind=kind, entry=entry, what=what, status=end.status)
 
 

@@ -44,9 +44,24 @@ def answered_body(direction: StreamDirection) -> bytes | None:
 
 
 def _body(view: ExchangeView, direction: StreamDirection) -> bytes | None:
-    """The same, unless an answer of this direction was out of order: that is the finding."""
+    """The same, unless an answer of this direction was out of order: that is the finding. Where the EPP closed the
+    stream, Envoy passes on as it is what was not answered."""
     offence = view.stream.offence
-    return None if offence is not None and offence.side == direction.side else answered_body(direction)
+    if offence is not None and offence.side == direction.side:
+        return None
+    return _left_body(direction) if direction.left and not direction.complete else answered_body(direction)
+
+
+def _left_body(direction: StreamDirection) -> bytes | None:
+    """The body of a direction that the EPP left with a part of it answered; None where it still had bytes of it."""
+    asked, answers = direction.bodies, direction.body_answers
+    if direction.end is None or not answers or any(message.partial for message in (*asked, *answers)):
+        return None
+    if direction.duplex:
+        got = b"".join(map(_streamed, answers))
+        return got if direction.trailers is not None and len(got) >= len(sent_body(direction)) else None
+    rest = asked[len(answers) :]
+    return b"".join(map(_mutated, asked, answers)) + b"".join(message.body for message in rest)
 
 
 def _streamed(message: DecodedMessage) -> bytes:

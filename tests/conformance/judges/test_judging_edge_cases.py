@@ -305,6 +305,39 @@ class TestEndsOfStreams:
         assert "ENV-06" not in ask(made).blamed
 
 
+class TestABodyThatIsLeft:
+    """After a clean end Envoy passes on as it is what was not answered; what was answered has changed all the same."""
+
+    LOST = BodyMutation(body=b"")
+
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize(("mode", "chunks", "trailers"), [("BUFFERED", 1, True), ("STREAMED", 3, False)])
+    @pytest.mark.parametrize(("mutation", "wrong"), [(LOST, {"ENV-09"}), (None, set())])
+    def test_behind_an_answer_to_a_part(self, ask, side, mode, chunks, trailers, mutation, wrong):
+        made = script()
+        exchange = made.exchange(mode=mode).request_headers().answers(headers_answer(A))
+        if side == "response":
+            exchange.body(BODY).answers(*[body_answer()] * (1 if mode == "BUFFERED" else 2))
+            exchange.response_headers().answers(headers_answer(side=side))
+        exchange.body(BODY, side=side, chunks=chunks, trailers=trailers)
+        exchange.answers(body_answer(side=side, body_mutation=mutation)).closed()
+        assert ask(made).blamed == wrong
+
+    def test_in_the_midst_of_the_request(self, ask):
+        """What the rest would have been is not known."""
+        made = script()
+        exchange = made.exchange(mode="STREAMED").request_headers().answers(headers_answer(A)).chunk(BODY[:20])
+        exchange.answers(body_answer(body_mutation=BodyMutation(body=b"another"))).closed()
+        assert not ask(made).blamed
+
+    @pytest.mark.parametrize(("back", "wrong"), [(BODY, set()), (BODY[::-1], {"ENV-09"}), (BODY[:9], {"ENV-06"})])
+    def test_before_the_trailers_of_full_duplex(self, ask, back, wrong):
+        made = script()
+        exchange = made.exchange().request(trailers=True)
+        exchange.answers(headers_answer(A), *echo(back, end=False)).closed()
+        assert ask(made).blamed == wrong
+
+
 class TestBuffered:
     def response(self, mutation: HeaderMutation) -> Script:
         made = script()
