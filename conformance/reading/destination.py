@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from conformance.reading.conversation import BUFFERED_MODES, Conversation
+from conformance.reading.conversation import BUFFERED_MODES, STREAMED, Conversation
 from conformance.reading.decoded_message import REQUEST, DecodedMessage, HeaderList
 from conformance.reading.stream_direction import StreamDirection
 from conformance.reading.stream_state import StreamState
@@ -40,12 +40,20 @@ def counting(direction: StreamDirection) -> tuple[DecodedMessage, ...]:
     return (*answers, *direction.body_answers) if direction.mode in BUFFERED_MODES else answers
 
 
-def header_list(direction: StreamDirection, *, append: bool = False) -> HeaderList | None:
-    """The headers of a direction after the answers that count; None if not observed.
+def may_count(direction: StreamDirection) -> tuple[DecodedMessage, ...]:
+    """Those, and the answer to a body of STREAMED mode that came in one message: where Envoy 1.40 had the whole body
+    before the headers were answered, it can still change the headers then."""
+    whole = direction.mode == STREAMED and len(direction.bodies) == 1 and direction.end is not None
+    late = (message for message in direction.body_answers if whole and not message.partial)
+    return (*counting(direction), *late)
+
+
+def header_list(direction: StreamDirection, *, append: bool = False, late: bool = False) -> HeaderList | None:
+    """The headers of a direction after the answers that count; with `late`, that may count. None if not observed.
 
     `append`: read `append_action` as the API says, whose default is to append; Envoy does not read it.
     """
-    headers, answers = sent_headers(direction), counting(direction)
+    headers, answers = sent_headers(direction), may_count(direction) if late else counting(direction)
     if headers is None or any(message.partial for message in answers):
         return None
     for message in answers:

@@ -14,7 +14,7 @@ from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import HeaderList
-from conformance.reading.destination import apply, counting, header_list, protected, sent_headers, values_of
+from conformance.reading.destination import apply, header_list, may_count, protected, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import DESTINATION, PREFIX
@@ -35,7 +35,7 @@ _ENCODING = "content-encoding"
 def headers(view: ExchangeView) -> Iterator[Ruling]:
     """The client's headers are there with their values."""
     direction = view.stream.request
-    before, after = sent_headers(direction), header_list(direction)
+    before, after = sent_headers(direction), header_list(direction, late=True)
     if before is None or after is None or direction.headers_answer is None:
         return
     left = _by_name(after)
@@ -49,12 +49,12 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
             hint = _UNREAD if name in _asked_to_stay(direction) else ""
-            yield view.warn(requirement, f"{name} is left alone", actual, at=counting(direction)[-1], hint=hint)
+            yield view.warn(requirement, f"{name} is left alone", actual, at=may_count(direction)[-1], hint=hint)
     coded = [one for one in left.get(_ENCODING, []) if one.lower() not in (b"", b"identity")]
     if coded and not view.bodyless and all(name != _ENCODING for name, _ in before):
         expected, actual = "the body is as the headers say", f"{_ENCODING} is added: {_show(coded)}"
-        yield view.warn("EPP-TRN-05", expected, actual, at=counting(direction)[-1])
-    yield from _same_under_append(view, left.get(DESTINATION, []))
+        yield view.warn("EPP-TRN-05", expected, actual, at=may_count(direction)[-1])
+    yield from _same_under_append(view)
 
 
 def _same_trace(name: str, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
@@ -84,7 +84,7 @@ def _entries(tracestate: Sequence[bytes]) -> dict[bytes, bytes]:
 
 def _asked_to_stay(direction: StreamDirection) -> set[str]:
     """The headers that an answer says are to be set only where there are none."""
-    mutations = (message.header_mutation for message in counting(direction))
+    mutations = (message.header_mutation for message in may_count(direction))
     options = (option for mutation in mutations if mutation is not None for option in mutation.set_headers)
     return {option.header.key.lower() for option in options if option.append_action == HeaderValueOption.ADD_IF_ABSENT}
 
@@ -113,12 +113,12 @@ def _by_name(headers: HeaderList) -> dict[str, list[bytes]]:
     return found
 
 
-def _same_under_append(view: ExchangeView, overwritten: Sequence[bytes]) -> Iterator[Ruling]:
+def _same_under_append(view: ExchangeView) -> Iterator[Ruling]:
     if not view.destination.settings:
         return
     if any(setting.conditional for setting in view.destination.settings):
         return  # ENV-12
-    first = overwritten
+    first = values_of(header_list(view.stream.request), DESTINATION)
     second = values_of(header_list(view.stream.request, append=True), DESTINATION)
     several = len({setting.value for setting in view.destination.settings}) > 1
     if first == second or (several and view.destination.header != view.destination.request_metadata):  # EPP-DEST-05

@@ -250,8 +250,8 @@ def _empty_mutation(view: ExchangeView, direction: StreamDirection) -> Ruling | 
 
 
 def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
-    """The same of an ImmediateResponse that is not streamed. Envoy leaves the header out, other data planes may not. The
-    answer to HEAD has no body, and may tell the length of another's."""
+    """The same of an ImmediateResponse that is not streamed. Envoy leaves the header out, other data planes may not.
+    The answer to HEAD has no body, and may tell the length of another's."""
     message = view.stream.immediate
     mutation = message.header_mutation if message is not None and not message.partial else None
     if message is None or message.response is None or mutation is None or view.request_header(":method") == b"HEAD":

@@ -15,7 +15,7 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, HeaderList
-from conformance.reading.destination import apply, counting, header_list, sent_headers, values_of
+from conformance.reading.destination import apply, header_list, may_count, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
 from ext_proc.headers import value_of
@@ -53,11 +53,11 @@ def response(view: ExchangeView) -> Iterator[Ruling]:
         verdict = Verdict.WARN if _maybe_evicted(view) else Verdict.FAIL
         yield view.fail("ENV-24", expected, actual, at=immediate, verdict=verdict)
         return
-    answers = counting(direction)
+    answers = may_count(direction)
     if message is None or any(one.partial for one in answers):
         return
     broken = [ruling for one in answers for ruling in _changed(view, one, sent)]
-    broken += _lost(view, answers[-1], "header", sent, header_list(direction))
+    broken += _lost(view, answers[-1], "header", sent, header_list(direction, late=True))
     trailers, answer = direction.trailers, direction.trailers_answer
     if trailers is not None and trailers.headers and answer is not None and answer.header_mutation is not None:
         broken += _changed(view, answer, trailers.headers)

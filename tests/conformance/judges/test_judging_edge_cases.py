@@ -305,6 +305,33 @@ class TestEndsOfStreams:
         assert "ENV-06" not in ask(made).blamed
 
 
+@pytest.mark.parametrize(
+    ("side", "changes", "failed", "warned"),
+    [
+        ("request", {"remove_headers": ["x-client"]}, set(), {"EPP-TRN-06"}),
+        ("request", {"set_headers": [option("content-type", "text/plain")]}, set(), {"EPP-TRN-02"}),
+        ("request", {"set_headers": [length(3), option("x-epp", "1")]}, set(), set()),
+        ("response", {"set_headers": [option(":status", "500")]}, {"ENV-24"}, set()),
+        ("response", {"remove_headers": ["content-type"]}, {"ENV-24"}, set()),
+        ("response", {"set_headers": [length(3), option(":status", "200")]}, set(), set()),
+    ],
+)
+@pytest.mark.parametrize(("chunks", "counts"), [(1, True), (2, False)])
+def test_headers_that_a_streamed_body_answer_changes(ask, side, changes, failed, warned, chunks, counts):
+    """Real Envoy 1.40 still takes them where it had the whole body, which it then sends in one message."""
+    made = script()
+    changing = body_answer(side=side, header_mutation=HeaderMutation(**changes))
+    exchange = made.exchange(mode="STREAMED", headers=((b"x-client", b"1"),)).request_headers()
+    exchange.answers(headers_answer(A))
+    if side == "response":
+        exchange.chunk(BODY, end=True).answers(body_answer()).response_headers().answers(headers_answer(side=side))
+    for number in range(chunks):
+        exchange.chunk(BODY, side=side, end=number + 1 == chunks).answers(changing)
+    exchange.drained()
+    found = ask(made)
+    assert (found.failed, found.warned) == ((failed, warned) if counts else (set(), set()))
+
+
 class TestABodyThatIsLeft:
     """After a clean end Envoy passes on as it is what was not answered; what was answered has changed all the same."""
 
