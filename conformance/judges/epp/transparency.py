@@ -59,7 +59,8 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
 
 def _same_trace(name: str, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
     """Whether a header of W3C Trace Context goes on as it does through a participant: the trace stays and the parent is
-    its own, a `traceparent` that is none begins a new trace, and `tracestate` keeps the entries of others."""
+    its own, a `traceparent` that is none begins a new trace, and `tracestate` keeps the entries of others. So does
+    W3C `baggage`, in any order."""
     match name:
         case "traceparent":
             before, after = _trace(old), _trace(new)
@@ -67,6 +68,8 @@ def _same_trace(name: str, old: Sequence[bytes], new: Sequence[bytes]) -> bool:
         case "tracestate":
             entries, kept = _entries(old), _entries(new)
             return entries.keys() <= kept.keys() and sum(kept[key] != entries[key] for key in entries) <= 1  # its own
+        case "baggage":
+            return _entries(old).items() <= _entries(new).items()
         case _:
             return False
 
@@ -77,8 +80,8 @@ def _trace(values: Sequence[bytes]) -> bytes | None:
     return found[1] if found is not None else None
 
 
-def _entries(tracestate: Sequence[bytes]) -> dict[bytes, bytes]:
-    found = (entry.strip().partition(b"=") for entry in b",".join(tracestate).split(b","))
+def _entries(values: Sequence[bytes]) -> dict[bytes, bytes]:
+    found = (entry.strip().partition(b"=") for entry in b",".join(values).split(b","))
     return {key: value for key, _, value in found}
 
 

@@ -700,10 +700,13 @@ class TestHeaders:
             ("tracestate", "a=1,epp=2", "epp=3,a=1", False),
             ("tracestate", "a=1,b=2", "epp=3,a=1", True),
             ("tracestate", "a=1,b=2", "a=3,b=4", True),  # one of them at least is another's
+            ("baggage", "user=alice,tenant=t1;ttl=5", "tenant=t1;ttl=5, user=alice,epp=2", False),
+            ("baggage", "user=alice,tenant=t1", "tenant=t1", True),
+            ("baggage", "user=alice,tenant=t1", "user=bob,tenant=t1", True),
         ],
     )
     def test_taking_part_in_a_trace(self, ask, name, old, new, warned):
-        """W3C Trace Context: the trace goes on with another parent, and with the entries of others."""
+        """W3C Trace Context and Baggage: the trace goes on with another parent, and with the entries of others."""
         found = ask(mutated(option(name, new), headers=((name.encode(), old.encode()),)))
         assert found.blamed == ({"EPP-TRN-06"} if warned else set())
 
