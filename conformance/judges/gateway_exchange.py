@@ -55,6 +55,11 @@ class UpstreamAttempt:
         return self.response.status if self.response is not None and self.response.outcome == "response" else None
 
     @property
+    def succeeded(self) -> bool:
+        """Whether it was answered, and not with an error."""
+        return self.status is not None and self.status < 400
+
+    @property
     def body(self) -> bytes | None:
         """The body of its response; None unless all of it is recorded."""
         return whole_body(self.response) if self.response is not None else None
@@ -157,10 +162,23 @@ class GatewayExchange:
         own = any(header(fields, name) is not None for name in (b"content-length", b"transfer-encoding"))
         return own or (self.opened is not None and self.opened.http == 2)
 
+    @cached_property
+    def answering(self) -> tuple[UpstreamAttempt, ...]:
+        """The attempts of which the client may have got the response: the last, unless others succeeded as well, as
+        where requests are hedged. Then the bodies that the client got and the EPP was told say whose it is."""
+        able = [one for one in self.attempts if one is self.attempts[-1] or one.succeeded]
+        if len(able) < 2:
+            return tuple(able)
+        shown = [one.stream.response for one in self.asked if one.stream.response.end is not None]
+        seen = [b"".join(message.body for message in direction.bodies) for direction in shown]
+        seen += [whole_body(self.response[1]) or b""] if self.response is not None else []
+        own = [one for one in able if one.body in seen and not self.bodyless]
+        return tuple(own or [one for one in able if one.status == self.status] or able[-1:])
+
     @property
     def final(self) -> UpstreamAttempt | None:
         """The attempt whose response the client got; None for a reply that is, or may be, the gateway's own."""
-        last = self.attempts[-1] if self.attempts else None
+        last = self.answering[-1] if self.answering else None
         if last is None or last.status is None or self.response is None:
             return None
         own = self._maybe_own(last) if last.status == self.status else not self._restated(last, self.response[1])

@@ -145,7 +145,7 @@ class _Walk:
         for number, attempt in enumerate(self._attempts):
             next_due = due(self._items, start)
             before = self._attempts[number - 1] if number else None
-            served = before is not None and before.status is not None and before.status < 400
+            served = before is not None and before.succeeded
             if attempt.endpoint in next_due.allowed:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
@@ -181,8 +181,9 @@ class _Walk:
             refused = exchange.response is not None and exchange.status is not None and 400 <= exchange.status < 500
             too_late = exchange.response is not None and exchange.response[0] < self._plan.since
             return not refused and not too_late and cost <= retries
-        status = self._attempts[-1].status
-        return status in exchange.gateway.retry_statuses and spent + cost <= retries
+        if any(attempt.succeeded for attempt in self._attempts):
+            return False  # also where the last did not: they may have been sent at a time
+        return self._attempts[-1].status in exchange.gateway.retry_statuses and spent + cost <= retries
 
     def _astray(self, attempt: UpstreamAttempt, expected: str, number: int) -> Iterator[Ruling]:
         exchange = self._exchange

@@ -48,7 +48,7 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
     got = learned[right.at]
     expected = f"{namespace}: {{{SERVED}: {endpoint}}} on the headers of the response"
     if got is not None:
-        wrong = canonical(got) != endpoint
+        wrong = canonical(got) not in {endpoint, *(attempt.endpoint for attempt in exchange.answering)}
         yield (
             exchange.fail(SRVD, expected, f"{got}; {exchange.describe()}", at=at, hint=_hint(exchange, got))
             if wrong
