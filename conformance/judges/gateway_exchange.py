@@ -14,7 +14,7 @@ from functools import cached_property
 
 from conformance.evidence.episode import BackendFact, EppConduct, GatewayFacts, PodConduct
 from conformance.judges.episode_facts import EpisodeFacts
-from conformance.judges.picker_stream import PickerStream, picker_stream
+from conformance.judges.picker_stream import PATIENCE, PickerStream, picker_stream
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import DecodedMessage
@@ -144,6 +144,10 @@ class GatewayExchange:
             return ()
         until = min((other.at for other in self.asked if other.at > one.at), default=math.inf)
         return tuple(attempt for attempt in self.attempts if release.seq < attempt.at < until)
+
+    def left_behind(self, one: PickerStream) -> bool:
+        """Whether the gateway fails open, and did without this EPP after a time: what it said later comes too late."""
+        return self.gateway.failure_mode == "open" and one.given_up >= PATIENCE
 
     @property
     def bodyless(self) -> bool:

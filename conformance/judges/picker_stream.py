@@ -11,7 +11,17 @@ from conformance.reading.decoded_message import DecodedMessage
 from conformance.reading.destination import Destination
 from conformance.reading.ordering import body_mutation
 from conformance.reading.stream_state import StopKind, StreamState, follow
-from ext_proc.record import Author, ClientResponse, ExchangeOpened, HalfClosed, Message, StreamEnded, StreamOpened
+from ext_proc.record import (
+    Author,
+    ClientResponse,
+    Entry,
+    ExchangeOpened,
+    HalfClosed,
+    Message,
+    StreamEnded,
+    StreamOpened,
+    UpstreamRequest,
+)
 
 PATIENCE = 0.15
 """Seconds for which a gateway must have waited for its EPP before it may go on without: Envoy's `message_timeout` is
@@ -99,23 +109,37 @@ class PickerStream:
         return max(((new.t - old.t) / 1e9 for old, new in said), default=0.0)
 
     @cached_property
-    def given_up(self) -> float:
-        """Seconds after which the data plane left a stream on which the EPP had said nothing, or answered the client
-        itself; 0 if it did not."""
-        for entry in self.conversation.entries:
+    def _since(self) -> tuple[Entry, ...]:
+        """What happened from the opening of the stream on."""
+        return tuple(entry for entry in self.conversation.entries if entry.seq >= self.at)
+
+    @cached_property
+    def _left(self) -> Entry | None:
+        """Where the data plane did without an EPP that had said nothing: it left the stream, answered the client
+        itself, or sent the request on."""
+        for entry in self._since:
             match entry.event:
-                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE) | ClientResponse():
-                    return (entry.t - self.conversation.entries[0].t) / 1e9
+                case StreamEnded(author=Author.DATA_PLANE) | HalfClosed(author=Author.DATA_PLANE):
+                    return entry
+                case ClientResponse() | UpstreamRequest():
+                    return entry
                 case Message(author=Author.EPP) | StreamEnded():
-                    return 0.0
-        return 0.0
+                    return None
+        return None
+
+    @property
+    def given_up(self) -> float:
+        """Seconds after which the data plane did without an EPP that had said nothing; 0 if it did not."""
+        return (self._left.t - self._since[0].t) / 1e9 if self._left is not None else 0.0
 
     @property
     def held_back(self) -> float:
         """Of the seconds until it was given up, those in which the data plane told the EPP nothing more."""
-        told = (entry.t for entry in self.conversation.entries if isinstance(entry.event, Message))
-        silent = self.given_up - (max(told, default=0) - self.conversation.entries[0].t) / 1e9
-        return silent if self.given_up else 0.0
+        if self._left is None:
+            return 0.0
+        until = self._since[: self._since.index(self._left)]
+        told = max((entry.t for entry in until if isinstance(entry.event, Message)), default=self._since[0].t)
+        return (self._left.t - told) / 1e9
 
     @property
     def unavailable(self) -> str:

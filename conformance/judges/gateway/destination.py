@@ -58,7 +58,8 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
     if exchange.opened is None:
         yield not_applicable(FOLLOWED, "the HTTP sides were not observed")
         return
-    plans = [_plan(exchange, one) for one in exchange.asked if one.release is not None]
+    asked = [one for one in exchange.asked if not exchange.left_behind(one)]
+    plans = [_plan(exchange, one) for one in asked if one.release is not None]
     if not plans:
         return
     under: dict[int, list[UpstreamAttempt]] = {plan.since: [] for plan in plans}

@@ -31,7 +31,9 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
         return
     answer = message.response.immediate_response
     code = int(answer.status.code)
-    if code not in CODES or exchange.aborted or (exchange.response is not None and exchange.response[0] < message.seq):
+    if code not in CODES or exchange.aborted or exchange.left_behind(last):
+        return
+    if exchange.response is not None and exchange.response[0] < message.seq:
         return
     yield _wrong(exchange, last, answer, code) or passed(ERR)
 

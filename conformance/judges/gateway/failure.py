@@ -20,8 +20,8 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
     """The request fails (closed), or is sent on all the same (open)."""
     if exchange.opened is None or exchange.aborted or (exchange.backends and not exchange.gateway.split_header):
         return
-    if exchange.splits:
-        return  # which EPP could not be asked is not known
+    if exchange.splits or any(one.release is not None for one in exchange.asked[:-1]):
+        return  # which EPP could not be asked is not known, or one that was asked before let the request go
     why, silent = _why(exchange)
     if not why:
         return

@@ -41,8 +41,8 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
     backend = exchange.backend_of(endpoint)
     learned = {one.at: _told(one, namespace) for one in exchange.asked}
     own = [one for one in exchange.asked if backend is None or one.epp in ("", backend)]
-    if not own or own[-1].release is None or own[-1].left_early:
-        return  # it was not asked, it let nothing go, or it left before there was a response
+    if not own or own[-1].release is None or own[-1].left_early or exchange.left_behind(own[-1]):
+        return  # it was not asked, it let nothing go, or it left, or was left, before there was a response
     right = own[-1]
     at = next(iter(_responses(right)), None)
     got = learned[right.at]

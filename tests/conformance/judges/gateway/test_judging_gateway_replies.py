@@ -310,6 +310,30 @@ class TestFailureMode:
         self.failing(script, "silent", attempts=(B,), got=200)
         assert gateway(script).blamed == {"DP-FAIL-01"}
 
+    @pytest.mark.parametrize("to", [(), (B,)])
+    def test_an_epp_that_fails_when_it_is_asked_again(self, gateway, script, to):
+        """What an EPP named before may be used all the same."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(f"{A},{B}"), *echo(BODY))
+        one.upstream(A, 503, body=BODY, answer=b"busy").reset()
+        one.asks("again").request().reset(Author.EPP)
+        for endpoint in to:
+            one.upstream(endpoint, 503, body=BODY, answer=b"busy")
+        one.client(503, b"busy")
+        assert gateway(script).blamed == set()
+
+    @pytest.mark.parametrize("answers", [(headers_answer(A), *echo(BODY)), (immediate(429),)])
+    @pytest.mark.parametrize(
+        ("waited", "mode", "right"), [(0.2, "open", True), (0.05, "open", False), (0.2, "closed", False)]
+    )
+    def test_a_gateway_that_fails_open_goes_on_without_an_epp_that_answers_later(
+        self, gateway, script, answers, waited, mode, right
+    ):
+        one = script.exchange(body=BODY).request()
+        script.pass_time(waited)
+        one.upstream(B, body=BODY, answer=b"{}").answers(*answers).client(200, b"{}").reset()
+        expected = {"x1": Expectation(requirement="DP-DEST-01", served_by=(A,))}
+        assert (gateway(script, failure_mode=mode, expectations=expected).blamed == set()) is right
+
 
 class TestExpectations:
     def judged(self, gateway, script, **expected):
