@@ -39,7 +39,8 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
 
 
 def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateResponse, code: int) -> Ruling | None:
-    called = [attempt for attempt in exchange.attempts if attempt.at > last.at]
+    first = exchange.asked[0].at if not exchange.epps_down else 0  # of those before, an EPP that is down knew nothing
+    called = [attempt for attempt in exchange.attempts if attempt.at > last.at or attempt.at < first]
     if called:
         expected = f"no model server is called: the EPP answered {code}"
         return exchange.fail(ERR, expected, f"{called[0].endpoint} was", at=called[0])

@@ -86,6 +86,14 @@ class TestImmediate:
         script.exchange().request().upstream(A).answers(immediate(503)).client(503).reset()
         assert gateway(script).blamed == {"DP-ERR-01"}
 
+    @pytest.mark.parametrize("down", [True, False])
+    def test_a_model_server_is_called_before_the_epp_is_asked(self, gateway, script, down):
+        """With another EPP down, that may have been the request without it."""
+        script.epps(other=not down)
+        one = script.exchange(stream=False).upstream(A).asks("first").request().answers(immediate(503))
+        one.client(503).reset()
+        assert gateway(script).failed == (set() if down else {"DP-ERR-01"})
+
     def test_too_late(self, gateway, script):
         script.exchange().request().client(504).answers(immediate(429)).reset()
         assert gateway(script).blamed == set()
