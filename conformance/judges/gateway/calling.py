@@ -195,6 +195,7 @@ def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
             yield exchange.fail(EXTP, "names of headers in lower case", f"{upper!r}", at=message, hint=hint)
     if message.part == "headers" and not message.partial:
         names = {name for name, _ in message.headers or ()}
+        names |= {":path"} if (":method", b"CONNECT") in (message.headers or ()) else set()  # which has none
         lost = next((name for name in _PSEUDO.get(message.what, ()) if name not in names), None)
         if lost is not None:
             expected, hint = f"{lost} among the headers", "Are only some forwarded to the EPP (Envoy's forward_rules)?"

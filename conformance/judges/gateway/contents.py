@@ -58,13 +58,19 @@ def _changed(direction: StreamDirection) -> bool:
     return direction.replaced or answered_body(direction) not in (None, sent_body(direction))
 
 
+def _rewritten(direction: StreamDirection) -> bool:
+    """Whether an EPP asks for another path than it was told."""
+    return values_of(sent_headers(direction), ":path") != values_of(header_list(direction), ":path")
+
+
 def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) -> Iterator[Ruling]:
     """The request, on its way to the EPP and to model servers."""
     request = one.stream.request
     yield from _told(exchange, request, whole_body(opened), opened.headers)
+    rewritten = any(map(_rewritten, (other.stream.request for other in exchange.asked)))
     for attempt in exchange.sent_on(one):
         yield from _method(exchange, request, attempt)
-        yield from _path(exchange, opened, attempt)
+        yield from _path(exchange, opened, attempt) if not rewritten else ()
         yield from _released(exchange, request, opened, attempt.request, attempt)
         yield from _readable(exchange, request, opened, attempt.request, attempt)
 

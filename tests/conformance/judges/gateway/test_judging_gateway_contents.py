@@ -135,6 +135,13 @@ def test_the_query_goes_on_with_the_path_of_the_client(gateway, script, arrived,
     assert gateway(script).failed == ({"DP-EXTP-01"} if wrong else set())
 
 
+def test_the_query_of_a_path_that_the_epp_rewrites(gateway, script):
+    one = script.exchange(method="GET", path="/a?b=1").request(None)
+    one.answers(headers_answer(A, options=[option(":path", "/a")])).upstream(A, headers=((b":path", b"/a"),))
+    one.response_headers(served=A, end=True).answers(headers_answer(side="response")).client(200).reset()
+    assert gateway(script).blamed == set()
+
+
 def test_a_body_that_goes_on_before_the_epp_released_it(gateway, script):
     one = script.exchange(body=BODY).request().answers(headers_answer(A)).upstream(A, body=BODY, answer=ANSWER)
     one.answers(*echo(OTHER)).response_headers(served=A).answers(headers_answer(side="response"))
@@ -284,6 +291,13 @@ def test_pseudo_headers_are_there(ask, script, missing):
     found = ask(script, role="data-plane")
     assert found["DP-EXTP-01"] is Verdict.WARN
     assert found.finding("DP-EXTP-01").actual == f"no {missing}"  # a warning is printed without what was expected
+
+
+def test_a_connect_has_no_path(ask, script):
+    pairs = [HeaderValue(key=name, raw_value=b"CONNECT") for name in (":method", ":authority")]
+    one = script.exchange(opened=False).say(request_headers=HttpHeaders(headers=HeaderMap(headers=pairs)))
+    one.answers(headers_answer(A)).reset()
+    assert ask(script, role="data-plane").blamed == set()
 
 
 class TestNotJudged:
