@@ -35,6 +35,9 @@ EXTP = "DP-EXTP-01"
 _REWRITTEN = ("model", "stream_options")
 """What gateways rewrite in bodies: they map names of models, and have streams tell their usage, by which they bill."""
 
+TELLING = 16
+"""So many bytes of another request's body are no chance."""
+
 GZIP = b"\x1f\x8b"
 """How what is in gzip begins (RFC 1952, 2.3.1)."""
 
@@ -129,6 +132,9 @@ def _released(
     if released is None or got is None or _encoded(came.headers) or _encoded(out.headers):
         return
     if hidden and not released.startswith(got):
+        if other := _whose(exchange, type(came), got):
+            expected = f"the {direction.side} body of this request, or what is made of it"
+            yield exchange.fail(EXTP, expected, f"that of the request {other}", at=attempt)
         return
     if attempt is not None and direction.trailers is not None and got == 2 * released:
         return  # Envoy 1.40 does so where the route retries: see docs/reference/envoy-parity.md
@@ -136,6 +142,14 @@ def _released(
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as {'it came' if hidden else 'the answers of the EPP left it'}"
         yield exchange.fail(EXTP, expected, difference, at=attempt)
+
+
+def _whose(exchange: GatewayExchange, kind: type[ExchangeOpened | UpstreamResponse], body: bytes) -> str:
+    """The name of another request with which this body came; empty if there is none, or it may be chance."""
+    if len(body) < TELLING:
+        return ""
+    found = (event.exchange for _, event in exchange.facts.episode.of(kind) if whole_body(event) == body)
+    return next((name for name in found if name and name != exchange.exchange), "")
 
 
 def _status(

@@ -333,6 +333,18 @@ class TestNotJudged:
         one.upstream(A, body=got, answer=ANSWER).response_headers(served=A).client(200, ANSWER).reset()
         assert gateway(script).blamed == blamed
 
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize("crossed", [True, False])
+    def test_unless_they_are_those_of_another_request(self, gateway, script, side, crossed):
+        bodies = [(BODY, ANSWER), (OTHER, ANSWER.replace(b"1", b"2"))]
+        for number, (body, answer) in enumerate(bodies):
+            sent, got = body, answer
+            if crossed:
+                sent, got = (bodies[1 - number][0], got) if side == "request" else (sent, bodies[1 - number][1])
+            one = script.exchange(mode="NONE", body=body).request().answers(headers_answer(A))
+            one.upstream(A, body=sent, answer=answer).response_headers(served=A).client(200, got).reset()
+        assert gateway(script).failed == ({"DP-EXTP-01"} if crossed else set())
+
     def test_a_status_that_the_epp_changed(self, gateway, script):
         one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
         one.upstream(A, 500, body=BODY, answer=b"broken").response_headers(status=500, served=A)
