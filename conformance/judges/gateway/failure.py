@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from conformance.judges.gateway_exchange import GatewayExchange
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, passed
+from ext_proc.record import ClientResponse, ExchangeOpened, UpstreamRequest, UpstreamResponse, whole_body
 
 FAIL = "DP-FAIL-01"
+
+_Passage = tuple[ExchangeOpened | UpstreamResponse, UpstreamRequest | ClientResponse, str]
 
 
 @judge_of_gateway_exchange(FAIL)
@@ -33,10 +36,29 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
         elif exchange.response is not None:
             yield passed(FAIL)
     elif went_on:
-        yield passed(FAIL)
+        yield _cut(exchange, why) or passed(FAIL)
     elif exchange.response is not None and not silent and not exchange.expired:
         hint = "Envoy's failure_mode_allow does not hold for a body in full duplex."
         yield exchange.fail(FAIL, f"the request is sent on: {why}, and the gateway fails open", hint=hint)
+
+
+def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
+    """A request that is sent on without the EPP, or the response to it, of which only the beginning arrives."""
+    if any(one.stream.request.body_answers for one in exchange.asked):
+        return None  # the EPP had a part in it
+    assert exchange.opened is not None
+    passages: list[_Passage] = [
+        (exchange.opened, attempt.request, f"at {attempt.endpoint}") for attempt in exchange.attempts
+    ]
+    final, got = exchange.final, exchange.response
+    if final is not None and final.response is not None and got is not None and not exchange.bodyless:
+        passages.append((final.response, got[1], "at the client"))
+    for came, out, where in passages:
+        whole, arrived = whole_body(came), whole_body(out)
+        if whole and arrived is not None and whole != arrived and whole.startswith(arrived):
+            expected = f"a body of {len(whole)} bytes {where}: {why}, and the gateway fails open"
+            return exchange.fail(FAIL, expected, f"its first {len(arrived)}")
+    return None
 
 
 def _why(exchange: GatewayExchange) -> tuple[str, bool]:

@@ -300,6 +300,25 @@ class TestFailureMode:
         verdicts = gateway(script)
         assert verdicts.blamed == verdicts.warned == {"DP-FAIL-01"}
 
+    @pytest.mark.parametrize("down", [True, False])
+    @pytest.mark.parametrize(
+        ("sent", "got", "whole"),
+        [
+            (BODY, b"answer", True),
+            (BODY.replace(b"m", b"n"), b"other", True),
+            (b"", b"answer", False),
+            (BODY[:9], b"answer", False),
+            (BODY, b"ans", False),
+        ],
+    )
+    def test_open_with_all_of_the_request(self, gateway, script, down, sent, got, whole):
+        script.epps(first=not down)
+        one = script.exchange(body=BODY, stream=not down)
+        if not down:
+            one.request().reset(Author.EPP)
+        one.upstream(A, body=sent, answer=b"answer").client(200, got)
+        assert gateway(script, failure_mode="open").blamed == (set() if whole else {"DP-FAIL-01"})
+
     @pytest.mark.parametrize("how", ["error", "lost", "reset"])
     def test_ways_to_fail(self, gateway, script, how):
         self.failing(script, how)
