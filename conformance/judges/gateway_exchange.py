@@ -149,6 +149,14 @@ class GatewayExchange:
         """Whether the gateway fails open, and did without this EPP after a time: what it said later comes too late."""
         return self.gateway.failure_mode == "open" and one.given_up >= PATIENCE
 
+    def unsteered(self, attempt: UpstreamAttempt) -> bool:
+        """Whether the gateway fails open, and may have made an attempt without an EPP, as one could not be asked."""
+        pool = self.backend_of(attempt.endpoint)
+        asked = [one for one in self.asked if one.at < attempt.at and (pool is None or one.epp in ("", pool))]
+        failed = any(one.unavailable or self.left_behind(one) for one in asked)
+        down = bool(self.epps_down if pool is None else self.epps_down & {pool})
+        return self.gateway.failure_mode == "open" and (failed or down)
+
     @property
     def bodyless(self) -> bool:
         """Whether HTTP gives the response no body."""

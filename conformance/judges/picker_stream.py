@@ -132,6 +132,19 @@ class PickerStream:
         """Seconds after which the data plane did without an EPP that had said nothing; 0 if it did not."""
         return (self._left.t - self._since[0].t) / 1e9 if self._left is not None else 0.0
 
+    @cached_property
+    def unanswered(self) -> float:
+        """Seconds for which what the data plane had told last was not answered, when it left the stream or the client
+        had its response; 0 if it did neither, or had an answer."""
+        told: Entry | None = None
+        for entry in self._since:
+            match entry.event:
+                case Message(author=author):
+                    told = entry if author is Author.DATA_PLANE else None
+                case StreamEnded() | HalfClosed(author=Author.DATA_PLANE) | ClientResponse():
+                    return (entry.t - told.t) / 1e9 if told is not None else 0.0
+        return 0.0
+
     @property
     def held_back(self) -> float:
         """Of the seconds until it was given up, those in which the data plane told the EPP nothing more."""

@@ -67,6 +67,8 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
         backend = exchange.backend_of(attempt.endpoint)
         before = [plan for plan in plans if plan.since < attempt.at]
         own = [plan for plan in before if backend is None or plan.asked.epp in ("", backend)]
+        if not own and exchange.unsteered(attempt):
+            continue
         if not own:
             yield _unasked(exchange, attempt, backend, before)
             return

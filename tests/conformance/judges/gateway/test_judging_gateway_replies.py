@@ -337,6 +337,13 @@ class TestFailureMode:
         self.failing(script, "silent", attempts=(B,), got=200)
         assert gateway(script).blamed == {"DP-FAIL-01"}
 
+    def test_open_and_asked_again_for_the_retry(self, gateway, script):
+        one = script.exchange().request().reset(Author.EPP).upstream(A, 503)
+        one.asks("again").request().answers(headers_answer(B), *echo(BODY)).upstream(B)
+        one.response_headers(served=B).body(b"{}", side="response").client(200).reset()
+        assert gateway(script, failure_mode="open").blamed == set()
+        assert "DP-DEST-01" in gateway(script, failure_mode="closed").blamed
+
     @pytest.mark.parametrize("to", [(), (B,)])
     def test_an_epp_that_fails_when_it_is_asked_again(self, gateway, script, to):
         """What an EPP named before may be used all the same."""

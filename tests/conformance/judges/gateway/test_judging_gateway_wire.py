@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate
+from scripted import BODY, SUBSET_NAMESPACE, Script, echo, headers_answer, immediate, option
 
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderMap, HeaderValue, HttpBody, HttpHeaders, HttpTrailers, ProtocolConfiguration
@@ -212,6 +212,17 @@ class TestMessages:
         one = script.exchange().request_headers().answers(headers_answer(A)).closed()
         one.upstream(A, body=BODY).client(200)
         assert gateway(script).blamed == set()
+
+    @pytest.mark.parametrize(
+        ("waited", "mode", "blamed"), [(0.3, "open", False), (0.05, "open", True), (0.3, "closed", True)]
+    )
+    def test_an_epp_that_is_slow_with_the_response(self, gateway, script, waited, mode, blamed):
+        """A gateway that fails open gives it to the client, and ends the stream. What the EPP says is too late."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, body=BODY, answer=b"{}").response_headers(served=A)
+        script.pass_time(waited)
+        one.client(200, b"{}").answers(headers_answer(side="response", options=[option("x-a", "1")])).reset()
+        assert gateway(script, failure_mode=mode).blamed == ({"DP-EXTP-01"} if blamed else set())
 
     def test_messages_in_flight_when_the_epp_answered_itself(self, gateway, script):
         script.exchange().request_headers().answers(immediate(429)).body(BODY).client(429).reset()
