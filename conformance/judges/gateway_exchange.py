@@ -286,6 +286,11 @@ class GatewayExchange:
             own = [endpoint for pods in states for pod in pods for endpoint in pod.endpoints if pod.eligible]
         return frozenset(map(canonical, own))
 
+    def pool_of(self, epp: str) -> frozenset[str]:
+        """The endpoints of the pool of an EPP; of one pool, or where it is not known whose they are, all that are."""
+        own = [endpoint for backend in self.backends if backend.epp == epp for endpoint in backend.endpoints]
+        return frozenset(map(canonical, own)) or self.known
+
     def conduct(self, endpoint: str) -> str:
         """How the pod at `endpoint` took this request: `serves`, `refuses`, `resets`, `503`."""
         names = {

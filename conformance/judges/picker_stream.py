@@ -155,12 +155,18 @@ class PickerStream:
         return (self._left.t - told) / 1e9
 
     @property
+    def broke(self) -> bool:
+        """Whether it came to an end that is an error, before the data plane was done with it."""
+        stop = self.stream.stop
+        return stop is not None and stop.kind in (StopKind.STATUS, StopKind.RESET, StopKind.LOST)
+
+    @property
     def unavailable(self) -> str:
         """How the EPP was out of order: it gave no answer and did not just leave; empty if it was not."""
         stream = self.stream
         if stream.decision is not None or stream.offence is not None or stream.stop is None:
             return ""
-        return stream.stop.what if stream.stop.kind in (StopKind.STATUS, StopKind.RESET, StopKind.LOST) else ""
+        return stream.stop.what if self.broke else ""
 
 
 def picker_stream(one: Conversation, namespace: str) -> PickerStream:

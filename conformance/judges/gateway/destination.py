@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.judges.episode_view import EpisodeView
-from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked
+from conformance.judges.gateway.walk import Sort, WalkedItem, due, position, walked, without
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
@@ -136,13 +136,14 @@ class _Walk:
         exchange, applies = self._exchange, self._exchange.facts.applies
         if self._plan.text is None:
             return
-        self._items = walked(self._plan.text, exchange.known, exchange.conduct)
+        pool = exchange.pool_of(self._plan.asked.epp)
+        self._items = walked(self._plan.text, pool, exchange.conduct)
         several = len(self._items) > 1
         if several and not applies(WALKED):
             yield not_applicable(FOLLOWED, "what a list means is not defined in this version")
             return
         if self._plan.fallback is not None and applies(FALLBACK):
-            self._items += walked(self._plan.fallback, exchange.known, exchange.conduct)
+            self._items += walked(self._plan.fallback, pool, exchange.conduct)
             self._falls_back = True
         start, spent = 0, 0
         for number, attempt in enumerate(self._attempts):
@@ -153,6 +154,7 @@ class _Walk:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
                 start = place + 1
+                self._items = self._items if attempt.succeeded else without(self._items, attempt.endpoint, start)
             elif before is not None and before.endpoint == attempt.endpoint and before.status is None:
                 spent += 1  # HTTP clients repeat by themselves what went down with a connection
             elif next_due.endpoint is None and not served:
@@ -178,7 +180,7 @@ class _Walk:
         """Whether the gateway must make one attempt more, of which `cost` others may fail first."""
         exchange = self._exchange
         retries = 0 if exchange.long else exchange.gateway.retries
-        if exchange.aborted or not self._plan.asked.passed:
+        if exchange.aborted or not self._plan.asked.passed or self._plan.asked.broke:
             return False
         if not self._attempts:
             refused = exchange.response is not None and exchange.status is not None and 400 <= exchange.status < 500

@@ -8,7 +8,7 @@ What happens when the list is used up is not defined.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from conformance.reading.endpoints import parse_list
@@ -72,6 +72,14 @@ def due(items: Sequence[WalkedItem], start: int = 0) -> Due:
             return Due(endpoint=item.endpoint, allowed=frozenset(allowed), cost=cost)
         cost += item.sort is not Sort.INVALID
     return Due(endpoint=None, allowed=frozenset(allowed), cost=cost)
+
+
+def without(items: Sequence[WalkedItem], endpoint: str, start: int) -> tuple[WalkedItem, ...]:
+    """The items, of which those from number `start` on that are `endpoint` need not be tried: it has failed."""
+    return tuple(
+        replace(item, sort=Sort.FAILING) if number >= start and item.endpoint == endpoint else item
+        for number, item in enumerate(items)
+    )
 
 
 def position(items: Sequence[WalkedItem], endpoint: str, start: int) -> int:

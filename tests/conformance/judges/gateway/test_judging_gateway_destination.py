@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripted import NAMESPACE, Script, headers_answer, option
+from scripted import BODY, NAMESPACE, Script, echo, headers_answer, option
 
 from conformance.verdict import Verdict
 from ext_proc.messages import HeaderValueOption
@@ -85,6 +85,13 @@ class TestOneEndpoint:
         six = Script(pool={"a": "[fd00::1]:8000"})
         relayed("[FD00:0::1]:8000", ("[fd00:0:0::1]:8000",), script=six)
         assert gateway(six).blamed == set()
+
+    @pytest.mark.parametrize("broke", [True, False])
+    def test_an_epp_that_broke_down_when_it_had_picked(self, gateway, script, broke):
+        """Envoy answers 500 then; an EPP that ends the stream with status OK has said what it had to say."""
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY))
+        (one.lost() if broke else one.closed(0)).client(500)
+        assert gateway(script).blamed == (set() if broke else {"DP-DEST-01"})
 
     def test_no_destination_no_rule(self, gateway, relayed, script):
         relayed(None, (C,))
@@ -199,6 +206,14 @@ class TestLists:
         relayed(f"{STRANGE},{B}", ())
         assert gateway(script, retries=0).blamed == set()
         assert gateway(script, retries=1).blamed == {"DP-DEST-02"}
+
+    @pytest.mark.parametrize("how", [503, "reset"])
+    def test_what_failed_may_be_left_out_where_it_is_listed_again(self, gateway, relayed, script, how):
+        relayed(f"{A},{A},{B}", ((A, how), B))
+        relayed(f"{A},{A},{B}", ((A, how), (A, how), B))
+        assert gateway(script, retries=3, retry_statuses=(503,)).blamed == set()
+        relayed(f"{A},{A},{B}", ((A, how), C))
+        assert gateway(script, retries=3, retry_statuses=(503,)).blamed == {"DP-DEST-02"}
 
     def test_past_the_end_nothing_is_defined(self, gateway, relayed, script):
         relayed(f"{A},{B}", (A, B, A, B))

@@ -222,6 +222,10 @@ class TestTwoPools:
         self.moved(script, tried=())
         assert self.judged(gateway, script).blamed == set()
 
+    def test_an_endpoint_of_the_other_pool_may_be_passed_by(self, gateway, script):
+        self.moved(script, first=f"{C},{A},{B}")
+        assert self.judged(gateway, script).blamed == set()
+
     def test_the_same_pool_out_of_order(self, gateway, script):
         self.moved(script, tried=(A, A))
         assert self.judged(gateway, script).blamed == {"DP-SCOPE-01"}
