@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.ext_proc.bodies import answered_body, sent_body
+from conformance.judges.ext_proc.bodies import answered_body, is_event_stream, sent_body
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.ruling import Ruling
@@ -273,6 +273,6 @@ def _difference(expected: bytes, got: bytes, headers: Headers) -> str:
     """How a body differs, in words; empty if it does not, or only where it may."""
     if expected == got:
         return ""
-    events = (header(headers, b"content-type") or b"").startswith(b"text/event-stream")
+    events = is_event_stream(header(headers, b"content-type"))
     found = compare(expected, got, claims=_REWRITTEN, events=events)
     return found.difference if found.sameness in (Sameness.CHANGED, Sameness.LOST) else ""

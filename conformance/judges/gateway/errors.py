@@ -66,12 +66,15 @@ def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateRespo
 
 
 def _lost(answer: ImmediateResponse, got: ClientResponse) -> str:
-    """A header of the answer that the client did not get; those that belong to the data plane don't count."""
+    """A header of the answer that the client did not get; those that belong to the data plane don't count, nor does
+    what it says of the characters of a type."""
     for name, raw in apply(answer.headers, []):
         value = raw.strip()
         if name.startswith(":") or name in _FRAMING or not value:
             continue
         found = [one.strip() for one in values(got.headers, name.encode())]
+        if name == "content-type":
+            found += [one.partition(b";")[0].strip() for one in found]
         if value not in found and value not in [part.strip() for one in found for part in one.split(b",")]:
             return f"{name}: {value.decode('latin-1')}"
     return ""

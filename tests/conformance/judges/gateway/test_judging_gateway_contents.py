@@ -142,6 +142,16 @@ def test_the_query_of_a_path_that_the_epp_rewrites(gateway, script):
     assert gateway(script).blamed == set()
 
 
+def test_names_of_models_in_events_whatever_the_case_of_their_type(gateway, script):
+    events, kind = b'data: {"model": "a"}\n\ndata: [DONE]\n\n', ((b"content-type", b"Text/Event-Stream"),)
+    one = script.exchange(body=BODY).request(BODY).answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, body=BODY, answer=events, replied=kind)
+    one.response_headers(served=A, content_type="Text/Event-Stream").answers(headers_answer(side="response"))
+    one.body(events, side="response").answers(*echo(events, side="response"))
+    one.client(200, events.replace(b'"a"', b'"b"'), kind).reset()
+    assert gateway(script).blamed == set()
+
+
 def test_a_body_that_goes_on_before_the_epp_released_it(gateway, script):
     one = script.exchange(body=BODY).request().answers(headers_answer(A)).upstream(A, body=BODY, answer=ANSWER)
     one.answers(*echo(OTHER)).response_headers(served=A).answers(headers_answer(side="response"))

@@ -51,6 +51,7 @@ class TestImmediate:
             {"code": 204, "got": 204, "came": b""},
             {"headers": (("content-length", "7"), (":status", "200"), ("x-envoy-x", "1"), ("host", "h"))},
             {"headers": (("x-padded", " 1 "),), "with_": ((b"x-padded", b"1"),)},
+            {"headers": (("content-type", "text/plain"),), "with_": ((b"content-type", b"text/plain; charset=utf-8"),)},
             {"headers": (("x-why", "a"), ("X-Why", "b")), "with_": ((b"x-why", b"b"),)},
             {"headers": (("x-why", "b"),), "with_": ((b"x-why", b"a, b"),)},
             {"code": 0, "got": 200},
