@@ -89,6 +89,11 @@ class HttpRequest:
         return self.body
 
     @property
+    def unannounced(self) -> bool:
+        """Whether it has a body, or the form of one, whose length is not told before."""
+        return self.chunked or (bool(self.trailers) and self.http == 1)
+
+    @property
     def pauses(self) -> float:
         """Seconds for which the client does nothing."""
         return sum(chunk.after for chunk in self.chunks)
@@ -198,9 +203,8 @@ def head_arrives(request: HttpRequest, *, end: bool) -> HeadersArrive:
 def arrivals(request: HttpRequest) -> Iterator[Arrival]:
     """`request` as the ext_proc filter gets it, piece by piece."""
     chunks, trailers = request.chunks, _lower(request.trailers)
-    unannounced = request.chunked or (bool(trailers) and request.http == 1)
-    bodyless = not chunks and not unannounced and not trailers
-    yield HeadersArrive(_header_list(request, announce=not unannounced), bodyless)
+    bodyless = not chunks and not request.unannounced and not trailers
+    yield HeadersArrive(_header_list(request, announce=not request.unannounced), bodyless)
     if bodyless:
         return
     end_on_data = request.http == 2 and not trailers

@@ -185,7 +185,7 @@ async def _send(
         return response.reached(point, count)
 
     chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
-    chunked = request.chunked or (bool(trailers) and request.http == 1)
+    chunked = request.unannounced
     bodyless = not chunks and not chunked and not trailers
     exchange.head(request_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
     if await reached("request-headers"):

@@ -48,7 +48,7 @@ class KeptConnection:
 
 
 async def _send(http: Http1Exchange, request: HttpRequest) -> None:
-    chunked = request.chunked or bool(request.trailers)
+    chunked = request.unannounced
     http.head(request_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
     for chunk in request.chunks:
         await http.data(chunk.data, end=False)

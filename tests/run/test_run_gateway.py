@@ -20,7 +20,7 @@ from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
 from conformance.verdict import Result, Verdict
-from ext_proc.record import ClientAborted, ClientResponse, StreamOpened, UpstreamRequest
+from ext_proc.record import ClientAborted, ClientResponse, ExchangeOpened, StreamOpened, UpstreamRequest
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
@@ -256,6 +256,19 @@ def test_a_gateway_that_stops_after_its_epp_is_told_what_may_be_the_cause() -> N
     with pytest.raises(GateFailedError, match="called the EPP and sent the first plain request to no") as raised:
         conduct(alone, "gateway.asks-about-head")
     assert all(cause in raised.value.hint for cause in ("the pool that it knows must be", "end_of_stream"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("gateway.sends-a-body-in-pieces", True), ("gateway.sends-an-empty", False)]
+)
+def test_whether_the_length_of_a_body_is_told_is_in_the_log(name: str, said: bool) -> None:
+    """Else a gateway that demands it (411) could not be told from one that answers so to any request."""
+    log = Log()
+    conduct(small(), f"{name}*", log=log)
+    episodes = [one.episode for one in log.events if isinstance(one, ScenarioFinished)]
+    notes = [event.note for episode in episodes for _, event in episode.of(ExchangeOpened)]
+    assert notes
+    assert all(("unannounced" in note) is said for note in notes)
 
 
 def test_what_a_gateway_did_not_find_in_time_is_told_once_with_the_setting_that_gives_it_longer() -> None:

@@ -81,12 +81,15 @@ def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
 def takes_none(exchange: GatewayExchange) -> bool:
     """Whether a gateway refuses what is particular about the request, as a server may that does not support it.
 
-    RFC 9110, section 15: 426 and 505 refuse a version of HTTP, and mean nothing else.
+    RFC 9110, section 15: 426 and 505 refuse a version of HTTP, and mean nothing else. RFC 9112, section 6.3: a server
+    may answer 411 to a body whose length it is not told.
     """
     opened = exchange.opened
     if opened is None or exchange.asked or exchange.attempts:
         return False
     match exchange.status:
+        case 411:
+            return bool(opened.note.get("unannounced"))
         case 413:
             return (opened.size or 0) > TAKEN
         case 417:

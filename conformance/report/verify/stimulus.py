@@ -95,6 +95,8 @@ def problems(
         return
     body = b"".join(chunk.data for chunk in sent.chunks)
     if plane == "gateway":
+        if opened.note.get("unannounced") and not sent.unannounced:
+            yield "its client left out the length of the body, which its scenario tells"
         if not learned.hidden.in_body(opened.body, body):
             yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
         return

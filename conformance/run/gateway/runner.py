@@ -197,7 +197,7 @@ class GatewayRunner(TargetRunner):
                     headers=http.headers,
                     request_body_mode="",  # the gateway's business: it tells the EPP
                     response_body_mode="",
-                    note=self._note(request),
+                    note=self._note(request, http),
                     body=(body := b"".join(chunk.data for chunk in http.chunks)),
                     size=len(body),
                 )
@@ -284,12 +284,13 @@ class GatewayRunner(TargetRunner):
             await asyncio.sleep(0.05)
         return known()
 
-    def _note(self, request: Request) -> dict[str, Any]:
+    def _note(self, request: Request, http: HttpRequest) -> dict[str, Any]:
         """What judges can't read off the messages."""
-        if request.subset is None:
-            return {}
-        said = self.profile.subset_header is not None  # and not by the way in which we set an Envoy up
-        return {"subset": list(references.resolve(request.subset, self.pods.pods_of)), "subset_owed": said}
+        note: dict[str, Any] = {"unannounced": True} if http.unannounced else {}
+        if request.subset is not None:
+            note["subset"] = list(references.resolve(request.subset, self.pods.pods_of))
+            note["subset_owed"] = self.profile.subset_header is not None  # and not our way of setting an Envoy up
+        return note
 
     def _http(self, request: Request, name: str, rng: Random) -> HttpRequest:
         endpoints = self.pods.pods_of

@@ -113,6 +113,18 @@ def every_epp_was_down(f: Forger) -> None:
         one["seq"] = number
 
 
+def the_length_of_the_body_was_not_told(f: Forger) -> None:
+    row = failing(f)
+    for one in opened(f, row):
+        one["note"] = {"unannounced": True}
+    episode, kept = f.episode(row), ("exchange-opened", "client-response")
+    episode["entries"] = [e for e in episode["entries"] if e.get("exchange") not in failed(row) or e["kind"] in kept]
+    for one in episode["entries"]:
+        if one["kind"] == "client-response" and one["exchange"] in failed(row):
+            one["status"] = 411
+    f.drop_unused_blocks()
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -124,5 +136,6 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_suite_stopped_the_target: "bad-epp",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
+    the_length_of_the_body_was_not_told: "bad-gateway",
 }
 """Each with the report that it is done to."""

@@ -433,6 +433,14 @@ class TestExpectations:
         expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
         assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
 
+    @pytest.mark.parametrize(
+        ("note", "verdict"), [({"unannounced": True}, Verdict.NOT_APPLICABLE), ({}, Verdict.INCONCLUSIVE)]
+    )
+    def test_a_gateway_may_demand_to_be_told_the_length_of_a_body(self, gateway, script, note, verdict):
+        script.exchange(body=BODY, note=note, stream=False).client(411)
+        expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
+        assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
+
     def test_a_connection_of_http1_is(self, gateway, script):
         script.exchange(stream=False).client(None, details="the connection failed: nothing listens")
         assert self.judged(gateway, script, served_by=(A,)).failed == {"DP-DEST-02"}
