@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.gateway_exchange import GatewayExchange
-from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_gateway_exchange
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.destination import apply
@@ -33,17 +32,16 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
     code = int(answer.status.code)
     if code not in CODES or exchange.aborted or exchange.left_behind(last):
         return
-    if exchange.response is not None and exchange.response[0] < message.seq:
-        return
-    yield _wrong(exchange, last, answer, code) or passed(ERR)
-
-
-def _wrong(exchange: GatewayExchange, last: PickerStream, answer: ImmediateResponse, code: int) -> Ruling | None:
     first = exchange.asked[0].at if not exchange.epps_down else 0  # of those before, an EPP that is down knew nothing
     called = [attempt for attempt in exchange.attempts if attempt.at > last.at or attempt.at < first]
     if called:
         expected = f"no model server is called: the EPP answered {code}"
-        return exchange.fail(ERR, expected, f"{called[0].endpoint} was", at=called[0])
+        yield exchange.fail(ERR, expected, f"{called[0].endpoint} was", at=called[0])
+    elif exchange.response is None or exchange.response[0] > message.seq:
+        yield _wrong(exchange, answer, code) or passed(ERR)
+
+
+def _wrong(exchange: GatewayExchange, answer: ImmediateResponse, code: int) -> Ruling | None:
     if exchange.response is None:
         return exchange.fail(ERR, f"the client gets {code}", "the client got no response")
     at, got = exchange.response

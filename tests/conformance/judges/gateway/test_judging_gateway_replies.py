@@ -95,6 +95,10 @@ class TestImmediate:
         one.client(503).reset()
         assert gateway(script).failed == (set() if down else {"DP-ERR-01"})
 
+    def test_a_client_that_has_its_response_before_the_epp_refuses(self, gateway, script):
+        script.exchange().request().upstream(A).client(200).answers(immediate(503)).reset()
+        assert gateway(script).blamed == {"DP-ERR-01"}
+
     def test_too_late(self, gateway, script):
         script.exchange().request().client(504).answers(immediate(429)).reset()
         assert gateway(script).blamed == set()
