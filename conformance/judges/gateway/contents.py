@@ -47,7 +47,10 @@ _READ_BY = {"content-encoding": Verdict.FAIL, "content-type": Verdict.WARN}
 
 def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     """What is not what it should be, of one stream."""
-    if exchange.opened is None or exchange.aborted or exchange.expired or one.stream.offence is not None:
+    if exchange.opened is None or exchange.aborted or one.stream.offence is not None:
+        return
+    if exchange.expired:
+        yield from _lost(exchange, one) if one is exchange.asked[-1] else ()
         return
     others = [other.stream for other in exchange.asked if other is not one]
     if not any(_changed(other.request) for other in others):

@@ -43,7 +43,8 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
 
 
 def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
-    """A request that is sent on without the EPP, or the response to it, of which only the beginning arrives."""
+    """A request that is sent on without the EPP, or the response to it, of which only the beginning arrives, or none of
+    the response."""
     if any(one.stream.request.body_answers for one in exchange.asked):
         return None  # the EPP had a part in it
     assert exchange.opened is not None
@@ -51,6 +52,9 @@ def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
         (exchange.opened, attempt.request, f"at {attempt.endpoint}") for attempt in exchange.attempts
     ]
     final, got = exchange.final, exchange.response
+    if got is not None and got[1].status is None and exchange.attempts and exchange.attempts[-1].status is not None:
+        expected = f"the response of {exchange.attempts[-1].endpoint}: {why}, and the gateway fails open"
+        return exchange.fail(FAIL, expected, "the client got none")
     if final is not None and final.response is not None and got is not None and not exchange.bodyless:
         passages.append((final.response, got[1], "at the client"))
     for came, out, where in passages:

@@ -189,6 +189,22 @@ class TestTheClient:
         self.answered(script, **got)
         assert gateway(script).failed == {"DP-EXTP-01"}
 
+    @pytest.mark.parametrize("method", ["POST", "HEAD"])
+    @pytest.mark.parametrize("slow", [0.0, 0.2])
+    @pytest.mark.parametrize("told", [True, False])
+    def test_it_never_comes(self, gateway, script, method, slow, told):
+        """The client waits for it until its patience is over."""
+        one = script.exchange(body=BODY, method=method).request(BODY)
+        script.pass_time(slow)
+        one.answers(headers_answer(A), *echo(BODY)).upstream(A, 200, body=BODY, answer=ANSWER)
+        if told:
+            one.response_headers(served=A, end=method == "HEAD").answers(headers_answer(side="response"))
+        if told and method == "POST":
+            one.body(ANSWER, side="response").answers(*echo(ANSWER, side="response"))
+        one.waited("answer of the gateway", "expired", 5.0)
+        one.emit(ClientResponse(exchange=one.name, status=None, complete=False)).reset()
+        assert gateway(script).failed == (set() if slow else {"DP-EXTP-01"})
+
     @pytest.mark.parametrize(
         "got",
         [
