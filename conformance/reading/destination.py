@@ -8,6 +8,7 @@ answer that releases the request (ENV-14), and where it was put besides.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -182,6 +183,15 @@ class Destination:
         """The destination headers that the client sent itself."""
         headers = sent_headers(self.stream.request) or []
         return tuple(value.decode("utf-8", "backslashreplace") for name, value in headers if name == DESTINATION)
+
+    @cached_property
+    def set_twice(self) -> tuple[HeaderSetting, HeaderSetting] | None:
+        """Two different values that one answer sets. One of the client, set again before the EPP's own, is none."""
+        for first, second in itertools.pairwise(self.settings):
+            same = first.message.seq == second.message.seq
+            if same and first.value != second.value and first.value not in self.client_values:
+                return first, second
+        return None
 
     @cached_property
     def header(self) -> str | None:

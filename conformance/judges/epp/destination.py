@@ -9,14 +9,13 @@ with nothing at all is EPP-DEST-01; EPP-DEST-07 if it has no body or an odd one.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.decoded_message import REQUEST
-from conformance.reading.destination import HeaderSetting, header_list, values_of
+from conformance.reading.destination import header_list, values_of
 from conformance.reading.endpoints import BLANKS, EndpointList, canonical, parse_list
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
@@ -117,8 +116,8 @@ def _missing_metadata(view: ExchangeView) -> Ruling:
 
 def _different(view: ExchangeView) -> Ruling | None:
     destination = view.destination
-    twice = _set_twice(destination.settings)
-    if twice is not None and destination.header != destination.request_metadata:
+    twice = destination.set_twice
+    if twice is not None:
         actual = f"the header is set to {twice[0].value} and to {twice[1].value} in one answer"
         return view.fail("EPP-DEST-05", "one value", actual, at=twice[1].message, hint=_client(view, twice[1].value))
     header = destination.header
@@ -139,13 +138,6 @@ def _different(view: ExchangeView) -> Ruling | None:
 
 def _items(value: str) -> list[str]:
     return [item.text.strip(BLANKS) for item in parse_list(value).items]
-
-
-def _set_twice(settings: tuple[HeaderSetting, ...]) -> tuple[HeaderSetting, HeaderSetting] | None:
-    for first, second in itertools.pairwise(settings):
-        if first.message.seq == second.message.seq and first.value != second.value:
-            return first, second
-    return None
 
 
 def _client(view: ExchangeView, value: str) -> str:

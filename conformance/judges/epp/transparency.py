@@ -123,8 +123,7 @@ def _same_under_append(view: ExchangeView) -> Iterator[Ruling]:
         return  # ENV-12
     first = values_of(header_list(view.stream.request), DESTINATION)
     second = values_of(header_list(view.stream.request, append=True), DESTINATION)
-    several = len({setting.value for setting in view.destination.settings}) > 1
-    if first == second or (several and view.destination.header != view.destination.request_metadata):  # EPP-DEST-05
+    if first == second or view.destination.set_twice is not None:  # EPP-DEST-05
         yield passed("EPP-TRN-07")
     else:
         yield view.warn(
