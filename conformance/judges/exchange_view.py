@@ -135,6 +135,13 @@ class ExchangeView:
         return int(message.response.immediate_response.status.code)
 
     @property
+    def refused(self) -> int:
+        """The code of the ImmediateResponse by which the request was answered, or an endpoint taken back before there
+        was a response (ENV-15); 0 if there is none."""
+        taken_back = self.answer is AnswerKind.ENDPOINT and self.stream.response.headers is None
+        return self.code if taken_back or self.answer is AnswerKind.IMMEDIATE else 0
+
+    @property
     def decided(self) -> DecodedMessage | None:
         """The message that decided."""
         return self.stream.decision

@@ -112,6 +112,8 @@ def missing_error(view: ExchangeView) -> Ruling:
 def unshed(view: ExchangeView) -> Ruling | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
     claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.saturated
+    if view.refused == TOO_MANY:
+        return None  # the endpoint was taken back
     if view.hint.set:
         return None  # the text does not tell whether a saturated subset counts while the rest of the pool is idle
     if not claimed or not view.facts.applies("EPP-ERR-03"):
@@ -124,7 +126,7 @@ def unshed(view: ExchangeView) -> Ruling | None:
 def errors(view: ExchangeView) -> Iterator[Ruling]:
     """What was seen to hold; and that an error carries no destination."""
     due = view.due
-    if view.answer is AnswerKind.ENDPOINT and view.sheddable and due.load.saturated:
+    if view.answer is AnswerKind.ENDPOINT and not view.refused and view.sheddable and due.load.saturated:
         yield recorded("EPP-ERR-03", "an endpoint was given: this target did not shed")
     if view.answer is not AnswerKind.IMMEDIATE or view.code not in VALID:
         return

@@ -33,9 +33,9 @@ def _is(kind: str, view: ExchangeView) -> bool:
         case "grpc-error":
             return view.answer is AnswerKind.ENDED and bool(view.stream.stop and view.stream.stop.status)
         case _ if len(kind) == 3 and kind.endswith("xx"):
-            return view.answer is AnswerKind.IMMEDIATE and str(view.code)[:1] == kind[0]
+            return str(view.refused)[:1] == kind[0]
         case _:
-            return view.answer is AnswerKind.IMMEDIATE and str(view.code) == kind
+            return str(view.refused) == kind
 
 
 def dropped(view: ExchangeView) -> bool:

@@ -26,7 +26,7 @@ def deviation(view: ExchangeView) -> Ruling | None:
         return None
     if view.conversation.request_mode in _ANSWERED_BEFORE:
         return None
-    if view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
+    if view.refused == NOT_FOUND:
         return None
     hint = "The model of a request must be the name of an InferenceModel of this pool."
     return view.fail("EPP-MODEL-01", "an ImmediateResponse with 404", hint=hint)
@@ -38,5 +38,5 @@ def model(view: ExchangeView) -> Iterator[Ruling]:
     answered = view.answer in (AnswerKind.ENDPOINT, AnswerKind.IMMEDIATE)
     if view.bodyless and answered and view.code != NOT_FOUND:
         yield passed("EPP-MODEL-02")
-    if view.unknown_model and view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND:
+    if view.unknown_model and view.refused == NOT_FOUND:
         yield passed("EPP-MODEL-01")

@@ -216,6 +216,12 @@ class TestUnderLoad:
         assert ask(script)["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
         assert ask(script, claims=Claims(sheds=True)).blamed == {"EPP-ERR-03"}
 
+    @pytest.mark.parametrize("expected", [{}, {"x1": Expectation(answer=("429",), requirement="EPP-ERR-03")}])
+    def test_an_endpoint_that_is_taken_back_is_shed(self, ask, expected):
+        """The client gets the 429 (ENV-15)."""
+        script = refused(headers_answer(A), *echo(BODY), immediate(429), load=BUSY, note=SHEDDABLE)
+        assert ask(script, claims=Claims(sheds=True), expectations=expected).blamed == set()
+
     def test_a_subset_that_is_busy_may_get_503(self, ask):
         verdicts = ask(refused(immediate(503), load=BUSY, note=SHEDDABLE, subset=[A]))
         assert verdicts.blamed == set()
@@ -282,6 +288,20 @@ class TestModel:
         script = refused(headers_answer(A), *echo(BODY), note=self.UNKNOWN)
         assert ask(script, "0.4.0").blamed == {"EPP-MODEL-01"}
         assert ask(script, "1.0.0").blamed == set()
+
+    @pytest.mark.parametrize("expected", [{}, {"x1": Expectation(answer=("404",), requirement="EPP-MODEL-01")}])
+    def test_an_endpoint_that_is_taken_back(self, ask, expected):
+        """The client gets the 404; that a model server may have got the head of the request is ENV-15."""
+        script = refused(headers_answer(A), immediate(404), note=self.UNKNOWN)
+        verdicts = ask(script, "0.4.0", expectations=expected)
+        assert (verdicts.blamed, verdicts["ENV-15"]) == ({"ENV-15"}, Verdict.WARN)
+        assert verdicts["EPP-MODEL-01"] is Verdict.PASS
+
+    def test_an_endpoint_that_is_taken_back_from_the_response(self, ask):
+        script = Script(pool=POOL)
+        one = script.exchange(note=self.UNKNOWN).request().answers(headers_answer(A), *echo(BODY))
+        one.response_headers().answers(immediate(404)).drained()
+        assert ask(script, "0.4.0").failed == {"EPP-MODEL-01", "ENV-24"}
 
     @pytest.mark.parametrize(("mode", "due"), [("BUFFERED", True), ("STREAMED", False), ("NONE", False)])
     def test_a_model_that_is_shown_too_late(self, ask, mode, due):
