@@ -178,6 +178,12 @@ class Destination:
         others = [message for message in self.stream.answers if message.side == REQUEST and message.seq not in counted]
         return tuple([found for message in others for found in _settings(message)])
 
+    @property
+    def late_removals(self) -> tuple[DecodedMessage, ...]:
+        """The answers that take the header away again, where that may count."""
+        late = may_count(self.stream.request)[len(self._counting) :]
+        return tuple(message for message in late if _removes(message) and not _settings(message))
+
     @cached_property
     def client_values(self) -> tuple[str, ...]:
         """The destination headers that the client sent itself."""

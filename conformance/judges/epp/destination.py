@@ -192,6 +192,7 @@ def _changed_later(view: ExchangeView) -> Iterator[Ruling]:
     late = [one for one in destination.late_metadata if one not in other]
     later = [(one.message, one.value or f"a {one.kind}", destination.metadata) for one in late]
     later += [(one.message, one.value, destination.header) for one in destination.late_settings]
+    later += [(one, "none in the header", destination.header) for one in destination.late_removals]
     for message, value, first in later:
         if first is not None and value != first:
             expected = f"no other destination after {first}"

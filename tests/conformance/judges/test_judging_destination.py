@@ -170,6 +170,24 @@ class TestMissingOrMisplaced:
         assert ask(script).blamed == {"EPP-DEST-08"}
 
     @pytest.mark.parametrize(
+        ("mode", "chunks", "warned"),
+        [("STREAMED", 1, {"EPP-DEST-08"}), ("STREAMED", 2, set()), ("FULL_DUPLEX_STREAMED", 1, set())],
+    )
+    def test_a_header_that_is_taken_away_again(self, ask, mode, chunks, warned):
+        """As the client's is, by each answer. Real Envoy 1.40 takes that of a STREAMED body that it had whole."""
+        script = Script(pool=POOL)
+        one = script.exchange(mode=mode).request_headers().answers(headers_answer(A))
+        removing = {"header_mutation": HeaderMutation(remove_headers=[DESTINATION])}
+        for number in range(chunks):
+            last = number + 1 == chunks
+            mutation = BodyMutation(streamed_response={"body": BODY, "end_of_stream": last})
+            more = {"body_mutation": mutation} if mode == "FULL_DUPLEX_STREAMED" else {}
+            one.chunk(BODY, end=last).answers(body_answer(**removing, **more))
+        one.drained()
+        verdicts = ask(script)
+        assert verdicts.blamed == verdicts.warned == warned
+
+    @pytest.mark.parametrize(
         ("header", "first", "later", "blamed"),
         [
             (A, A, A, set()),
