@@ -9,6 +9,7 @@ from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.verdict import Verdict
+from ext_proc.record import Author, StreamEnded
 
 _TOO_MANY = 429
 VALID = range(200, 600)
@@ -39,11 +40,18 @@ def immediate_response(view: ExchangeView) -> Iterator[Ruling]:
         yield found
         return
     end = view.conversation.end
-    if end is not None and end[1].how == "status" and end[1].status:
+    if end is not None and (how := _ends_badly(end[1])):
         expected = "after an ImmediateResponse the stream ends with gRPC status OK"
-        yield view.warn("ENV-15", expected, f"it ended with {end[1].status} {end[1].message!r}", at=end[0].seq)
+        yield view.warn("ENV-15", expected, f"it ended with {how}", at=end[0].seq)
     elif view.conversation.drained:
         yield passed("ENV-15")
+
+
+def _ends_badly(end: StreamEnded) -> str:
+    """How the EPP ended the stream, if not with OK; empty if it did, or left that to the data plane."""
+    if end.how == "status" and end.status:
+        return f"{end.status} {end.message!r}"
+    return f"a reset, HTTP/2 code {end.code}" if end.how == "reset" and end.author is Author.EPP else ""
 
 
 def _streamed(view: ExchangeView, message: DecodedMessage) -> Iterator[Ruling]:

@@ -268,6 +268,13 @@ class TestContents:
         one.body(BODY).answers(immediate(503)).drained()
         assert ask(script).blamed == set()
 
+    @pytest.mark.parametrize(("author", "warned"), [(Author.EPP, {"ENV-15"}), (Author.DATA_PLANE, set())])
+    def test_a_reset_after_it(self, ask, author, warned):
+        script = Script(pool={})
+        script.exchange().request().answers(immediate(503)).reset(author)
+        verdicts = ask(script)
+        assert verdicts.blamed == verdicts.warned == warned
+
     def test_absence_is_known_on_drained_streams_only(self, ask):
         assert ask(refused(immediate(503), pool={}))["ENV-15"] is Verdict.PASS
         script = Script(pool={})
