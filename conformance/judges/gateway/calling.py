@@ -12,11 +12,11 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.gateway.carried import carried
 from conformance.judges.gateway.contents import EXTP, contents
 from conformance.judges.gateway.heads import heads
-from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
-from conformance.reading.conversation import DUPLEX, STREAMED
+from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
 from ext_proc.record import STREAMS_END, Author, HalfClosed, StreamEnded, Wait, header
@@ -45,7 +45,7 @@ def asked(exchange: GatewayExchange) -> Iterator[Ruling]:
         if found:  # what follows the first may be no more than its consequence
             yield min(failed or found, key=lambda ruling: ruling.seq or 0)
             return
-    if exchange.asked:
+    if any(one.conversation.asked or one.left_early for one in exchange.asked):
         yield passed(EXTP)
     elif exchange.opened is not None:
         yield _unasked(exchange)
@@ -244,7 +244,8 @@ def _ends(
     served = exchange.final
     modes = {REQUEST: conversation.request_mode, RESPONSE: conversation.response_mode}
     for side, mode in modes.items():
-        if mode not in (DUPLEX, STREAMED) or side in ended or f"{side}_headers" not in seen:
+        whole = mode in (DUPLEX, STREAMED) or (side == REQUEST and mode == BUFFERED and _withheld(one, exchange))
+        if not whole or side in ended or f"{side}_headers" not in seen:
             continue
         if any(other.stream.direction(side).end is not None for other in exchange.asked):
             continue  # it went on with another EPP, and left this one
@@ -262,6 +263,12 @@ def _ends(
             yield exchange.fail(
                 EXTP, expected, actual, at=last, hint="An EPP that waits for the whole body never answers."
             )
+
+
+def _withheld(one: PickerStream, exchange: GatewayExchange) -> bool:
+    """Whether nothing is told of the request's body, which is short enough for each gateway to collect it."""
+    size = exchange.opened.size if exchange.opened is not None else None
+    return not one.stream.request.bodies and 0 < (size or 0) <= KEPT
 
 
 def _left_open(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:

@@ -67,6 +67,14 @@ class TestAsked:
         script.exchange(stream=False).client(status)
         assert gateway(script)["DP-EXTP-01"] is Verdict.INCONCLUSIVE
 
+    @pytest.mark.parametrize(("to", "status", "verdict"), [(A, 200, Verdict.FAIL), (None, 504, Verdict.INCONCLUSIVE)])
+    def test_a_stream_on_which_nothing_is_said(self, gateway, script, to, status, verdict):
+        one = script.exchange(body=BODY)
+        script.pass_time(0.5)
+        one = one.upstream(to, body=BODY, answer=b"{}") if to else one
+        one.client(status, b"{}").reset()
+        assert gateway(script)["DP-EXTP-01"] is verdict
+
     def test_a_stream_that_may_be_the_requests(self, gateway, script):
         script.exchange(stream=False).upstream(A).client(200)
         script.exchange(opened=False).request().answers(headers_answer(A), *echo(BODY)).reset()
@@ -81,6 +89,14 @@ class TestAsked:
 
 
 class TestMessages:
+    @pytest.mark.parametrize("body", [BODY, b"x" * 9000, None])
+    def test_a_buffered_body_that_is_not_told(self, gateway, script, body):
+        """One that is too long need not be collected."""
+        one = script.exchange(body=body, mode="BUFFERED", response_mode="NONE").request_headers()
+        one.answers(headers_answer(A)).upstream(A, body=body or b"", answer=b"{}").response_headers(served=A)
+        one.answers(headers_answer(side="response")).client(200, b"{}").reset()
+        assert gateway(script).blamed == ({"DP-EXTP-01"} if body == BODY else set())
+
     def test_what_is_right_is_right_for_the_tap(self, ask):
         script = Script()
         one = script.exchange(opened=False).request().answers(headers_answer(A), *echo(BODY))
