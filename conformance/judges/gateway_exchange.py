@@ -55,11 +55,6 @@ class UpstreamAttempt:
         return self.response.status if self.response is not None and self.response.outcome == "response" else None
 
     @property
-    def succeeded(self) -> bool:
-        """Whether it was answered, and not with an error."""
-        return self.status is not None and self.status < 400
-
-    @property
     def body(self) -> bytes | None:
         """The body of its response; None unless all of it is recorded."""
         return whole_body(self.response) if self.response is not None else None
@@ -174,11 +169,15 @@ class GatewayExchange:
         own = any(header(fields, name) is not None for name in (b"content-length", b"transfer-encoding"))
         return own or (self.opened is not None and self.opened.http == 2)
 
+    def settled(self, attempt: UpstreamAttempt) -> bool:
+        """Whether the response of an attempt is one to pass on, after which there is nothing to retry."""
+        return attempt.status is not None and attempt.status < 500 and attempt.status not in self.gateway.retry_statuses
+
     @cached_property
     def answering(self) -> tuple[UpstreamAttempt, ...]:
-        """The attempts of which the client may have got the response: the last, unless others succeeded as well, as
+        """The attempts of which the client may have got the response: the last, unless others were settled as well, as
         where requests are hedged. Then the bodies that the client got and the EPP was told say whose it is."""
-        able = [one for one in self.attempts if one is self.attempts[-1] or one.succeeded]
+        able = [one for one in self.attempts if one is self.attempts[-1] or self.settled(one)]
         if len(able) < 2:
             return tuple(able)
         shown = [one.stream.response for one in self.asked if one.stream.response.end is not None]

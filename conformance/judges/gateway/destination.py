@@ -149,12 +149,14 @@ class _Walk:
         for number, attempt in enumerate(self._attempts):
             next_due = due(self._items, start)
             before = self._attempts[number - 1] if number else None
-            served = before is not None and before.succeeded
+            served = before is not None and before.status is not None and before.status < 400
             if attempt.endpoint in next_due.allowed:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
                 start = place + 1
-                self._items = self._items if attempt.succeeded else without(self._items, attempt.endpoint, start)
+                self._items = (
+                    self._items if exchange.settled(attempt) else without(self._items, attempt.endpoint, start)
+                )
             elif before is not None and before.endpoint == attempt.endpoint and before.status is None:
                 spent += 1  # HTTP clients repeat by themselves what went down with a connection
             elif next_due.endpoint is None and not served:
@@ -186,7 +188,7 @@ class _Walk:
             refused = exchange.response is not None and exchange.status is not None and 400 <= exchange.status < 500
             too_late = exchange.response is not None and exchange.response[0] < self._plan.since
             return not refused and not too_late and cost <= retries
-        if any(attempt.succeeded for attempt in self._attempts):
+        if any(map(exchange.settled, self._attempts)):
             return False  # also where the last did not: they may have been sent at a time
         return self._attempts[-1].status in exchange.gateway.retry_statuses and spent + cost <= retries
 
