@@ -33,7 +33,8 @@ class Schedule:
         self._index = index
         self._of = of
         self._loop = asyncio.get_running_loop()
-        self._closed = False
+        self._closed_since = math.inf
+        """When the closed loop that goes on began; infinite: none does."""
         self.stage = 0
         self.due = 0
         """How many were due."""
@@ -55,13 +56,13 @@ class Schedule:
                 await self._at_rate(first, last, start, stage.seconds)
             start += stage.seconds
 
-    def over(self) -> None:
-        """A request is over: in a closed loop the next begins."""
-        if self._closed:  # not from within: one that is over as soon as it begins would begin the next, and so on
-            self._loop.call_soon(self._next)
+    def over(self, due: float) -> None:
+        """The request that was due at `due` is over: in a closed loop the next begins, in place of each of its own."""
+        if due >= self._closed_since:  # not from within: one that is over at once would begin the next, and so on
+            self._loop.call_soon(self._next, self._closed_since)
 
-    def _next(self) -> None:
-        if self._closed:
+    def _next(self, since: float) -> None:
+        if since == self._closed_since:
             self._one(time.monotonic())
 
     def _one(self, due: float) -> None:
@@ -77,13 +78,13 @@ class Schedule:
         return len(range(self._index, number, self._of))
 
     async def _keep(self, number: int, end: float) -> None:
-        self._closed = True
+        self._closed_since = time.monotonic()
         try:
             for _ in range(number):
                 self._one(time.monotonic())
             await asyncio.sleep(max(0.0, end - time.monotonic()))
         finally:
-            self._closed = False
+            self._closed_since = math.inf
 
     async def _bursts(self, number: int, every: float, start: float, seconds: float) -> None:
         turns = max(1, math.ceil(seconds / every - 1e-9))

@@ -266,7 +266,7 @@ class LoadRun:
         elif not self.troubles.lose(exchange.started, exchange.progress):
             self._lost.append((exchange.progress, exchange))
         assert self.schedule is not None
-        self.schedule.over()
+        self.schedule.over(exchange.intended)
 
     def _count(self, exchange: LiveExchange) -> None:
         judgement = exchange.judgement

@@ -204,6 +204,31 @@ def test_a_stage_ends_when_its_time_is_over_whatever_is_due(how) -> None:
     assert 0 < took < schedule.due == took + schedule.not_begun == 1000
 
 
+def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() -> None:
+    """Its requests are over while the closed loop goes on, which begins the next for each of its own only."""
+
+    async def drive() -> list[int]:
+        begun: list[int] = []
+        left: list[float] = []
+
+        def begin(due: float) -> bool:
+            begun.append(schedule.stage)
+            if schedule.stage == 1:
+                left.append(due)
+            elif len(begun) == 50 + 3:  # all of the closed loop have begun
+                for one in left:
+                    schedule.over(one)
+                schedule.over(due)
+            return True
+
+        stages = [Arrivals(seconds=0.05, burst=50), Arrivals(seconds=0.05, concurrent=3)]
+        schedule = Schedule(stages, begin)
+        await schedule.run()
+        return begun
+
+    assert asyncio.run(drive()) == [1] * 50 + [2] * (3 + 1)
+
+
 def test_what_can_not_begin_is_counted() -> None:
     _, schedule = begun(Arrivals(seconds=0.05, burst=30, every=1), taken=10)
     assert (schedule.due, schedule.not_begun) == (30, 20)
