@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,25 +25,31 @@ class Vitals:
     """The samples of one program after the other under one name, such as that of a target that was restarted."""
 
     def __init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Another process takes the place of the one that was looked at."""
         self.samples: list[Sample] = []
+        self._first = self._last = Sample(0.0, 0, 0)
+        self._highest = 0
+        """Bytes of memory: what is dropped from the samples may be the highest."""
         self._every = 1
         self._looks = 0
 
     def look(self, pids: Iterable[int], second: float) -> Sample | None:
-        """Take a sample of the processes `pids` together; None where none can be read."""
-        self._looks += 1
+        """Take a sample of the processes `pids` together; None where there is none of them, or one can't be read."""
         found = _sample(pids, second)
-        if found is None or self._looks % self._every:
-            return found
-        self.samples.append(found)
+        if found is None:
+            return None
+        self._looks += 1
+        self._first = found if self._looks == 1 else self._first
+        self._last, self._highest = found, max(self._highest, found.memory)
+        if self._looks % self._every == 0:
+            self.samples.append(found)
         if len(self.samples) > _KEPT:
             del self.samples[::2]
             self._every *= 2
         return found
-
-    def begin_again(self) -> None:
-        """Another process has taken the place of the one that was looked at."""
-        self.samples.clear()
 
     def summary(self) -> Mapping[str, float]:
         """Memory in MiB and descriptors at the first, the last and the highest; `growth` is the slope of memory after
@@ -55,12 +60,12 @@ class Vitals:
         settled = samples[len(samples) // 10 :]
         return {
             "samples": len(samples),
-            "firstMiB": round(samples[0].memory / _MIB, 2),
-            "lastMiB": round(samples[-1].memory / _MIB, 2),
-            "highestMiB": round(max(one.memory for one in samples) / _MIB, 2),
+            "firstMiB": round(self._first.memory / _MIB, 2),
+            "lastMiB": round(self._last.memory / _MIB, 2),
+            "highestMiB": round(self._highest / _MIB, 2),
             "growthMiBPerHour": round(slope([(one.second, one.memory / _MIB) for one in settled]) * 3600, 2),
-            "firstDescriptors": samples[0].descriptors,
-            "lastDescriptors": samples[-1].descriptors,
+            "firstDescriptors": self._first.descriptors,
+            "lastDescriptors": self._last.descriptors,
         }
 
 
@@ -78,8 +83,12 @@ def _sample(pids: Iterable[int], second: float) -> Sample | None:
     pages = descriptors = 0
     for pid in pids:
         folder = Path("/proc") / str(pid)
-        with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended
+        try:
             own = int((folder / "statm").read_text().split()[1])
             descriptors += len(os.listdir(folder / "fd"))  # noqa: PTH208 - names
             pages += own
+        except PermissionError:  # it is another user's, as behind sudo: the others alone are not the program
+            return None
+        except (OSError, IndexError, ValueError):
+            continue  # it has ended
     return Sample(second, pages * os.sysconf("SC_PAGE_SIZE"), descriptors) if pages else None

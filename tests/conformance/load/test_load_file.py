@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from load_driver import Road
 from machine_driver import immediate, pick, request_body, request_headers, streamed
 
+from conformance.load import vitals
 from conformance.load.arrivals import Schedule, _until, _when
 from conformance.load.exchange import LiveExchange
 from conformance.load.judgement import mentioned
@@ -24,13 +25,14 @@ from conformance.load.moments import State
 from conformance.load.shape import RequestShape
 from conformance.load.steps import DueStep
 from conformance.load.trouble import Kind
-from conformance.load.vitals import Vitals, slope
+from conformance.load.vitals import Sample, Vitals, slope
 from conformance.run.data_plane.stimuli import prepare
 from conformance.strict_yaml import load
 from conformance.targets.resolve import REFERENCE, load_profile
 from conformance.verdict import Verdict
 from ext_proc.record import Author, Message
 
+MIB = 1024 * 1024
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "load.md"
 
 
@@ -271,12 +273,51 @@ def test_growth_is_that_of_the_line_through_all_samples(level, growth, seconds) 
 
 
 def test_hours_take_no_more_room_than_minutes() -> None:
-    vitals = Vitals()
+    seen = Vitals()
     for second in range(20_000):
-        vitals.look([os.getpid()], float(second))
-    assert len(vitals.samples) <= 1201
-    assert vitals.samples[-1].second > 19_000
-    vitals.look([2**22 + 1], 20_000.0)  # a process that is not there
+        seen.look([os.getpid()], float(second))
+    assert len(seen.samples) <= 1201
+    assert seen.samples[-1].second > 19_000
+    seen.look([2**22 + 1], 20_000.0)  # a process that is not there
+
+
+@pytest.mark.parametrize("peak", [0, 1, 700, 3333, 4999])
+def test_the_first_the_last_and_the_highest_are_those_of_all_looks(monkeypatch, peak) -> None:
+    """Also of samples that were dropped since, as a soak has more than are kept."""
+    memory = [2000 + second + (second == peak) * 90_000 for second in range(5000)]
+    shown = iter(memory)
+    monkeypatch.setattr(vitals, "_sample", lambda _, second: Sample(second, next(shown) * MIB, 10))
+    seen = Vitals()
+    for second in range(5000):
+        seen.look([1], float(second))
+    found = seen.summary()
+    assert (found["firstMiB"], found["lastMiB"]) == (memory[0], memory[-1])
+    assert found["highestMiB"] == max(memory)
+
+
+def test_a_target_that_is_started_again_late_in_a_soak_is_looked_at_each_second() -> None:
+    seen = Vitals()
+    for second in range(5000):
+        seen.look([os.getpid()], float(second))
+    seen.begin_again()
+    for second in range(100):
+        seen.look([os.getpid()], 5000.0 + second)
+    assert [one.second for one in seen.samples] == [5000.0 + second for second in range(100)]
+
+
+def test_a_program_of_which_one_process_can_not_be_read_has_no_known_memory(monkeypatch) -> None:
+    """As where a shell starts it with sudo: the shell's memory is not the program's."""
+    names = os.listdir
+
+    def listed(path) -> list[str]:
+        if str(path) == f"/proc/{os.getppid()}/fd":
+            raise PermissionError(path)
+        return names(path)
+
+    monkeypatch.setattr(os, "listdir", listed)
+    assert Vitals().look([os.getpid()], 1.0) is not None
+    assert Vitals().look([os.getpid(), os.getppid()], 1.0) is None
+    assert Vitals().look([os.getpid(), 2**22 + 1], 1.0) is not None  # a process that has ended is none of its
 
 
 def test_a_large_body_is_searched_in_one_go() -> None:
