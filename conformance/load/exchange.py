@@ -5,6 +5,7 @@ Without a task, a timer or an event for each: this is the path that every exchan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -105,9 +106,10 @@ class LiveExchange:
         self.shape = shape
         self.own = own
         self.intended = intended
-        self.started = 0.0
-        self.progress = 0.0
-        """When something last happened."""
+        self.started = math.inf
+        """When its stream was opened, or there was no connection for it; infinite: it waits for a stream."""
+        self.progress = math.inf
+        """When something last happened since."""
         self.decided = 0.0
         """When its request had an endpoint or an error; 0: not yet."""
         self.responded = 0.0
@@ -146,7 +148,7 @@ class LiveExchange:
         """Open the stream on `transport` and send what comes first."""
         self._transport = transport
         self.tries += 1
-        self.started = self.started or now
+        self.started = min(self.started, now)
         self.progress = now
         node = self._node = self._traffic.memory.root(self.shape)
         if node.sends:
@@ -155,7 +157,7 @@ class LiveExchange:
 
     def unreachable(self, why: str, now: float) -> None:
         """There is no connection for the stream."""
-        self.started = self.started or now
+        self.started = min(self.started, now)
         self._node = self._traffic.memory.root(self.shape)
         self.lost = True
         self.step(Ended("lost", message=why, opened=False))
@@ -193,6 +195,7 @@ class LiveExchange:
     def on_closed(self, kind: CloseKind, code: int, reason: str) -> None:
         if kind == "refused" and self._head is None and self.tries <= REOPENED and not self.finished:
             self._transport = None
+            self.started = self.progress = math.inf  # nothing reached the target; it may wait for another stream
             pause = 0.0 if self.tries < 2 else _FIRST_PAUSE * 2 ** (self.tries - 2)
             self._traffic.again(self, pause)
         elif kind == "lost":

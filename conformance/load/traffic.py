@@ -230,7 +230,7 @@ class Traffic:
             for _ in range(_LOOKS):
                 await asyncio.sleep(0)
             now = self.now()
-            for exchange in [one for one in self.open if one.started]:
+            for exchange in tuple(self.open):
                 exchange.due(now, self._deadline)
             self.judge_late()
             while self._heavy and now - self._heavy[0].over > LATE_SECONDS:

@@ -504,6 +504,20 @@ def test_a_request_is_answered_late_only_from_when_it_has_left(road) -> None:
     assert failed(refused.judgement)
 
 
+def test_a_refused_stream_owes_no_answer_before_another_is_there(road) -> None:
+    """It waits behind others where connections are at their limit, as those do that had no stream yet."""
+    exchange, wire = road.start(shape(DUPLEX))
+    exchange.on_closed("refused", 7, "")
+    exchange.due(50.0, 10.0)
+    assert not exchange.finished
+    road.time = 50.0
+    exchange.open(wire, 50.0)
+    exchange.due(59.9, 10.0)
+    assert not exchange.finished
+    exchange.due(60.0, 10.0)
+    assert failed(exchange.judgement)
+
+
 def test_a_request_that_can_not_be_sent_in_four_deadlines_is_trouble(road) -> None:
     exchange, wire = road.start(shape(DUPLEX))
     for second in range(5, 41, 5):
