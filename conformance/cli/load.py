@@ -186,14 +186,13 @@ def load(
                 kind = LoadRun if processes == 1 else ManyProcesses
                 run = kind(settings, lag=engine.lag, status=status, watch=seen)
             _go(run, engine)
-            if master is not None:
-                master.write_statistics(output)
+            statistics = "" if master is None else master.statistics()
         if lines is not None and lines.trouble:
             remarks.print(f"--json-lines: {lines.trouble}")
         results = remarks if json_lines else out()
         made = document.document(run, command=shlex.join(["epp-conformance", *sys.argv[1:]]))
-        try:
-            written = document.write(made, run, output)  # first: Ctrl-C often comes once the summary is there
+        try:  # first: Ctrl-C often comes once the summary is there
+            written = document.write(made, run, output, statistics)
             nothing_to_interrupt()
         finally:  # a full disk costs the report, and not what came out
             for line in document.summary(run):

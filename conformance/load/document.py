@@ -21,7 +21,7 @@ from conformance.load.judgement import TELLING
 from conformance.load.page import html
 from conformance.load.recovery import Aftermath
 from conformance.load.run import LoadRun
-from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, naming
+from conformance.report.render.folder import LOAD, LOAD_EVIDENCE, LOAD_PAGE, LOAD_STATISTICS, naming
 from conformance.verdict import Verdict, worst
 
 KIND = "EPPLoadReport"
@@ -185,15 +185,17 @@ def _memory(run: LoadRun) -> dict[str, Any]:
     }
 
 
-def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ...]:
-    """Write the document `made` of `run`, its page and the evidence into the folder `output`. What an earlier load
-    left there is kept until all three are written. Raises `OSError` with the path."""
+def write(made: Mapping[str, Any], run: LoadRun, output: Path, statistics: str = "") -> tuple[Path, ...]:
+    """Write the document `made` of `run`, its page, the evidence and Locust's `statistics`, if there are any, into the
+    folder `output`. What an earlier load left there is kept until all are written. Raises `OSError` with the path."""
     text = json.dumps(made, indent=2, ensure_ascii=False) + "\n"
-    pieces: Mapping[str, Callable[[Path], object]] = {
+    pieces: dict[str, Callable[[Path], object]] = {
         LOAD_EVIDENCE: lambda path: _write_evidence(run, path),
         LOAD: lambda path: path.write_text(text, encoding="utf-8"),
         LOAD_PAGE: lambda path: path.write_text(html(made, made["result"]), encoding="utf-8"),
     }
+    if statistics:
+        pieces[LOAD_STATISTICS] = lambda path: path.write_text(statistics, encoding="utf-8", newline="")
     beside = {name: output / f"{name}.new" for name in pieces}
     try:
         for name, fill in pieces.items():
@@ -202,11 +204,14 @@ def write(made: Mapping[str, Any], run: LoadRun, output: Path) -> tuple[Path, ..
         for name, path in beside.items():
             with naming(output / name):
                 path.replace(output / name)
+        if not statistics:
+            with naming(output / LOAD_STATISTICS) as path:  # those of an earlier load are none of this one
+                path.unlink(missing_ok=True)
     finally:
         for path in beside.values():
             with contextlib.suppress(OSError):  # renamed, or what was there is not ours
                 path.unlink()
-    return tuple(output / name for name in (LOAD, LOAD_PAGE, LOAD_EVIDENCE))
+    return tuple(output / name for name in (LOAD, LOAD_PAGE, LOAD_EVIDENCE, LOAD_STATISTICS) if name in pieces)
 
 
 def _write_evidence(run: LoadRun, path: Path) -> None:

@@ -6,6 +6,7 @@ Nothing else of the program runs on gevent: Locust is imported without its chang
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import os
 import socket
@@ -14,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Self, TypeVar
 
@@ -25,8 +25,6 @@ from conformance.run.engine import result_of
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-STATISTICS = "locust_stats.csv"
 
 _GREETING = 15.0
 """Seconds in which a worker that is connected has to say who it is."""
@@ -122,11 +120,9 @@ class LocustMaster:
         """Wait for the workers. Raises `IncompleteError` after `seconds`, `UsageError` for one that does not fit."""
         result_of(self._ask(lambda: self._gather(seconds)))
 
-    def write_statistics(self, folder: Path) -> Path:
-        """Write Locust's statistics of the requests of all workers, as Locust does with `--csv`."""
-        path = folder / STATISTICS
-        self._ask(lambda: self._write(path)).result()
-        return path
+    def statistics(self) -> str:
+        """Locust's statistics of the requests of all workers, as Locust writes them with `--csv`."""
+        return self._ask(self._statistics).result()
 
     # -- on the thread of the master -----------------------------------------------------------------------------------
 
@@ -261,11 +257,12 @@ class LocustMaster:
                 if node is None or node.state == STATE_MISSING:
                     link.say(encode(IncompleteError("it was lost: it ended, or can't be reached")))
 
-    def _write(self, path: Path) -> None:
+    def _statistics(self) -> str:
         from locust.stats import PERCENTILES_TO_REPORT, StatsCSV
 
-        with path.open("w", newline="", encoding="utf-8") as file:
-            StatsCSV(self._runner.environment, PERCENTILES_TO_REPORT).requests_csv(csv.writer(file))
+        text = io.StringIO(newline="")
+        StatsCSV(self._runner.environment, PERCENTILES_TO_REPORT).requests_csv(csv.writer(text))
+        return text.getvalue()
 
 
 def _unshaken(handle: Callable[[str, Any], None]) -> Callable[[str, Any], None]:

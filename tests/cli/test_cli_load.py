@@ -311,6 +311,7 @@ def test_an_earlier_report_stays_whole_until_the_next_takes_its_place(cli, tmp_p
     assert ran.code == 4, ran.out + ran.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert cli("judge", tmp_path).code == 1
+    (tmp_path / "locust_stats.csv").write_text("those of an earlier load by workers")
     assert cli("load", *SHORT, "-o", tmp_path).code == 0
     assert {path.name for path in tmp_path.iterdir()} == set(before)
     assert cli("judge", tmp_path).code == 2  # there is nothing to show

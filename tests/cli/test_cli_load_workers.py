@@ -173,6 +173,18 @@ def test_a_mix_of_requests_is_shared(master, worker, tmp_path: Path) -> None:
     assert found["exchanges"]["judged"] == sum(one["judged"] for one in found["generator"]["workers"]) >= 70
 
 
+def test_statistics_that_can_not_be_written_do_not_cost_what_came_out(master, worker, tmp_path: Path) -> None:
+    load, port = master(*SHORT)
+    (tmp_path / "r" / "locust_stats.csv").mkdir()
+    for _ in range(2):
+        worker(port)
+    code, said = ended(load)
+    assert code == 3, said
+    assert "locust_stats.csv" in said
+    assert "conformant under this load: 120 exchanges judged" in said
+    assert document(tmp_path)["exchanges"]["judged"] == 120
+
+
 def test_a_target_that_ends_is_one_finding_of_all_workers(master, worker, tmp_path: Path) -> None:
     dying = tmp_path / "dying.py"
     dying.write_text(

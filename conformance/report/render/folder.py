@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
 LOAD, LOAD_PAGE, LOAD_EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
+LOAD_STATISTICS = "locust_stats.csv"
 COUNTEREXAMPLE = "counterexample-{}.yaml"
 OF_A_RUN = (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN, COUNTEREXAMPLE.format("*"))
-_NAMES = (*OF_A_RUN[:-1], LOAD, LOAD_PAGE, LOAD_EVIDENCE)
+_NAMES = (*OF_A_RUN[:-1], LOAD, LOAD_PAGE, LOAD_EVIDENCE, LOAD_STATISTICS)
 
 
 def evidence_of(path: Path) -> Path:
