@@ -171,7 +171,8 @@ class ManyGenerators(LoadRun, ABC):
             self.by_shape.update(one.by_shape)
         reports = self._reports.values()
         self.begun = sum(one.begun for one in reports)
-        self.unfinished = sum(one.unfinished for one in reports)
+        # of one that is lost, what was under way when it last said something
+        self.unfinished = sum(one.unfinished if one.end is not None else one.totals.open for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
         self.troubles.include(one.troubles for one in reports)
 

@@ -217,7 +217,9 @@ def test_a_target_that_ends_is_one_finding_of_all_workers(master, worker, tmp_pa
 
 
 def test_a_worker_that_is_killed_leaves_the_load_incomplete(master, worker, tmp_path: Path) -> None:
-    load, port = master(*LONG)
+    slow = tmp_path / "load.yaml"
+    slow.write_text("mix: [{name: slow, serviceTime: 0.5}]")
+    load, port = master(slow, *LONG)
     one, other = worker(port), worker(port)
     first = until_requests(load)
     one.kill()
@@ -227,8 +229,10 @@ def test_a_worker_that_is_killed_leaves_the_load_incomplete(master, worker, tmp_
     found = document(tmp_path)
     assert not found["complete"]
     assert "it was lost" in found["cutShort"]
-    assert found["exchanges"]["judged"] >= first["judged"]
-    assert found["exchanges"]["judged"] == sum(one["judged"] for one in found["generator"]["workers"])
+    exchanges = found["exchanges"]
+    assert exchanges["judged"] >= first["judged"]
+    assert exchanges["judged"] == sum(one["judged"] for one in found["generator"]["workers"])
+    assert exchanges["begun"] == exchanges["judged"] + exchanges["unfinished"]
     assert ended(other)[0] == 0
 
 
