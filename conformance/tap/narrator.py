@@ -13,7 +13,7 @@ from conformance.tap.judging import judged
 from conformance.tap.metrics import Tally
 from conformance.tap.redaction import LiveRedaction
 from conformance.tap.wording import finding_text
-from ext_proc.record import Entry, Message, StreamEnded
+from ext_proc.record import Entry, HalfClosed, Malformed, Message, StreamEnded, StreamOpened
 
 WIDTH = 160
 
@@ -25,6 +25,12 @@ WHOLE_OF_ALL = 64 * 1024 * 1024
 
 KEPT = 512
 """Bytes kept of a body that is cut."""
+
+EVENTS = 10_000
+"""Events that are kept of one exchange: judges need some kilobytes for each."""
+
+
+OF_A_STREAM = (StreamOpened, Message, Malformed, HalfClosed)
 
 
 class Narrator:
@@ -51,7 +57,9 @@ class Narrator:
         if name is None:
             return
         began = self._began.setdefault(name, entry.t)
-        self._entries.setdefault(name, []).append(self._kept(name, entry))
+        kept = self._entries.setdefault(name, [])
+        if len(kept) < EVENTS:
+            kept.append(self._kept(name, entry))
         for line in transcript(Episode(id=name, entries=(entry,)), name):
             summary = f": {line.summary}" if line.summary else ""
             text = f"{name}  {(entry.t - began) / 1e6:9.1f} ms  {line.who:12}  {line.what}{summary}"
@@ -71,6 +79,9 @@ class Narrator:
         if any(isinstance(one.event, StreamEnded) and not one.event.stream for one in entries):
             self._show(f"{name}  ? not judged: the EPP could not be reached")
             return
+        cut = len(entries) == EVENTS
+        if cut:  # as a tap sees it: what model server and client got is not there to its end
+            entries = [one for one in entries if isinstance(one.event, OF_A_STREAM)]
         episode = Episode(id=name, entries=tuple(entries))
         result = judged(episode, self._context, self._catalogue)
         self.tally.add(result)
@@ -78,7 +89,9 @@ class Narrator:
             self._show(f"{name}  could not be judged: {result.problem}")
         for finding in result.findings:
             self._show(finding_text(finding, episode, self._catalogue))
-        if not result.findings and not result.problem:
+        if cut:
+            self._show(f"{name}  ? judged by its first {EVENTS} events")
+        elif not result.findings and not result.problem:
             owed = owed_answer(entries)
             self._show(f"{name}  " + (_unpaid(owed, entries[-1]) if owed else "✓ no rule broken"))
 

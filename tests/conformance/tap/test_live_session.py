@@ -23,6 +23,7 @@ import pytest
 from conformance.cli import call
 from conformance.errors import UsageError
 from conformance.requirements.catalogue import Catalogue
+from conformance.tap import narrator as narration
 from conformance.tap.files import Transcript, read
 from conformance.tap.gathering import Gathered
 from conformance.tap.judge_process import JudgingProcess
@@ -740,6 +741,31 @@ def test_the_data_planes_patience_says_how_long_an_answer_may_take(patience: flo
     assert ("✗" in said) is accused
     unpaid = re.search(r"^x  \? request_headers had no answer after [1-9][0-9][.0-9]* s", said, re.MULTILINE)
     assert (unpaid is None) is accused
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, metadata: bool) -> None:
+    """Judging all of them would take memory for each. One that is right is accused of nothing for what is left out."""
+    monkeypatch.setattr(narration, "EVENTS", 50, raising=False)
+    printed: list[str] = []
+    narrator = Narrator(printed.append, context=context("1.0.0"))
+    recorder = Recorder()
+
+    async def main() -> None:
+        epp = await open_epp(default=picks("127.7.0.1:8000", metadata=metadata))
+        recorder.listen(narrator)
+        channel = await dial(epp.address)
+        request, _ = SHAPES["chat"]
+        upstream = ScriptedUpstream(sse_reply(*[b"{}"] * 100))
+        await run_exchange(channel, request, ProxyConfig(), Stimulus(), upstream, recorder, "x")
+        narrator.finished("x")
+        await channel.close()
+        await epp.close()
+
+    run(main)
+    said = "\n".join(printed)
+    assert ("✗" in said) is not metadata, said
+    assert printed[-1] == "x  ? judged by its first 50 events"
 
 
 def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
