@@ -85,6 +85,8 @@ class Arrivals(FileModel):
         given = [name for name in ("rate", "concurrent", "burst") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give one of rate, concurrent and burst, not {' and '.join(given) or 'none'}")
+        if self.burst is None and "every" in self.model_fields_set:
+            raise ValueError(f"`every` is the time between two bursts, and has no meaning beside `{given[0]}`")
         ends = self.rate if isinstance(self.rate, tuple) else () if self.rate is None else (self.rate,)
         if not all(0 <= one <= MAX_RATE for one in ends) or (ends and not any(ends)):
             raise ValueError(f"a rate is above 0 and at most {MAX_RATE}; one end of a ramp may be 0")
@@ -99,7 +101,13 @@ class Churn(FileModel):
         "address; its queue is full for a while"
     )
     every: Seconds = Field(description="seconds between two such changes")
-    lasts: Seconds = Field(1, description="seconds until the pod is well, or replaced")
+    lasts: Seconds = Field(1, description="seconds until the pod is well, or replaced; not of `restart`")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Churn:
+        if self.change == "restart" and "lasts" in self.model_fields_set:
+            raise ValueError("`lasts` has no meaning for `restart`: another pod takes its place at once")
+        return self
 
 
 class LoadFile(FileModel):

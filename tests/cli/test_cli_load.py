@@ -236,6 +236,14 @@ def test_ctrl_c_gives_a_report_of_what_was_seen(program, tmp_path: Path) -> None
         ("mix: [{name: a, expect: {answer: [endpont]}}]\n", "no answer is 'endpont'"),
         ("mix: [{name: a}, {name: a}]\n", "two kinds of request are called a"),
         ("mix: [{name: a}]\nchurn: [{change: explode, every: 1}]\n", "load.yaml:2:"),
+        (
+            "mix: [{name: a}]\nchurn: [{change: restart, every: 1, lasts: 2}]\n",
+            "load.yaml:2:9: churn[0]: `lasts` has no meaning for `restart`",
+        ),
+        (
+            "mix: [{name: a}]\narrivals: [{seconds: 1, rate: 5, every: 2}]\n",
+            "load.yaml:2:12: arrivals[0]: `every` is the time between two bursts, and has no meaning beside `rate`",
+        ),
         ("mix:\n- {name: a, exchange: {subset: ['{q1}']}}\n", "load.yaml:2:33: mix[0].exchange.subset[0]: {q1} is no"),
         (
             "mix:\n- {name: a, exchange: {subset: [p1]}}\n",
