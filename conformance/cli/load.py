@@ -231,6 +231,8 @@ def _file(
     elif seconds is not None:
         raise UsageError("--seconds goes with --rate or --concurrent", hint="the file says how long each part takes")
     if pods is not None:
+        if profile.discovery.fixed is not None:
+            raise UsageError("--pods makes a pool, and this target's endpoints are fixed", hint="leave it out")
         changes["pods"] = pods
     found = found.model_copy(update=changes)
     if document is not None:

@@ -288,6 +288,10 @@ def _untried(run: LoadRun) -> Iterator[str]:
     for change in sorted({one.change for one in run.settings.file.churn if one.change not in done}):
         yield f"churn `{change}` never happened: no pod was free for it, or other changes took its time"
     file = run.settings.file
+    stays = all(one.change == "saturate" for one in file.churn)
+    for asked in file.mix:
+        if stays and asked.subset_of is not None and asked.subset_of >= run.settings.endpoints:
+            yield f"no pick for `{asked.name}` could be outside of its hint: it names all endpoints of the pool"
     planned = Counter(one.kind for one in file.trouble for _ in one.begins(file.seconds))
     for kind, left in sorted((planned - Counter(one.kind for one in run.troubles.all)).items()):
         yield f"trouble `{kind}` came {planned[kind] - left} of {planned[kind]} times: what was before it took its time"

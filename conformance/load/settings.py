@@ -44,6 +44,12 @@ class LoadSettings:
         return self.profile.timeouts.convergence if self.grace is None else self.grace
 
     @property
+    def endpoints(self) -> int:
+        """How many the pool has when the load begins."""
+        fixed = self.profile.discovery.fixed
+        return self.file.pods if fixed is None else len(fixed.endpoints)
+
+    @property
     def longest_end(self) -> float:
         """Seconds in which what is under way ends, whatever the target does."""
         longest = max((one.service_time for one in self.file.mix), default=0.0)
