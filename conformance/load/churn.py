@@ -43,6 +43,8 @@ class PoolWatcher:
         moments = self.moments
         match entry.event:
             case PoolState(phase="asked", pods=pods):
+                there = {pod.name for pod in pods}  # of those that are gone nothing is kept, however long the load is
+                self._loads = {name: load for name, load in self._loads.items() if name in there}
                 moments.asked(State(pods, dict(self._loads)), self._now())
             case PoolState(phase="delivered"):
                 moments.delivered(self._now())

@@ -67,7 +67,8 @@ class WrittenMoments(Moments):
                 loads={name: load for name, load in state.loads.items() if self._loads.get(name) != load},
             )
         )
-        self._pods, self._loads = pods, dict(state.loads)
+        self._pods = pods
+        self._loads = {name: load for name, load in state.loads.items() if name in pods}
 
     def close(self) -> None:
         """Close the file."""
@@ -131,5 +132,6 @@ class ReadMoments(Moments):
             else:
                 self._pods = {name: pod for name, pod in self._pods.items() if name not in entry.gone}
                 self._pods |= {pod.name: pod for pod in entry.pods}
-                self._loads = {**self._loads, **entry.loads}
+                self._loads = {name: load for name, load in self._loads.items() if name not in entry.gone}
+                self._loads |= entry.loads
                 self.asked(State(tuple(self._pods.values()), self._loads), entry.at, instead=entry.instead)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.evidence.episode import PodFact
+from conformance.evidence.episode import GaugesShown, PodFact, PoolState
+from conformance.load.churn import PoolWatcher
 from conformance.load.moments import Moments, State
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import ReadMoments, WrittenMoments
+from ext_proc.record import Entry
 
 ENDPOINTS = [f"10.0.0.{number}:8000" for number in range(1, 5)]
 
@@ -90,6 +93,26 @@ def test_a_change_is_known_however_late_the_reader_is(tmp_path: Path) -> None:
     assert [one.eligible for one in reader.window(11.0, 11.0).states] == [{ENDPOINTS[0]}]
     writer.asked(new, 12.0)
     assert {*ENDPOINTS[:2]} == {one for state in reader.window(11.9, 11.95).states for one in state.eligible}
+    writer.close()
+    reader.close()
+
+
+def test_of_pods_that_are_gone_no_load_is_kept(tmp_path: Path) -> None:
+    """In a soak of a day, churn fills and removes some ten thousand."""
+    writer = WrittenMoments(1, 120, tmp_path / "moments")
+    reader = ReadMoments(1, 120, tmp_path / "moments")
+    watcher = PoolWatcher(writer, now=itertools.count(10.0).__next__)
+    for number in range(20):
+        pods = tuple(PodFact(name=f"n{number + more}", endpoints=(ENDPOINTS[more],)) for more in range(2))
+        for event in (
+            PoolState(phase="asked", pods=pods),
+            PoolState(phase="delivered", pods=pods),
+            GaugesShown(pod=f"n{number}", values={"queue": 20, "kv": 0.95}),
+            GaugesShown(pod=f"n{number}", values={"queue": 0, "kv": 0.1}),
+        ):
+            watcher(Entry(0, 0, event))
+    for moments in (writer, reader):
+        assert moments.current.loads.keys() <= moments.current.eligible_pods
     writer.close()
     reader.close()
 
