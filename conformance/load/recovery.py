@@ -20,7 +20,8 @@ _CLOSE, _CLOSER = 0.02, 0.05
 one that fails later, but began before, moves the time of recovery by no more."""
 
 _RECENT = 8
-"""Troubles, the latest, that a connection may have been lost to of which it is said only now."""
+"""Troubles, the latest, that a connection may have been lost to of which it is said only now, or of which another
+process may still say that an exchange failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,19 +131,14 @@ class Aftermath:
     def include(self, parts: Iterable[Aftermath]) -> None:
         """Make the counts those of all `parts`, of the same trouble in several processes."""
         self.lost, self.during, self.after, self.last_bad = 0, Counter(), Counter(), -math.inf
-        good: list[tuple[float, float]] = []
+        good = self.good[:1]  # what was the first is the first until one is known to have failed later
         for part in parts:
             self.lost += part.lost
             self.during += part.during
             self.after += part.after
             self.last_bad = max(self.last_bad, part.last_bad)
             good += part.good
-        self.good = sorted(one for one in good if one[0] > self.last_bad)
-
-    def close(self, at: float) -> None:
-        """Another trouble has begun."""
-        self.closed = at
-        del self.good[1:]
+        self.good = sorted({one for one in good if one[0] > self.last_bad})
 
     def plain(self, start: float) -> dict[str, Any]:
         """As JSON, in seconds after `start`, the beginning of the load."""
@@ -230,8 +226,11 @@ class Troubles:
         assert one.number == len(self.all), "they are numbered as they begin"
         for other in self.open:
             if other.ended is not None and (other.kind != "kill-target" or other.back is not None):
-                other.close(one.begun)
+                other.closed = one.begun
         self.open = [*(other for other in self.open if other.closed is None), one]
+        for other in self.all[:-_RECENT]:
+            if other.closed is not None:
+                del other.good[1:]
         self.all.append(one)
         self.now = self.now | {one.kind}
         self.killed = one.number if one.kind == "kill-target" else self.killed

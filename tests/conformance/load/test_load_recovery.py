@@ -88,6 +88,20 @@ def test_processes_that_share_the_exchanges_come_to_the_same(seen) -> None:
         assert exact <= together.good[0][0] <= exact + max(0.02, 0.05 * (exact - ENDED))
 
 
+def test_processes_know_of_a_recovery_when_the_next_trouble_has_begun() -> None:
+    """One saw the last failure, another the exchange that came after it, as both had few."""
+    whole, one, other = known(()), known([(21, 0, CONFORMANT, 0), (23, 0, BROKEN, 0)]), known(())
+    for began in (22.0, 25.0):
+        other.count(began, began, began, CONFORMANT)
+    for number in range(1, 30):
+        for troubles in (whole, one, other):
+            troubles.heed(TroubleBegan(number=number, kind="metrics-lost", at=20.0 + 10 * number))
+            troubles.heed(TroubleEnded(number=number, at=21.0 + 10 * number))
+        whole.include([one.all, other.all])
+        assert whole.all[0].recovered == 5.0
+    assert all(len(found.good) <= 1 for troubles in (whole, one, other) for found in troubles.all[:20])
+
+
 @given(seen=exchanges)
 def test_violations_are_those_of_exchanges_that_ended_after_it_began(seen) -> None:
     troubles = known(seen)
