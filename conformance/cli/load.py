@@ -118,7 +118,7 @@ def load(
     from conformance.load.exposition import HOST, Exposition
     from conformance.load.many import ManyProcesses, ManyWorkers
     from conformance.load.run import LoadRun
-    from conformance.load.settings import LoadSettings, check_bounds, check_workers
+    from conformance.load.settings import LoadSettings, check_arrivals, check_bounds, check_workers
     from conformance.report.render.folder import reserved
     from conformance.run.child_process import warm
     from conformance.run.engine import EngineThread, collect_seldom
@@ -148,6 +148,7 @@ def load(
         memory=memory * 1024 * 1024,
         of=workers or processes,
     )
+    check_arrivals(settings.file, at_once)
     check_bounds(settings.profile, remote=allow_remote)
     host, port = listening(_BIND if bind is None else bind, "--bind")
     if workers is not None:

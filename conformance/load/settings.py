@@ -56,6 +56,16 @@ class LoadSettings:
         return PATIENCE * self.profile.timeouts.answer + longest + _MARGIN
 
 
+def check_arrivals(file: LoadFile, at_once: int) -> None:
+    """Raise `UsageError` where more requests are to be under way than `at_once` lets begin."""
+    for one in file.arrivals:
+        way, number = ("concurrent", one.concurrent) if one.burst is None else ("burst", one.burst)
+        if number is not None and number > at_once:
+            raise UsageError(
+                f"{way}: {number} is more than --at-once lets begin, which is {at_once}", hint=f"add --at-once {number}"
+            )
+
+
 def loopback(host: str) -> bool:
     """Whether a host is this machine's own."""
     try:

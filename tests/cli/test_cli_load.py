@@ -274,6 +274,22 @@ def test_a_number_beyond_all_bounds_is_refused(cli, tmp_path: Path, flags: tuple
     assert flags[0] in ran.err
 
 
+@pytest.mark.parametrize(
+    ("flags", "text", "said"),
+    [
+        (("--concurrent", "20000"), "", "concurrent: 20000 is more than --at-once lets begin, which is 10000"),
+        (("--at-once", "5"), "arrivals: [{seconds: 1, burst: 6}]", "burst: 6 is more than --at-once lets begin"),
+    ],
+)
+def test_more_at_a_time_than_may_begin_is_refused(cli, tmp_path: Path, flags: tuple, text: str, said: str) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(f"mix: [{{name: a}}]\n{text}\n")
+    ran = cli("load", file, *flags, "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8011", "-o", tmp_path / "r")
+    assert ran.code == 2
+    assert said in ran.err
+    assert "add --at-once" in ran.err
+
+
 def test_pods_are_not_asked_for_where_endpoints_are_fixed(cli, tmp_path: Path) -> None:
     ran = cli("load", "--pods", "9", "--epp", "127.0.0.1:9", "--endpoints", "127.0.0.1:8011", "-o", tmp_path / "r")
     assert ran.code == 2
