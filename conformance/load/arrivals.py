@@ -121,7 +121,5 @@ def _until(passed: float, first: float, last: float, seconds: float) -> float:
 
 def _when(number: int, first: float, last: float, seconds: float) -> float:
     """Seconds after which request `number`, from 0, is due: where `_until` is `number`."""
-    slope = (last - first) / seconds
-    if abs(slope) < 1e-9:
-        return number / first
-    return (-first + math.sqrt(max(0.0, first * first + 2 * slope * number))) / slope
+    rate = math.sqrt(max(0.0, first * first + 2 * (last - first) / seconds * number))  # that is reached then
+    return 2 * number / (first + rate) if number else 0.0

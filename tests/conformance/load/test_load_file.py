@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from load_driver import Road
 from machine_driver import immediate, pick, request_body, request_headers, streamed
@@ -131,6 +131,8 @@ def failed_with(one: LiveExchange, body: bytes) -> set[str]:
 rates = st.floats(0.5, 5000, allow_nan=False)
 
 
+@example(first=0.0, last=8e-5, seconds=86_400, number=0)
+@example(first=1e-5, last=8e-5, seconds=86_400, number=2)
 @given(first=rates, last=rates, seconds=st.floats(0.1, 100), number=st.integers(0, 10_000))
 def test_a_request_of_a_ramp_is_due_when_so_many_were_due_before(first, last, seconds, number) -> None:
     if number < _until(seconds, first, last, seconds):
