@@ -60,10 +60,6 @@ class TargetAccess:
     prepared: Callable[[Exchange, random.Random], Prepared]
 
 
-_IDS_OF_A_PROCESS = 40
-"""Bits of the count of requests in one process; those above are the number of the process."""
-
-
 class LoadRun:
     """One load run. `status` gets what is waited for, `watch` a snapshot every second."""
 
@@ -171,7 +167,7 @@ class LoadRun:
     async def _generate(self, place: TargetAccess, moments: Moments, *beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
         settings = self.settings
-        ids = RequestIds(settings.index << _IDS_OF_A_PROCESS, settings.head)
+        ids = RequestIds(settings.index, settings.head)
         self.memory = Memory(self.bench, ids, limit=settings.memory)
         rng = random.Random(settings.seed)
         mix = Mix(

@@ -83,15 +83,20 @@ class RequestShape:
         return dataclasses.replace(self.reply, body=tuple(one.replace(PLACEHOLDER, own) for one in self.reply.body))
 
 
-class RequestIds:
-    """Ids of requests that look like UUIDs: a beginning that no other run has, then a count from `start`.
+_COUNT = 38
+"""Bits of the count of requests in one process. Those above, of 48 in all, are the number of the process."""
 
-    Processes that share a run share its `head`, so that each knows the ids of the others for those of the run.
+
+class RequestIds:
+    """Ids of requests that look like UUIDs: a beginning that no other run has, then a count.
+
+    Processes that share a run share its `head`, so that each knows the ids of the others for those of the run; each
+    has its number among them, `process`, which is below 1,024.
     """
 
-    def __init__(self, start: int = 0, head: str = "") -> None:
+    def __init__(self, process: int = 0, head: str = "") -> None:
         self.head = head or str(uuid.uuid4())[:24]
-        self._numbers = itertools.count(start)
+        self._numbers = itertools.count(process << _COUNT)
         self.pattern = re.compile(self.head.encode() + b"[0-9a-f]{12}")
         """Finds ids of this run."""
 

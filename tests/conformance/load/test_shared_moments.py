@@ -6,6 +6,7 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,14 +118,16 @@ def test_of_pods_that_are_gone_no_load_is_kept(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_processes_of_a_run_know_the_ids_of_each_other() -> None:
-    """An id of another process in an answer is cross-talk, as one of the same process is."""
+@pytest.mark.parametrize("process", [1, 255, 256, 999])
+def test_processes_of_a_run_know_the_ids_of_each_other(process: int) -> None:
+    """An id of another process in an answer is cross-talk, as one of the same process is; the own one is none."""
     first = RequestIds()
-    second = RequestIds(1 << 40, first.head)
+    second = RequestIds(process, first.head)
     own, other = next(iter(first)), next(iter(second))
     assert own != other
     assert len(own) == len(other)
     assert first.strangers(b"x" + other + own, own) == (other,)
+    assert second.strangers(b"x" + other, other) == ()
 
 
 def test_what_an_exchange_may_have_acted_on_is_kept_for_as_long_as_it_may_take() -> None:
