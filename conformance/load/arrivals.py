@@ -35,6 +35,8 @@ class Schedule:
         self._loop = asyncio.get_running_loop()
         self._closed_since = math.inf
         """When the closed loop that goes on began; infinite: none does."""
+        self._missing = 0
+        """How many requests it has too few, as they could not begin."""
         self.stage = 0
         self.due = 0
         """How many were due."""
@@ -58,16 +60,21 @@ class Schedule:
 
     def over(self, due: float) -> None:
         """The request that was due at `due` is over: in a closed loop the next begins, in place of each of its own."""
-        if due >= self._closed_since:  # not from within: one that is over at once would begin the next, and so on
+        own = due >= self._closed_since
+        if own or self._missing:
+            self._missing -= not own
+            # not from within: one that is over at once would begin the next, and so on
             self._loop.call_soon(self._next, self._closed_since)
 
     def _next(self, since: float) -> None:
         if since == self._closed_since:
-            self._one(time.monotonic())
+            self._missing += not self._one(time.monotonic())
 
-    def _one(self, due: float) -> None:
+    def _one(self, due: float) -> bool:
+        begun = self._begin(due)
         self.due += 1
-        self.not_begun += not self._begin(due)
+        self.not_begun += not begun
+        return begun
 
     def _leave(self, number: int) -> None:
         """So many do not begin, as their stage is over."""
@@ -81,10 +88,10 @@ class Schedule:
         self._closed_since = time.monotonic()
         try:
             for _ in range(number):
-                self._one(time.monotonic())
+                self._missing += not self._one(time.monotonic())
             await asyncio.sleep(max(0.0, end - time.monotonic()))
         finally:
-            self._closed_since = math.inf
+            self._closed_since, self._missing = math.inf, 0
 
     async def _bursts(self, number: int, every: float, start: float, seconds: float) -> None:
         turns = max(1, math.ceil(seconds / every - 1e-9))

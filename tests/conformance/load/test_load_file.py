@@ -233,6 +233,36 @@ def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() ->
     assert asyncio.run(drive()) == [1] * 50 + [2] * (3 + 1)
 
 
+def test_a_closed_loop_is_as_large_as_it_should_be_once_there_is_room() -> None:
+    """What an earlier stage left under way may take all the room when it begins."""
+
+    async def drive() -> tuple[list[int], Schedule]:
+        left: list[float] = []
+        begun: list[int] = []
+
+        def end(number: int) -> None:
+            for _ in range(number):
+                schedule.over(left.pop())
+
+        def begin(due: float) -> bool:
+            if schedule.stage == 1:
+                left.append(due)
+            elif len(left) + len(begun) >= 50:
+                asyncio.get_running_loop().call_soon(end, 10)
+                return False
+            else:
+                begun.append(schedule.stage)
+            return True
+
+        schedule = Schedule([Arrivals(seconds=0.05, burst=50), Arrivals(seconds=0.1, concurrent=3)], begin)
+        await schedule.run()
+        return begun, schedule
+
+    begun, schedule = asyncio.run(drive())
+    assert begun == [2, 2, 2]
+    assert schedule.due == 50 + 3 + schedule.not_begun
+
+
 def test_what_can_not_begin_is_counted() -> None:
     _, schedule = begun(Arrivals(seconds=0.05, burst=30, every=1), taken=10)
     assert (schedule.due, schedule.not_begun) == (30, 20)
