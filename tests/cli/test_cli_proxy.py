@@ -155,17 +155,16 @@ places that name the endpoint have been tried; 502 in place of a response that h
 @contextlib.contextmanager
 def misbehaving(what: str) -> Iterator[str]:
     """The endpoint of such a model server."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
-    process = subprocess.Popen([sys.executable, SOCKETS, str(port), what])
-    try:
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-                break
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with socket.create_server(("127.0.0.1", 0)) as found:  # as nobody else can take its port, it is handed on
+        port, number = found.getsockname()[1], found.fileno()
+        command = [sys.executable, SOCKETS, f"fd:{number}", what]
+        process = subprocess.Popen(command, pass_fds=[number], stdout=subprocess.PIPE, text=True)
+    with process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            yield f"127.0.0.1:{port}"
+        finally:
+            process.kill()
 
 
 def ask(port: int) -> int:

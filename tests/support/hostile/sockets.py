@@ -1,4 +1,7 @@
-"""Servers that do one thing to every connection: `python sockets.py PORT WHAT`. None of them is an endpoint picker."""
+"""Servers that do one thing to every connection: `python sockets.py PORT WHAT`. None of them is an endpoint picker.
+
+In place of a port, `fd:N` is a listening socket that is inherited; it is said when connections are taken from it.
+"""
 
 from __future__ import annotations
 
@@ -99,17 +102,24 @@ def finish(client: socket.socket) -> None:
         pass
 
 
-def main(port: int, what: str) -> None:
+def listening(where: str) -> socket.socket:
+    if not where.startswith("fd:"):
+        return socket.create_server(("127.0.0.1", int(where)))
+    print("ready", flush=True)
+    return socket.socket(fileno=int(where[3:]))
+
+
+def main(where: str, what: str) -> None:
     def one(client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
             serve(what, client)
             finish(client)
 
-    with socket.create_server(("127.0.0.1", port)) as server:
+    with listening(where) as server:
         while True:
             client, _ = server.accept()
             threading.Thread(target=one, args=(client,), daemon=True).start()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], sys.argv[2])
