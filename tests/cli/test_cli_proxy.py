@@ -139,7 +139,7 @@ MISBEHAVING = {
     "closes": {503},
     "garbage": {503},
     "html": {200},
-    "http-slow-drip": {504},
+    "http-slow-head": {504},
     "http-1xx": {504},
     "http-headers": {503},
     "http-body": {200},

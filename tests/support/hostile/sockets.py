@@ -60,8 +60,9 @@ def serve(what: str, client: socket.socket) -> None:
         case "settings-and-silence":
             client.sendall(frames.settings(()))
             time.sleep(3600)
-        case "http-slow-drip":
-            for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n" + b"x" * 100_000:
+        case "http-slow-drip" | "http-slow-head":
+            end = b"x-long: " if what == "http-slow-head" else b"content-length: 100000\r\n\r\n"
+            for byte in b"HTTP/1.1 200 OK\r\n" + end + b"x" * 100_000:
                 client.sendall(bytes((byte,)))
                 time.sleep(0.05)
         case "http-1xx":
