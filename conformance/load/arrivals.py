@@ -59,7 +59,7 @@ class Schedule:
             start += stage.seconds
 
     def over(self, due: float) -> None:
-        """The request that was due at `due` is over: in a closed loop the next begins, in place of each of its own."""
+        """The request that was due at `due` is over. In a closed loop that began it, the next begins."""
         own = due >= self._closed_since
         if own or self._missing:
             self._missing -= not own

@@ -209,7 +209,7 @@ def test_a_stage_ends_when_its_time_is_over_whatever_is_due(how) -> None:
 
 
 def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() -> None:
-    """Its requests are over while the closed loop goes on, which begins the next for each of its own only."""
+    """Its requests are over while the closed loop goes on, which begins the next only for those that it began."""
 
     async def drive() -> list[int]:
         begun: list[int] = []
