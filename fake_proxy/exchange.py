@@ -50,6 +50,7 @@ from fake_proxy.epp_stream import EppStream
 from fake_proxy.flow import Flow, Paced, Unlimited
 from fake_proxy.kept_body import KeptBody
 from fake_proxy.machine import Machine
+from fake_proxy.message_timers import MessageTimers
 from fake_proxy.pace import Pace
 from fake_proxy.router import Failure
 from fake_proxy.stimulus import Stimulus
@@ -130,7 +131,7 @@ class ExchangeDriver:
         self._loop = asyncio.get_running_loop()
         self._began = self._progress = self._loop.time()
         self._stream = EppStream(channel, config, recorder, exchange_id, heard=self._heard, closed=self._ended)
-        self._timers: dict[Side, asyncio.TimerHandle] = {}
+        self._timers = MessageTimers(pace, lambda: self._stream.sending, self._unanswered)
         keep = None if client is None else RECORDED
         self._attempts = Attempts(upstream, self, recorder, exchange_id, self._loop.time, keep)
         self._response = Received(body=KeptBody(keep))
@@ -169,14 +170,13 @@ class ExchangeDriver:
             self._flow.close()
             self._feed(self._machine.client_gone())  # only a cancelled exchange is not over yet
             await self._attempts.close()
-            for timer in self._timers.values():
-                timer.cancel()
+            self._timers.close()
         await self._stream.leave(self._pace)
         if self._defect is not None:
             raise self._defect
         outcome = self._outcome()
         self._machine.dissolve()
-        del self._stream, self._attempts, self._flow  # they know us, too
+        del self._stream, self._attempts, self._flow, self._timers  # they know us, too
         return outcome
 
     # -- the client ----------------------------------------------------------------------------------------------------
@@ -233,10 +233,17 @@ class ExchangeDriver:
             self._deadline = self._loop.call_later(left, self._expire)
         elif not self._machine.done:
             self._expired = self._flow.waits_for or self._machine.awaiting
-            seconds = self._pace.waited(self._progress, now)
-            self._recorder.emit(Wait(exchange=self._id, what=self._expired, outcome="expired", seconds=seconds))
+            self._waited_in_vain(self._expired, self._pace.waited(self._progress, now))
             self._stream.give_up()
             self._feed(self._machine.client_gone())
+
+    def _unanswered(self, seconds: float) -> None:
+        if self._machine.processing and not self._machine.done:
+            self._waited_in_vain(self._machine.awaiting, seconds)
+        self._feed(self._machine.timer_fired())
+
+    def _waited_in_vain(self, what: str, seconds: float) -> None:
+        self._recorder.emit(Wait(exchange=self._id, what=what, outcome="expired", seconds=seconds))
 
     async def _await_echo(self, side: Side, through: int) -> bool:
         """Wait until the EPP has let body through. Nothing to wait for without an EPP."""
@@ -309,10 +316,9 @@ class ExchangeDriver:
                 self._progress = self._loop.time()
                 self._stream.send(raw, layer)
             case StartTimer(side, seconds):
-                self._stop_timer(side)
-                self._timers[side] = self._loop.call_later(seconds, self._fire)
+                self._timers.start(side, seconds)
             case StopTimer(side):
-                self._stop_timer(side)
+                self._timers.stop(side)
             case CloseStream(closing):
                 self._stream.close(closing)
             case OpenUpstream():
@@ -347,14 +353,6 @@ class ExchangeDriver:
         abort = self._request.abort
         if abort is not None and abort.at == point and abort.after == count:
             self._abort_due = point
-
-    def _fire(self) -> None:
-        self._feed(self._machine.timer_fired())
-
-    def _stop_timer(self, side: Side) -> None:
-        timer = self._timers.pop(side, None)
-        if timer is not None:
-            timer.cancel()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from conformance.targets.flags import TargetFlags
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from conformance.run.engine import LagMeter
     from fake_modelserver import Fleet
     from fake_proxy.config import ProxyConfig
     from fake_proxy.listener import Serving
@@ -59,26 +60,31 @@ def proxy(
             "--message-timeout",
             min=0.01,
             metavar="SECONDS",
-            help="How long an answer may take; no limit in full-duplex.",
+            help="How long an answer may take; in full-duplex only --timeout limits it.",
         ),
-    ] = 1.0,
+    ] = 10.0,
     no_color: options.NoColor = False,
 ) -> None:
     """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
 
-    The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C.
+    The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C. The exit code is 1 if a
+    rule was broken.
 
     epp-conformance proxy --epp localhost:9002 --pods 3 --endpoints-file endpoints
 
     curl localhost:8080/v1/chat/completions -d '{"model": "llama-3", "messages": [{"role": "user", "content": "hi"}]}'
     """
+    import time
+
     from conformance.cli.console import out, without_colour
     from conformance.cli.serving import until_interrupted
     from conformance.cli.tap import judged_by, listening, spoken
     from conformance.errors import UsageError
+    from conformance.run.engine import LagMeter
     from conformance.tap.judging import context
     from conformance.tap.narrator import Narrator
     from conformance.targets.resolve import endpoints_of
+    from conformance.verdict import Verdict
     from ext_proc.channel import Channel
     from ext_proc.http2.address import check_address
     from ext_proc.http2.errors import BadAddress
@@ -97,7 +103,10 @@ def proxy(
         body_mode, endpoints_of("--subset", subset or ()), fail_open=fail_open, message_timeout=message_timeout
     )
     show = out().print
-    narrator = Narrator(show, context=context(version, claims) if judge else None, details=details)
+    patience = timeout if body_mode == "full-duplex" else min(timeout, message_timeout)
+    by = context(version, claims, deadline=patience) if judge else None
+    lag = LagMeter()
+    narrator = Narrator(show, context=by, details=details, lag=lag)
     recorder = Recorder()
     recorder.listen(narrator)
     serving = Serving(
@@ -105,11 +114,14 @@ def proxy(
         recorder=recorder,
         config=config,
         stimulus=stimulus,
-        pace=Pace(deadline=timeout),
+        pace=Pace(deadline=timeout, withheld=lambda seconds: lag.total(time.monotonic() - seconds)),
         finished=lambda outcome: narrator.finished(outcome.exchange),
     )
-    until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show))
-    raise typer.Exit(1 if narrator.tally.violating else 0)
+    until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show, lag))
+    narrator.stop()
+    tally = narrator.tally
+    ours = tally.problems or tally.of(Verdict.ERROR)
+    raise typer.Exit(1 if tally.violating else 3 if ours else 0)
 
 
 def _config(
@@ -132,7 +144,12 @@ def _config(
 
 
 async def _serve(
-    where: tuple[str, int], serving: Serving, pods: int, endpoints_file: Path | None, show: Callable[[str], None]
+    where: tuple[str, int],
+    serving: Serving,
+    pods: int,
+    endpoints_file: Path | None,
+    show: Callable[[str], None],
+    lag: LagMeter,
 ) -> None:
     import asyncio
     from contextlib import AsyncExitStack
@@ -143,6 +160,7 @@ async def _serve(
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(serving.channel.close)
+        stack.callback(asyncio.create_task(lag.run()).cancel)
         if pods:
             await _add_pods(await stack.enter_async_context(Fleet()), pods, endpoints_file, show)
         try:

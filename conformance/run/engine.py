@@ -27,6 +27,10 @@ LAG_INTERVAL = 0.05
 LAGGING = 1.0
 """Seconds of one standstill of our own loop; beyond that a wait that ran out proves nothing about the target."""
 
+ENOUGH = 0.9
+"""The part of the time for an answer that proves it all the same, if the target had it: such a wait is put off
+(`fake_proxy.pace`)."""
+
 WAKE = 0.25
 """Seconds between two looks for a signal while work is waited for."""
 
@@ -102,6 +106,18 @@ class LagMeter:
         total = self.total(begin, end)
         half = total >= (min(end, time.monotonic()) - begin) / 2 > 0
         return total if half or self.worst(begin, end) > most else 0.0
+
+    def excuse(self, seconds: float, what: str, *, ago: float = 0.0, due: float = math.inf) -> str:
+        """Why a wait of so many seconds for `what`, which ran out `ago` seconds ago, proves nothing; "" if it does.
+
+        It does if the loop did not stand still in about the time in which it was `due`: such a wait is put off.
+        """
+        end = time.monotonic() - ago
+        if seconds - self.total(end - seconds, end) >= ENOUGH * due:
+            return ""
+        late = self.spoilt(end - seconds, end)
+        waited = f"{late:.1f} of the {seconds:.1f} s in which it waited ({what})"
+        return f"the suite's own event loop stood still for {waited}" if late else ""
 
     def _standstills(self, begin: float, end: float) -> Iterator[float]:
         wakes = itertools.chain([(self._due, time.monotonic())], reversed(self._woke))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, Unmet
 from conformance.planning.plan import Work
 from conformance.run.capture import Capture
+from conformance.run.engine import ENOUGH
 from conformance.run.processor import starved
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
@@ -21,10 +21,6 @@ from conformance.scenario.expect import Expect
 from conformance.scenario.schema import ClientRequest
 from conformance.scenario.seeded import source_of
 from ext_proc.record import DRAINING, Entry, Wait
-
-ENOUGH = 0.9
-"""The part of the time for an answer that proves it all the same, if the target had it: such a wait is put off
-(`fake_proxy.pace`)."""
 
 Action = Callable[[Any, Expect | None], Awaitable[None]]
 """Carries out one step, given the value of its key in the scenario and what is expected of it."""
@@ -167,11 +163,9 @@ def _unproven(runner: TargetRunner, episode: Episode) -> str:
         had = wait.seconds - runner.kept_from(wait.seconds, ago)
         if had >= ENOUGH * runner.profile.timeouts.answer:
             continue
-        end = time.monotonic() - ago
-        if late := runner.lag.spoilt(end - wait.seconds, end):
-            waited = f"{late:.1f} of the {wait.seconds:.1f} s in which it waited ({wait.what})"
-            return f"the suite's own event loop stood still for {waited}"
-        if trouble := starved(runner.target.withheld(wait.seconds, ago), wait.seconds, wait.what):
+        withheld = runner.target.withheld(wait.seconds, ago)
+        ours = runner.lag.excuse(wait.seconds, wait.what, ago=ago)
+        if trouble := ours or starved(withheld, wait.seconds, wait.what):
             return trouble
     return ""
 

@@ -18,7 +18,8 @@ from typing import Literal
 
 import pytest
 
-from fake_epp import FakeEpp, open_epp, picks
+from fake_epp import Delay, FakeEpp, does, open_epp, picks, stays_silent
+from fake_epp.acts import Act, Immediate, Pick
 from fake_epp.script import Script
 
 SOCKETS = Path(__file__).parents[1] / "support" / "hostile" / "sockets.py"
@@ -171,7 +172,9 @@ def ask(port: int) -> int:
     """The status of a response, of which no more than a part is read."""
     client = HTTPConnection("127.0.0.1", port, timeout=60)
     with contextlib.closing(client):
-        client.request("POST", "/v1/completions", b"{}")
+        client.request(
+            "POST", "/v1/completions", b'{"model": "m", "prompt": "p"}', {"content-type": "application/json"}
+        )
         response = client.getresponse()
         with contextlib.suppress(HTTPException, OSError):
             response.read(MIB)
@@ -203,5 +206,73 @@ def test_an_epp_that_does_not_run_is_not_accused(program) -> None:
             assert await asyncio.to_thread(ask, port) == 500
             process.send_signal(signal.SIGINT)
             assert await asyncio.to_thread(process.wait, 60) == 0
+
+    asyncio.run(asyncio.wait_for(main(), 150))
+
+
+@contextlib.asynccontextmanager
+async def judged(
+    program: Callable[..., subprocess.Popen[str]], script: Callable[[str], Script], *flags: str
+) -> AsyncIterator[tuple[int, subprocess.Popen[str]]]:
+    """The port of a proxy before an EPP, with a model server that takes requests and is silent; and its process."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        epp = await open_epp(default=script(f"127.0.0.1:{server.getsockname()[1]}"))
+        process = program("proxy", "--listen", "127.0.0.1:0", "--epp", epp.address, *flags, PYTHONUNBUFFERED="1")
+        found = re.search(r"http://127.0.0.1:(\d+)", await asyncio.to_thread(process.stdout.readline))
+        assert found
+        try:
+            yield int(found[1]), process
+        finally:
+            await epp.close()
+
+
+async def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code after Ctrl-C, and all that it printed since."""
+    process.send_signal(signal.SIGINT)
+    said, _ = await asyncio.to_thread(process.communicate, timeout=60)
+    return process.returncode, said
+
+
+def headers_only(*acts: Act) -> Callable[[str], Script]:
+    """An EPP that answers the headers, and does this at the body."""
+    return lambda endpoint: does(pick=Pick(endpoints=(endpoint,)), request_body=acts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "script", "missing"),
+    [
+        ("buffered", headers_only(), "request_body"),
+        ("streamed", headers_only(), "request_body"),
+        ("none", lambda _: stays_silent(), "request_headers"),
+        ("buffered", lambda _: stays_silent(), "request_headers"),
+    ],
+)
+def test_an_epp_that_is_silent_until_the_message_timeout_is_accused(program, mode, script, missing) -> None:
+    async def main() -> None:
+        async with judged(program, script, "--body-mode", mode, "--message-timeout", "0.3") as (port, process):
+            status = await asyncio.to_thread(ask, port)
+            code, said = await end_of(process)
+        assert (status, code) == (504, 1), said
+        assert re.search(rf"ENV-16.*\n.*expected.*\n(.*\n)?.*no answer to {missing}", said), said
+
+    asyncio.run(asyncio.wait_for(main(), 150))
+
+
+def test_a_standstill_of_the_proxy_is_not_the_silence_of_the_epp(program) -> None:
+    """The answer came while the proxy stood still, in which its timer ran out."""
+
+    async def main() -> None:
+        late = headers_only(Delay(seconds=1), Immediate(code=429))
+        flags = ("--body-mode", "buffered", "--message-timeout", "2")
+        async with judged(program, late, *flags) as (port, process):
+            asking = asyncio.create_task(asyncio.to_thread(ask, port))
+            while "request_body" not in await asyncio.to_thread(process.stdout.readline):
+                pass
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.wait([asking], timeout=4)
+            process.send_signal(signal.SIGCONT)
+            assert await asking == 429
+            code, said = await end_of(process)
+        assert code == 0, said
 
     asyncio.run(asyncio.wait_for(main(), 150))

@@ -23,6 +23,7 @@ import pytest
 from conformance.cli import call
 from conformance.errors import UsageError
 from conformance.requirements.catalogue import Catalogue
+from conformance.run.engine import LagMeter
 from conformance.tap import narrator as narration
 from conformance.tap.files import Transcript, read
 from conformance.tap.gathering import Gathered
@@ -766,6 +767,34 @@ def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, 
     said = "\n".join(printed)
     assert ("✗" in said) is not metadata, said
     assert printed[-1] == "x  ? judged by its first 50 events"
+
+
+@pytest.mark.parametrize("mode", [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED])
+def test_a_wait_in_which_the_proxy_stood_still_accuses_nobody(mode: BodyMode) -> None:
+    printed: list[str] = []
+    lag = LagMeter()
+    narrator = Narrator(printed.append, context=context("1.0.0", deadline=0.2), lag=lag)
+    recorder = Recorder()
+    recorder.listen(narrator)
+
+    async def main() -> None:
+        epp = await open_epp(default=stays_silent())
+        channel = await dial(epp.address)
+        request, upstream = SHAPES["chat"]
+        config = replace(ProxyConfig(), message_timeout=0.2).with_modes(mode)
+        pace = Pace(deadline=0.2 if mode is BodyMode.FULL_DUPLEX_STREAMED else 60)
+        lag.woke(time.monotonic(), time.monotonic() + 60)
+        await run_exchange(channel, request, config, Stimulus(), upstream, recorder, "x", pace=pace)
+        narrator.finished("x")
+        await channel.close()
+        await epp.close()
+
+    run(main)
+    said = "\n".join(printed)
+    assert "the suite's own event loop stood still" in said
+    assert "✗" not in said
+    assert narrator.tally.violating == 0
+    assert [name for name, _ in narrator.tally.of(Verdict.ERROR)] == ["ENV-16"]
 
 
 def test_the_commands_tap_and_proxy_together(tmp_path: Path) -> None:
