@@ -8,9 +8,16 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from ext_proc import headers as wire
-from ext_proc.messages import HeaderMutation, ProcessingMode
+from ext_proc.messages import (
+    HeaderMutation,
+    HttpBody,
+    HttpHeaders,
+    ProcessingMode,
+    StreamedBodyResponse,
+    StreamedImmediateResponse,
+)
 from ext_proc.protocol import PREFIX
 from ext_proc.record import Headers, Message
 
@@ -49,6 +56,7 @@ def _request(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         by_name = dict(pairs)
         pseudo = (b":status",) if said.side == "response" else (b":method", b":path")
         facts.append(" ".join(text_of(by_name[name]) for name in pseudo if name in by_name))
+        facts += _ends(http)
         details += header_lines(pairs)
         details += [
             f"attributes {name}: {json_of(wire.plain_struct(http.attributes[name]))}"
@@ -56,12 +64,11 @@ def _request(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         ]
     elif said.part == "body":
         facts.append(f"{len(said.body)} bytes")
+        facts += _ends(getattr(message, said.what or ""))
         details += body_lines(said.body)
     elif said.part == "trailers":
         details += header_lines(wire.pairs_of(getattr(message, said.what or "").trailers))
         facts.append("; ".join(details[:3]))
-    if said.ends and said.part != "trailers":
-        facts.append("end of stream")
     spaces = message.metadata_context.filter_metadata
     metadata = [f"metadata {leaf}" for name in sorted(spaces) for leaf in leaves(name, wire.plain_struct(spaces[name]))]
     if said.part == "headers":
@@ -90,6 +97,8 @@ def _response(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         if immediate.HasField("grpc_status"):
             details.append(f"grpc_status: {immediate.grpc_status.status}")
         details += body_lines(immediate.body)
+    if said.what == STREAMED_REPLY and said.reply_part is not None:
+        _reply(said.reply_part, message.streamed_immediate_response, facts, details)
     if said.header_mutation is not None:
         mutations = list(_mutations(said.header_mutation))
         mutations.sort(key=lambda text: PREFIX not in text)
@@ -125,8 +134,7 @@ def _common(said: DecodedMessage, facts: list[str], details: list[str]) -> None:
         case "streamed_response":
             streamed = common.body_mutation.streamed_response
             facts.append(f"streamed body, {len(streamed.body)} bytes")
-            if streamed.end_of_stream or streamed.end_of_stream_without_message:
-                facts.append("end of stream")
+            facts += _ends(streamed)
             details += body_lines(streamed.body)
         case "body":
             facts.append(f"body replaced, {len(common.body_mutation.body)} bytes")
@@ -135,6 +143,31 @@ def _common(said: DecodedMessage, facts: list[str], details: list[str]) -> None:
             facts.append("body cleared")
         case _:
             facts.append("a body mutation without content, or of an unknown kind")
+
+
+def _reply(part: str, reply: StreamedImmediateResponse, facts: list[str], details: list[str]) -> None:
+    """A part of a response that the EPP gives itself."""
+    facts.append(part)
+    match part:
+        case "headers_response":
+            pairs = wire.pairs_of(reply.headers_response.headers)
+            facts += [f"HTTP status {text_of(value)}" for name, value in pairs if name == b":status"]
+            facts += _ends(reply.headers_response)
+            details += header_lines(pairs)
+        case "body_response":
+            facts.append(f"{len(reply.body_response.body)} bytes")
+            facts += _ends(reply.body_response)
+            details += body_lines(reply.body_response.body)
+        case _:
+            details += header_lines(wire.pairs_of(reply.trailers_response))
+
+
+def _ends(part: HttpHeaders | HttpBody | StreamedBodyResponse) -> Iterator[str]:
+    """How it is marked as the last of its direction: the second mark is of another mode, and read in no other."""
+    if part.end_of_stream:
+        yield "end of stream"
+    if getattr(part, "end_of_stream_without_message", False):
+        yield "end_of_stream_without_message"
 
 
 _ACTIONS = {0: "sets", 1: "adds if absent", 2: "overwrites", 3: "overwrites if present"}

@@ -34,7 +34,17 @@ from conformance.tap.redaction import LiveRedaction
 from conformance.tap.session import LiveSettings, LiveTap
 from conformance.verdict import Verdict
 from ext_proc.channel import dial
+from ext_proc.headers import header_map
 from ext_proc.http2.tls import ClientTls, ServerTls, self_signed
+from ext_proc.messages import (
+    BodyMutation,
+    BodyResponse,
+    CommonResponse,
+    HttpHeaders,
+    ProcessingResponse,
+    StreamedBodyResponse,
+    StreamedImmediateResponse,
+)
 from ext_proc.record import Author, Entry, Message, Recorder, StreamEnded, StreamOpened
 from fake_epp import (
     Answer,
@@ -744,29 +754,64 @@ def test_the_data_planes_patience_says_how_long_an_answer_may_take(patience: flo
     assert (unpaid is None) is accused
 
 
-@pytest.mark.parametrize("metadata", [True, False])
-def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, metadata: bool) -> None:
-    """Judging all of them would take memory for each. One that is right is accused of nothing for what is left out."""
-    monkeypatch.setattr(narration, "EVENTS", 50, raising=False)
+def narrated(script: Script, upstream: ScriptedUpstream | None = None) -> str:
+    """What the proxy prints of an exchange with an EPP."""
     printed: list[str] = []
-    narrator = Narrator(printed.append, context=context("1.0.0"))
     recorder = Recorder()
+    narrator = Narrator(printed.append, context=CONTEXT)
+    recorder.listen(narrator)
 
     async def main() -> None:
-        epp = await open_epp(default=picks("127.7.0.1:8000", metadata=metadata))
-        recorder.listen(narrator)
+        epp = await open_epp(default=script)
         channel = await dial(epp.address)
-        request, _ = SHAPES["chat"]
-        upstream = ScriptedUpstream(sse_reply(*[b"{}"] * 100))
-        await run_exchange(channel, request, ProxyConfig(), Stimulus(), upstream, recorder, "x")
+        request, usual = SHAPES["chat"]
+        pace = Pace(deadline=0.2)
+        await run_exchange(channel, request, ProxyConfig(), Stimulus(), upstream or usual, recorder, "x", pace=pace)
         narrator.finished("x")
         await channel.close()
         await epp.close()
 
     run(main)
-    said = "\n".join(printed)
+    return "\n".join(printed)
+
+
+@pytest.mark.parametrize(
+    ("last", "shown_as"),
+    [("end_of_stream", "end of stream"), ("end_of_stream_without_message", "end_of_stream_without_message")],
+)
+def test_a_piece_of_body_is_shown_with_the_field_that_was_sent(last: str, shown_as: str) -> None:
+    """Envoy reads one of them, and waits on where only the other is set."""
+    piece = BodyMutation(streamed_response=StreamedBodyResponse(body=CHAT, **{last: True}))
+    answer = ProcessingResponse(request_body=BodyResponse(response=CommonResponse(body_mutation=piece)))
+    said = narrated(
+        does(pick=Pick(endpoints=(A,)), request_body=(), request_end=(Raw(message=answer.SerializeToString()),))
+    )
+    shown = re.findall(r"epp +request_body: streamed body, (.*)", said)
+    assert set(shown) == {f"{len(CHAT)} bytes, {shown_as}"}
+    assert ("✗ fail" in said) is (last != "end_of_stream")
+
+
+def test_the_parts_of_a_streamed_reply_are_shown() -> None:
+    head = HttpHeaders(headers=header_map(((b":status", b"429"), (b"x-why", b"busy"))))
+    parts = (
+        StreamedImmediateResponse(headers_response=head),
+        StreamedImmediateResponse(body_response=StreamedBodyResponse(body=b"later", end_of_stream=True)),
+    )
+    raws = [ProcessingResponse(streamed_immediate_response=part).SerializeToString() for part in parts]
+    said = narrated(does(quiet=True, request_headers=tuple(Raw(message=raw) for raw in raws)))
+    assert re.findall(r"epp +streamed_immediate_response: (.*)", said) == [
+        "headers_response, HTTP status 429",
+        "body_response, 5 bytes, end of stream",
+    ]
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, metadata: bool) -> None:
+    """Judging all of them would take memory for each. One that is right is accused of nothing for what is left out."""
+    monkeypatch.setattr(narration, "EVENTS", 50)
+    said = narrated(picks(A, metadata=metadata), ScriptedUpstream(sse_reply(*[b"{}"] * 100)))
     assert ("✗" in said) is not metadata, said
-    assert printed[-1] == "x  ? judged by its first 50 events"
+    assert said.splitlines()[-1] == "x  ? judged by its first 50 events"
 
 
 @pytest.mark.parametrize("mode", [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED])
