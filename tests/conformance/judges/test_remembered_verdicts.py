@@ -17,7 +17,18 @@ from conformance.judges.remembered import RememberedVerdicts
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdict import Verdict
 from ext_proc.headers import header_map
-from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest, ProtocolConfiguration
+from ext_proc.messages import (
+    BodyMutation,
+    BodyResponse,
+    CommonResponse,
+    HeadersResponse,
+    HttpBody,
+    HttpHeaders,
+    ProcessingRequest,
+    ProcessingResponse,
+    ProtocolConfiguration,
+    StreamedBodyResponse,
+)
 from ext_proc.record import Author, Entry, Message, StreamEnded, StreamOpened, Wait
 
 CATALOGUE = Catalogue.load()
@@ -130,3 +141,132 @@ def test_a_stream_that_ends_otherwise_is_another_exchange(memory) -> None:
     ended = dataclasses.replace(right.entries[-1].event, author=Author.EPP, how="status", status=13, code=None)
     wrong = episode(own, pick(A), echo(own), ended=ended)
     assert said(memory.judge(wrong)) == said(judge(wrong, CONTEXT, CATALOGUE, roles=("epp",)))
+
+
+# -- what no judge reads -----------------------------------------------------------------------------------------------
+
+
+def field(number: int, *values: bytes) -> bytes:
+    """A field of a message with these values, in this order, as on the wire."""
+    return b"".join(bytes([number << 3 | 2, *varint(len(value))]) + value for value in values)
+
+
+def varint(number: int) -> list[int]:
+    return [number] if number < 128 else [number & 127 | 128, *varint(number >> 7)]
+
+
+def metadata(entries: dict[str, str], number: int) -> bytes:
+    """`metadata_context` (field 8 of a ProcessingRequest) or `dynamic_metadata` (8 of a ProcessingResponse), its
+    entries in the order in which they are here: that of a map on the wire is any."""
+    texts = [field(1, key.encode()) + field(2, field(3, value.encode())) for key, value in entries.items()]
+    space = field(1, *texts)
+    if number == 0:
+        return field(8, field(1, field(1, b"envoy.lb") + field(2, space)))
+    return field(8, field(1, field(1, b"envoy.lb") + field(2, field(5, space))))
+
+
+@dataclasses.dataclass(frozen=True)
+class Course:
+    """What may differ between exchanges that say the same to judges, and what an EPP may make of it."""
+
+    own: str = NAMES[0]
+    took: int = 12
+    date: str = "Fri, 27 Nov 2026 13:54:20 GMT"
+    turned: bool = False
+    digest: str = "0"
+    sets: tuple[bytes, bytes] | None = None
+
+    def episode(self) -> Episode:
+        """The exchange: a request, its pick, a response of which no body was kept, and the answers."""
+        told = {"x-gateway-destination-endpoint-served": A, "x-gateway-destination-endpoint": A}
+        picked = {"x-gateway-destination-endpoint": A, "x-note": "n"}
+        if self.turned:
+            told, picked = (dict(reversed(one.items())) for one in (told, picked))
+        head = [
+            (b":status", b"200"), (b"content-type", b"application/json"), (b"date", self.date.encode()),
+            (b"x-envoy-upstream-service-time", b"%d" % self.took),
+        ]  # fmt: skip
+        answer = ProcessingResponse.FromString(pick(A))
+        answer.ClearField("dynamic_metadata")
+        mutations = [] if self.sets is None else [set_header(self.sets[0].decode(), self.sets[1])]
+        response = HeadersResponse(response=CommonResponse(header_mutation=mutated(*mutations)))
+        part = HttpBody(end_of_stream=True)
+        back = BodyMutation(streamed_response=StreamedBodyResponse(end_of_stream=True))
+        log = [
+            *((Author.DATA_PLANE, raw) for raw in asked(self.own)),
+            (Author.EPP, answer.SerializeToString() + metadata(picked, 1)),
+            (Author.EPP, echo(self.own)),
+            (
+                Author.DATA_PLANE,
+                ProcessingRequest(response_headers=HttpHeaders(headers=header_map(head))).SerializeToString()
+                + metadata(told, 0),
+            ),
+            (Author.EPP, ProcessingResponse(response_headers=response).SerializeToString()),
+            (Author.DATA_PLANE, ProcessingRequest(response_body=part).SerializeToString()),
+            (
+                Author.EPP,
+                ProcessingResponse(
+                    response_body=BodyResponse(response=CommonResponse(body_mutation=back))
+                ).SerializeToString(),
+            ),
+        ]
+        events = [Message(exchange="e", stream="s", author=author, raw=raw) for author, raw in log]
+        events[-2:] = [
+            dataclasses.replace(one, size=len(one.raw) + 277, sha256=self.digest * 64) for one in events[-2:]
+        ]
+        end = StreamEnded(exchange="e", stream="s", author=Author.DATA_PLANE, how="reset", code=2)
+        log = [StreamOpened(exchange="e", stream="s", connection=1), *events, end]
+        return Episode(id="e", entries=tuple(Entry(seq, seq * 7, event) for seq, event in enumerate(log, 1)))
+
+
+SAME = Course()
+ALIKE = [
+    Course(own=NAMES[1]),
+    Course(took=98),
+    Course(date="Sat, 28 Nov 2026 00:00:00 GMT"),
+    Course(turned=True),
+    Course(digest="1"),
+]
+
+
+@pytest.mark.parametrize("other", ALIKE, ids=["own id", "service time", "date", "order of a map", "digest"])
+def test_what_no_judge_reads_is_no_other_exchange(other: Course) -> None:
+    memory = RememberedVerdicts(CONTEXT, CATALOGUE, ("epp", "data-plane"))
+    assert {verdict for _, verdict in said(memory.judge(SAME.episode()))} <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+    memory.judge(other.episode())
+    assert (memory.judged, memory.found) == (1, 1)
+
+
+@pytest.mark.parametrize("name", [b"x-envoy-upstream-service-time", b"Date", b"x-tenant"])
+def test_a_header_that_the_epp_names_is_read(name: bytes) -> None:
+    """To set it as it is changes nothing; in the next exchange, the same answer changes it."""
+    memory = RememberedVerdicts(CONTEXT, CATALOGUE, ("epp", "data-plane"))
+    for took, date in ((12, SAME.date), (13, "Sat, 28 Nov 2026 00:00:00 GMT")):
+        value = SAME.date.encode() if name == b"Date" else b"12"
+        one = Course(took=took, date=date, sets=(name, value)).episode()
+        assert said(memory.judge(one)) == said(judge(one, CONTEXT, CATALOGUE, roles=("epp", "data-plane")))
+    assert memory.found == (name == b"x-tenant")
+
+
+courses = st.builds(
+    Course,
+    own=st.sampled_from(NAMES[:2]),
+    took=st.sampled_from([0, 12, 13, 1000]),
+    date=st.sampled_from([SAME.date, "Sat, 28 Nov 2026 00:00:00 GMT", "yesterday"]),
+    turned=st.booleans(),
+    digest=st.sampled_from(["0", "1"]),
+    sets=st.none()
+    | st.tuples(
+        st.sampled_from([b"x-envoy-upstream-service-time", b"date", b"content-type", b":status"]),
+        st.sampled_from([b"12", SAME.date.encode(), b"application/json", b"200"]),
+    ),
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(courses, min_size=2, max_size=8))
+def test_whatever_varies_the_verdict_is_that_of_the_judges(several: list[Course]) -> None:
+    memory = RememberedVerdicts(CONTEXT, CATALOGUE, ("epp", "data-plane"))
+    for course in several:
+        one = course.episode()
+        assert said(memory.judge(one)) == said(judge(one, CONTEXT, CATALOGUE, roles=("epp", "data-plane")))
