@@ -23,6 +23,10 @@ from conformance.tap.judging import JudgedExchange, JudgingSettings
 _BATCH = 32
 """Exchanges that are sent at a time."""
 
+_IN_HAND = 10.0
+"""Seconds that the process has at its end for the exchanges that it was given: it writes their transcripts, so that
+they are to be counted."""
+
 _ATTEMPTS = 3
 """How often in a row the process may end without having judged anything."""
 
@@ -50,7 +54,7 @@ class JudgingProcess:
         self._max_bytes = max_bytes
         self._waiting: deque[Gathered] = deque()
         self._bytes = 0
-        self._given_up = False
+        self._given_up = self._closing = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -80,7 +84,10 @@ class JudgingProcess:
         return True
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Judge what waits, for at most `timeout` seconds or until this is cancelled, and end the process."""
+        """Judge what waits, for at most `timeout` seconds or until this is cancelled, and end the process.
+
+        What it has in hand by then it still judges.
+        """
         if self._task is None:
             return
         try:
@@ -88,11 +95,16 @@ class JudgingProcess:
                 async with asyncio.timeout(timeout):
                     await self._idle.wait()
         finally:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-            self.late += len(self._waiting)
-            self._waiting.clear()
+            self._closing = True
+            self._wake.set()
+            try:
+                await asyncio.wait([self._task], timeout=_IN_HAND)
+            finally:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+                self._task = None
+                self.late += len(self._waiting)
+                self._waiting.clear()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -101,6 +113,10 @@ class JudgingProcess:
         while failures < _ATTEMPTS:
             judged, ended = await self._serve()
             failures = 0 if judged else failures + 1
+            if self._closing:
+                if ended:
+                    self._on_trouble(f"judging broke ({ended})")
+                return
             self._on_trouble(f"judging broke ({ended}), it is started again")
         self._on_trouble("the judging process can't be kept running: nothing is judged any more, relaying goes on")
         self._given_up = True
@@ -110,13 +126,12 @@ class JudgingProcess:
         self._idle.set()
 
     async def _serve(self) -> tuple[int, str]:
-        """Feed one process until it ends: how many it judged, and how it ended."""
+        """Feed one process until it ends: how many it judged, and how it ended, if it was not told to."""
         child = ChildProcess(LiveJudge, self._settings)
         judged = 0
         batch: list[Gathered] = []
         try:
-            while True:
-                batch = await self._batch()
+            while batch := await self._batch():
                 await asyncio.to_thread(child.send, batch)
                 for one in await child.answer():
                     judged += 1
@@ -124,20 +139,20 @@ class JudgingProcess:
                 batch = []
                 if not self._waiting:
                     self._idle.set()
+            return judged, ""
         except HarnessError as problem:
             return judged, problem.message
-        except asyncio.CancelledError:
-            self.late += len(batch)
-            batch = []
-            raise
         finally:
             self.lost += len(batch)
             await asyncio.to_thread(child.close)
 
     async def _batch(self) -> list[Gathered]:
-        while not self._waiting:
+        """What is judged next; nothing once this is being closed."""
+        while not (self._waiting or self._closing):
             self._wake.clear()
             await self._wake.wait()
+        if self._closing:
+            return []
         batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
         self._bytes -= sum(one.size for one in batch)
         return batch

@@ -184,7 +184,8 @@ class LiveTap:
         if behind := self.left_out - self._process.lost:
             lines.append(f"{behind} were left out, as judging was behind: absence of findings says less")
         if self._process.lost:
-            lines.append(f"{self._process.lost} were lost with the process that judges: trouble of our own")
+            written = ", and may be among the transcripts" if self._settings.judging.record is not None else ""
+            lines.append(f"{self._process.lost} were lost with the process that judges{written}: trouble of our own")
         if tally.unwritten:
             lines.append(f"{tally.unwritten} are not among the transcripts, which could not be written")
         if counts.ended_early:

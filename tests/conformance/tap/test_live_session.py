@@ -459,17 +459,19 @@ def test_what_has_no_turn_before_the_end_is_not_lost_with_the_process() -> None:
     run(main)
 
 
-def test_a_tap_that_is_cancelled_at_its_end_says_what_it_left_out() -> None:
-    """As by a second signal: what was not judged must not pass for what nothing was found in."""
+def test_a_tap_that_is_cancelled_at_its_end_says_what_it_left_out(tmp_path: Path) -> None:
+    """As by a second signal: what was not judged must not pass for what nothing was found in, and what the process has
+    in hand is judged, as it is written."""
+    record = tmp_path / "traffic.ndjson"
 
     async def main() -> None:
         driven = asyncio.Event()
         taps: list[LiveTap] = []
 
         async def serve() -> None:
-            async with live(picks(A)) as (tap, _):
+            async with live(picks(A), judging=JudgingSettings(context=CONTEXT, record=record)) as (tap, _):
                 taps.append(tap)
-                await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
+                await drive(tap.address, *[(*SHAPES["bodyless"], ProxyConfig())] * 100)
                 driven.set()
 
         serving = asyncio.create_task(serve())
@@ -478,9 +480,11 @@ def test_a_tap_that_is_cancelled_at_its_end_says_what_it_left_out() -> None:
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
-        assert taps[0].left_out == 3
-        assert "3 were left out, as judging was behind" in taps[0].summary()
-        assert taps[0].exit_code == 4
+        (tap,) = taps
+        assert len(record.read_bytes().splitlines()) == tap.tally.judged
+        assert tap.left_out == 100 - tap.tally.judged > 0
+        assert f"{tap.left_out} were left out, as judging was behind" in tap.summary()
+        assert tap.exit_code == 4
 
     run(main)
 
