@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -42,7 +43,7 @@ class TranscriptWriter:
         self.full = False
         """The limit is reached: nothing more is written until the file is another one."""
         self._limit = limit
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._size = 0
         self._open()
 
@@ -55,9 +56,7 @@ class TranscriptWriter:
         file = self._current()
         self.full = self.full or self._size + len(line) > self._limit
         if not self.full:
-            file.write(line)
-            file.flush()
-            self._size += len(line)
+            self._append(file, line)
 
     def close(self) -> None:
         """Close the file."""
@@ -65,7 +64,7 @@ class TranscriptWriter:
             file, self._file = self._file, None
             file.close()
 
-    def _current(self) -> IO[bytes]:
+    def _current(self) -> FileIO:
         """The file that has the name now."""
         try:
             there = self.path.stat()
@@ -75,15 +74,30 @@ class TranscriptWriter:
             if there.st_size < self._size:
                 self._size, self.full = there.st_size, False
             return self._file
-        with contextlib.suppress(OSError):  # what a full disk did not take of the old one
-            self.close()
+        self.close()
         return self._open()
 
-    def _open(self) -> IO[bytes]:
-        self._file = file = self.path.open("ab")
+    def _append(self, file: FileIO, line: bytes) -> None:
+        """Append all of it, or nothing: a full disk takes the beginning."""
+        written = 0
+        try:
+            while written < len(line):
+                written += file.write(line[written:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                if os.fstat(file.fileno()).st_size == self._size + written:  # nobody else writes there
+                    file.truncate(self._size)
+                    written = 0
+            raise
+        finally:
+            self._size += written
+
+    def _open(self) -> FileIO:
+        file = self.path.open("ab", buffering=0)
         self._size, self.full = file.tell(), False
         if self._size and not _ends_a_line(self.path):  # of a tap that was killed: what follows is a line by itself
-            self._size += file.write(b"\n")
+            self._append(file, b"\n")
+        self._file = file
         return file
 
 

@@ -104,6 +104,7 @@ class _Collector:
             "remembered_exchanges": ("Judged exchanges whose findings were remembered", tally.remembered),
             "untold_exchanges": ("Judged exchanges that tell nothing of the EPP", tally.untold),
             "violating_exchanges": ("Judged exchanges in which a rule was broken", tally.violating),
+            "unwritten_exchanges": ("Judged exchanges whose transcript could not be written", tally.unwritten),
             "judging_problems": ("Exchanges on which a judge raised, or trouble with transcripts", tally.problems),
         }
         for name, (text, value) in plain.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,25 @@ def test_a_file_is_continued_up_to_its_limit(tmp_path: Path) -> None:
     assert not write(path, b, limit=2 * size).full
     assert write(path, c, limit=2 * size).full
     assert [one.episode.id for one in read(path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("room", [0, 100])
+def test_of_what_a_full_disk_does_not_take_nothing_is_written(tmp_path: Path, room: int) -> None:
+    """Once there is room, the next one is whole, and what was said not to be written is not there."""
+    path = tmp_path / "t.ndjson"
+    writer = TranscriptWriter(path, 1 << 20)
+    writer.write(an_episode("a"), CONTEXT)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + room, limits[1]))
+    try:
+        for name in ("b", "c"):
+            with pytest.raises(OSError, match="File too large"):
+                writer.write(an_episode(name), CONTEXT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.write(an_episode("d"), CONTEXT)
+    writer.close()
+    assert [one.episode.id for one in read(path)] == ["a", "d"]
 
 
 @pytest.mark.parametrize("rotation", ["moved", "removed", "emptied"])

@@ -316,9 +316,10 @@ def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
 
     async def main() -> None:
         judging = JudgingSettings(context=CONTEXT, record=tmp_path / "no" / "such" / "folder")
-        async with live(picks(A), judging=judging) as (tap, heard):
+        async with live(picks(A), judging=judging, metrics=("127.0.0.1", 0)) as (tap, heard):
             await drive(tap.address, *[(*SHAPES["chat"], ProxyConfig())] * 3)
             heards.append(heard)
+            assert "epp_tap_unwritten_exchanges_total 3.0" in await metrics_page(tap, judged=3)
         assert tap.tally.judged == tap.tally.unwritten == 3
         assert tap.exit_code == 3
         assert "3 are not among the transcripts" in tap.summary()
