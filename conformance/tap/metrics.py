@@ -97,6 +97,7 @@ class _Collector:
             "streams": ("Process streams relayed", counts.streams),
             "other_calls": ("Calls of other methods relayed", counts.other_calls),
             "epp_unreachable": ("Connections cut because the EPP could not be reached", counts.unreachable),
+            "connections_unopened": ("Connections cut for want of TLS or HTTP/2 of the data plane", counts.unopened),
             "streams_lost": ("Streams that were open when the connection to the EPP broke", counts.lost),
             "streams_refused": ("Streams refused, as the EPP takes no more at a time, or leaves", counts.refused),
             "recordings_ended_early": ("Exchanges recorded up to a limit only", counts.ended_early),

@@ -31,6 +31,9 @@ from ext_proc.relay import Recording, RecordingLimits, Tap, open_tap
 LOOK = 1.0
 """Seconds between two looks for exchanges that wait too long."""
 
+REASONS = 10
+"""Reasons why data planes can't connect that are told, each once: who looks for open ports has many."""
+
 TELL = 10
 """Looks between two words about what was left out, or about an EPP that can't be reached."""
 
@@ -75,6 +78,7 @@ class LiveTap:
         self._tap: Tap | None = None
         self._beside: tuple[asyncio.Task[None], ...] = ()
         self._cut = 0
+        self._told: set[str] = set()
         self._stop_metrics: Callable[[], None] = lambda: None
 
     @property
@@ -112,6 +116,7 @@ class LiveTap:
                 connect_timeout=settings.connect_timeout,
                 recording=recording,
                 unreachable=self._unreachable,
+                unopened=self._unopened,
             )
         except BadAddress as problem:
             raise UsageError(f"{problem.where}: {problem.what}", hint=problem.hint) from None
@@ -198,6 +203,9 @@ class LiveTap:
             lines.append(f"{counts.refused} streams were refused, as the EPP takes no more at a time, or was leaving")
         if counts.unreachable:
             lines.append(f"{counts.unreachable} connections were cut, as the EPP could not be reached")
+        if counts.unopened:
+            why = "no TLS could be agreed on, or no HTTP/2 was spoken"
+            lines.append(f"{counts.unopened} connections of data planes were cut, as {why}")
         lines += [f"  {count:6} × {requirement}" for requirement, count in tally.of(Verdict.FAIL)]
         return "\n".join(lines)
 
@@ -212,6 +220,11 @@ class LiveTap:
         self._cut += 1
         if self._cut == 1:
             self._warn(f"the EPP can't be reached, the data plane's connection is cut: {problem}")
+
+    def _unopened(self, why: str) -> None:
+        if why not in self._told and len(self._told) < REASONS:
+            self._told.add(why)
+            self._warn(f"a data plane's connection is cut: {why}")
 
     def _judged(self, one: JudgedExchange) -> None:
         self.tally.add(one)

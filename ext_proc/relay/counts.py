@@ -18,6 +18,8 @@ class Counts:
     bytes_to_data_plane: int = 0
     unreachable: int = 0
     """Connections cut because the EPP could not be reached."""
+    unopened: int = 0
+    """Connections of data planes that were cut: no TLS could be agreed on, or something else than HTTP/2 was spoken."""
     lost: int = 0
     """Streams that were open when the connection to the EPP broke."""
     refused: int = 0

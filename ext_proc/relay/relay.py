@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from ext_proc.http2.dial import connect
 from ext_proc.http2.errors import ConnectFailed
-from ext_proc.http2.frames import MAX_STREAM_ID, ErrorCode
+from ext_proc.http2.frames import MAX_STREAM_ID, PREFACE, ErrorCode
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.tls import ClientTls
 from ext_proc.http2.transport import Transport
@@ -213,7 +213,8 @@ class Link:
 
     `witness(head, connection)` gives who is told about a new stream, or None. A header named `withheld` in the head of
     a stream is meant for the witness alone. `unreachable(problem)` is called when the EPP can't be reached; the data
-    plane's connection is then cut, which is the nearest to a refused one. `on_change` is called when a stream is over,
+    plane's connection is then cut, which is the nearest to a refused one. `unopened(first bytes)` is called when a data
+    plane speaks no HTTP/2. `on_change` is called when a stream is over,
     and when the data plane knows that we leave.
     """
 
@@ -228,6 +229,7 @@ class Link:
         witness: Callable[[Headers, int], Witness | None],
         withheld: bytes,
         unreachable: Callable[[ConnectFailed], None],
+        unopened: Callable[[bytes], None],
         on_made: Callable[[Link], None],
         on_lost: Callable[[Link], None],
         on_change: Callable[[], None],
@@ -243,7 +245,7 @@ class Link:
         self.wait_down: set[Pair] = set()
         self._address, self._tls, self._timeout = address, tls, timeout
         self._witness, self._unreachable, self._on_made, self._on_lost = witness, unreachable, on_made, on_lost
-        self._on_change = on_change
+        self._on_change, self._unopened = on_change, unopened
         self._pairs: dict[int, Pair] = {}
         self._dialling: asyncio.Task[None] | None = None
         self._newest = 0  # the data plane's latest stream
@@ -306,6 +308,8 @@ class Link:
                 self.up.flush()
 
     def _down_lost(self) -> None:
+        if self.down.first_bytes and not PREFACE.startswith(self.down.first_bytes[: len(PREFACE)]):
+            self._unopened(self.down.first_bytes)
         if self._dialling is not None:
             self._dialling.cancel()
         if self.up is not None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import ssl
 from collections.abc import Callable
 
 from ext_proc import grpc
@@ -24,6 +25,12 @@ log = logging.getLogger(__name__)
 _REPORTED = 10
 """Failures of recording that are logged; more are only counted."""
 
+_TLS = b"\x16"
+"""How a TLS handshake begins."""
+
+_PLAINTEXT = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
+"""OpenSSL's reasons for what is no handshake."""
+
 _NOTICE = 1.0
 """Seconds that a data plane has to acknowledge that we leave."""
 
@@ -38,25 +45,54 @@ async def open_tap(
     connect_timeout: float = 5.0,
     recording: Recording | None = None,
     unreachable: Callable[[ConnectFailed], None] | None = None,
+    unopened: Callable[[str], None] | None = None,
 ) -> Tap:
     """Listen on `host:port` (0: any free port) and relay to the EPP at `upstream` (`host:port`), until `Tap.close`.
 
     `host` and `upstream` may be `unix:/path`.
     Each connection of a data plane gets a new connection to the EPP, within `connect_timeout` seconds. Without
-    `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log. Raises
+    `recording` nothing is recorded. `unreachable` is told of an EPP that can't be reached, in place of the log, and
+    `unopened` why a data plane's connection is cut. Raises
     `OSError` if the address can't be bound, `BadAddress` for what is no address, `ssl.SSLError` for TLS
     files that can't be used.
     """
     check_address(upstream)
     if upstream_tls is not None:
         upstream_tls.context()  # now, not at the first connection
-    tap = Tap(upstream, tls=upstream_tls, timeout=connect_timeout, recording=recording, unreachable=unreachable)
+    tap = Tap(
+        upstream,
+        tls=upstream_tls,
+        timeout=connect_timeout,
+        recording=recording,
+        unreachable=unreachable,
+        unopened=unopened,
+    )
     await tap.start(host, port, listen_tls)
     return tap
 
 
 def _log_unreachable(problem: ConnectFailed) -> None:
     log.warning("the EPP can't be reached, the data plane's connection is cut: %s", problem)
+
+
+def _log_unopened(why: str) -> None:
+    log.warning("a data plane's connection is cut: %s", why)
+
+
+def _telling(failed: Callable[[str], None]) -> type[ssl.SSLObject]:
+    """TLS that calls `failed` where no handshake comes about: asyncio says so to nobody."""
+
+    class Telling(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as problem:
+                failed("it speaks plaintext, and is served TLS" if problem.reason in _PLAINTEXT else f"TLS: {problem}")
+                raise
+
+    return Telling
 
 
 class Tap:
@@ -70,6 +106,7 @@ class Tap:
         timeout: float,
         recording: Recording | None,
         unreachable: Callable[[ConnectFailed], None] | None = None,
+        unopened: Callable[[str], None] | None = None,
     ) -> None:
         self.host = ""
         self.port = 0
@@ -79,6 +116,7 @@ class Tap:
         self._timeout = timeout
         self._recording = recording
         self._tell_unreachable = unreachable or _log_unreachable
+        self._tell_unopened = unopened or _log_unopened
         self._numbers = itertools.count(1)
         self._exchanges = itertools.count(1)
         self._links: set[Link] = set()
@@ -99,6 +137,8 @@ class Tap:
     async def start(self, host: str, port: int, tls: ServerTls | None) -> None:
         """Bind and listen."""
         context = None if tls is None else tls.context()
+        if context is not None:
+            context.sslobject_class = _telling(self._unopened)
         self._listening = await listen(self._connection, host, port, context)
         self.host, self.port = self._listening.host, self._listening.port
 
@@ -142,6 +182,7 @@ class Tap:
             witness=self._witness,
             withheld=self._recording.named_by if self._recording is not None else b"",
             unreachable=self._unreachable,
+            unopened=self._not_http2,
             on_made=self._made,
             on_lost=self._lost,
             on_change=self._changed.set,
@@ -191,6 +232,15 @@ class Tap:
     def _unreachable(self, problem: ConnectFailed) -> None:
         self.counts.unreachable += 1
         self._tell_unreachable(problem)
+
+    def _not_http2(self, first: bytes) -> None:
+        line = first.partition(b"\r\n")[0].decode("ascii", "replace")
+        tls = "TLS, and is served plaintext"
+        self._unopened(f"it speaks {tls if first[:1] == _TLS else f'no HTTP/2, and begins with {line!r}'}")
+
+    def _unopened(self, why: str) -> None:
+        self.counts.unopened += 1
+        self._tell_unopened(why)
 
     def _failed(self, problem: Exception) -> None:
         if self.counts.failures <= _REPORTED:

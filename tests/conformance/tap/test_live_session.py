@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -504,6 +505,44 @@ def test_an_epp_that_can_not_be_reached_is_told_once_and_counted_always() -> Non
         assert "5 connections were cut, as the EPP could not be reached" in tap.summary()
         assert "so nothing is known of the EPP" in tap.summary()
         assert tap.exit_code == 4
+
+    run(main)
+
+
+def connects(address: str, *, tls: bool) -> None:
+    """As a data plane that verifies certificates, or speaks HTTP/1.1."""
+    host, port = address.split(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=30) as plain:
+        if tls:
+            ssl.create_default_context().wrap_socket(plain, server_hostname="epp").close()
+        plain.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        while plain.recv(1000):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("served", "tls", "said"),
+    [
+        (False, True, "it speaks TLS, and is served plaintext"),
+        (False, False, "it speaks no HTTP/2, and begins with 'GET / HTTP/1.1'"),
+        (True, False, "it speaks plaintext, and is served TLS"),
+        (True, True, "alert unknown ca"),
+    ],
+)
+def test_a_data_plane_that_can_not_be_served_is_told_of(tmp_path: Path, served: bool, tls: bool, said: str) -> None:
+    """A gateway that expects TLS of its EPP, or none, a probe that speaks HTTP/1.1: once in words, each counted."""
+
+    async def main() -> None:
+        listen_tls = self_signed(tmp_path) if served else None
+        async with live(picks(A), listen_tls=listen_tls) as (tap, heard):
+            for _ in range(3):
+                await asyncio.to_thread(connects, tap.address, tls=tls)
+            while tap.tap.counts.unopened < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        (told,) = heard.warned
+        assert "a data plane's connection is cut: " in told
+        assert said in told
+        assert "3 connections of data planes were cut, as no TLS could be agreed on" in tap.summary()
 
     run(main)
 
