@@ -99,7 +99,7 @@ def _response(said: DecodedMessage) -> tuple[str, tuple[str, ...]]:
         details += body_lines(immediate.body)
     if said.what == STREAMED_REPLY and said.reply_part is not None:
         _reply(said.reply_part, message.streamed_immediate_response, facts, details)
-    if said.header_mutation is not None:
+    elif said.header_mutation is not None:
         mutations = list(_mutations(said.header_mutation))
         mutations.sort(key=lambda text: PREFIX not in text)
         facts += mutations[:2]
