@@ -41,8 +41,10 @@ def covering(rows: Sequence[Row], strength: int) -> list[Row]:
     bits: dict[tuple[tuple[int, int], ...], int] = {}
     meetings: list[int] = []
     for row in rows:
-        met = itertools.combinations(enumerate(row), min(strength, len(row)))
-        meetings.append(sum(1 << bits.setdefault(one, len(bits)) for one in met))
+        met = 0
+        for one in itertools.combinations(enumerate(row), min(strength, len(row))):
+            met |= bits.get(one) or bits.setdefault(one, 1 << len(bits))
+        meetings.append(met)
     left = (1 << len(bits)) - 1
     chosen: list[Row] = []
     queue = [(-met.bit_count(), place) for place, met in enumerate(meetings)]

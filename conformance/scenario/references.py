@@ -41,6 +41,8 @@ def substitute(value: Any, replacement: Callable[[re.Match[str]], Any]) -> Any:
     """`value` with each reference replaced: by any value where it is a whole string, by text inside of text."""
     match value:
         case str():
+            if "{" not in value:  # as most are
+                return value
             whole = REFERENCE.fullmatch(value)
             return replacement(whole) if whole else REFERENCE.sub(lambda found: str(replacement(found)), value)
         case Mapping():
