@@ -1,6 +1,7 @@
 """What the packages import and what pyproject.toml declares are the same."""
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -12,7 +13,8 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-DISTRIBUTIONS = packages_distributions()
+distributions = functools.cache(packages_distributions)
+"""It reads the list of files of every distribution: only where it is asked."""
 
 ONLY_TO_DERIVE_THE_SCHEMA = {"envoy-data-plane", "grpcio-health-checking"}
 """Imported by `python -m ext_proc.schema`, which is run in a checkout."""
@@ -44,7 +46,7 @@ def imported(package):
 
 def providers(module):
     """The installed distributions that a module can come from: several, for a namespace such as `google`."""
-    return {canonical(name) for name in DISTRIBUTIONS.get(module, [])}
+    return {canonical(name) for name in distributions().get(module, [])}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
