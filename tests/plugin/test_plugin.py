@@ -263,7 +263,7 @@ def test_fixtures_and_scenarios_take_turns(run, pytester: pytest.Pytester) -> No
     assert outcomes(result)["passed"] > 4
 
 
-@pytest.mark.parametrize("distributed", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize("distributed", [(), ("-n", "1")], ids=["alone", "worker"])
 def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester, distributed: tuple[str, ...]) -> None:
     pytester.makepyfile(test_mine="def test_a(proxy): pass\ndef test_b(pool): pass", test_other="def test_c(): pass")
     named = run("--epp", "reference", "test_mine.py", *distributed)
