@@ -16,16 +16,13 @@ from collections.abc import Callable
 
 from conformance.errors import HarnessError
 from conformance.run.child_process import ChildProcess
+from conformance.run.engine import CLEAN_UP
 from conformance.tap.gathering import Gathered
 from conformance.tap.judge_worker import LiveJudge
 from conformance.tap.judging import JudgedExchange, JudgingSettings
 
 _BATCH = 32
 """Exchanges that are sent at a time."""
-
-_IN_HAND = 10.0
-"""Seconds that the process has at its end for the exchanges that it was given: it writes their transcripts, so that
-they are to be counted."""
 
 _ATTEMPTS = 3
 """How often in a row the process may end without having judged anything."""
@@ -98,7 +95,7 @@ class JudgingProcess:
             self._closing = True
             self._wake.set()
             try:
-                await asyncio.wait([self._task], timeout=_IN_HAND)
+                await asyncio.wait([self._task], timeout=CLEAN_UP)  # it writes their transcripts: they are counted
             finally:
                 self._task.cancel()
                 await asyncio.wait([self._task])
