@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from conformance.run.engine import collect_seldom, cores
+from conformance.run.engine import cores
 
 LONG = (
     "cli/test_cli_kubernetes_readers", "run/test_run_order", "examples/test_rust_epp", "run/test_run_settling",
@@ -27,11 +27,6 @@ settings.load_profile("timeless")
 def pytest_xdist_auto_num_workers() -> int:
     """Workers of `-n auto`: two a core, as half of the time of most tests is waiting for programs that they started."""
     return 2 * cores()
-
-
-def pytest_collection_finish() -> None:
-    """The tests and all modules that they need stay until the end: looking through them for garbage is a waste."""
-    collect_seldom()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
