@@ -21,6 +21,7 @@ from ext_proc.http2.errors import (
     PeerSpeaksPlaintext,
     PeerSpeaksTls,
     TlsFailed,
+    UnusableFiles,
 )
 from ext_proc.http2.tls import ClientTls
 from ext_proc.http2.transport import Transport
@@ -110,7 +111,7 @@ def _context(address: str, tls: ClientTls | None) -> ssl.SSLContext | None:
     try:
         return tls.context()
     except (OSError, ssl.SSLError) as problem:
-        raise TlsFailed(
+        raise UnusableFiles(
             address, f"the TLS files can't be used: {problem}", "Check the CA, certificate and key files"
         ) from problem
 

@@ -5,6 +5,7 @@ ConnectFailed
 ├── ConnectionRefused     nothing listens there, or the network refuses
 ├── ConnectTimedOut       no answer in time (TCP, TLS or HTTP/2, `what` says which)
 ├── TlsFailed             the handshake failed
+│   ├── UnusableFiles         our own CA, certificate or key can't be read
 │   ├── CertificateRejected   the peer's certificate does not verify
 │   └── PeerSpeaksPlaintext   we started TLS, the peer does not speak it
 ├── PeerSpeaksTls         we spoke plaintext, the peer wants TLS
@@ -42,6 +43,10 @@ class ConnectTimedOut(ConnectFailed):
 
 class TlsFailed(ConnectFailed):
     """The TLS handshake failed."""
+
+
+class UnusableFiles(TlsFailed):
+    """Our own CA, certificate or key can't be read: nothing was asked of the peer."""
 
 
 class CertificateRejected(TlsFailed):

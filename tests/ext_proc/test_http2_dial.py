@@ -293,7 +293,7 @@ def test_tls_files_that_can_not_be_used(run: Run, tmp_path: Path) -> None:
     missing = run(fails("127.0.0.1:1", ClientTls(ca=tmp_path / "none.pem")))
     (tmp_path / "bad.pem").write_text("no certificate")
     damaged = run(fails("127.0.0.1:1", ClientTls(certificate=tmp_path / "bad.pem")))
-    assert type(missing) is type(damaged) is errors.TlsFailed
+    assert type(missing) is type(damaged) is errors.UnusableFiles
 
 
 def test_a_tls_server_that_speaks_http1(run: Run, tmp_path: Path) -> None:

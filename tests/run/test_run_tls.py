@@ -105,7 +105,7 @@ def verdicts(flags: tuple[str, ...], tls: Tls) -> set[Verdict]:
         start=Start(command=(*command, "--scrape-interval=20ms", "--log-level=error", *flags)),
         discovery=Discovery(file=File(reread=0.15)),
         tls=tls,
-        timeouts=Timeouts(start=60),  # a message must come at once, not when the target had time enough
+        timeouts=Timeouts(start=600),  # longer than a test may take: a message must come at once
     )
     outcome = run(RunSettings(profile=profile, selection=SOME, seed=1, jobs=1), lambda _: None)
     return {result.verdict for result in outcome.versions[0].results}
