@@ -29,8 +29,6 @@ protocolVersions:
 FAULT = ', "--fault=subset-by-address"'
 SUBSET = "--scenario subset.wrong-port --scenario 'subset.pick-stays-*'"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def project(tmp_path):

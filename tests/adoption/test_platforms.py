@@ -37,7 +37,6 @@ def conformance(*arguments: object, **environment: str) -> subprocess.CompletedP
     )
 
 
-@pytest.mark.timeout(300)
 def test_with_one_loopback_address_the_reference_epp_is_conformant(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(ONE_ADDRESS)
     said = conformance("doctor", PYTHONPATH=str(tmp_path))

@@ -45,7 +45,6 @@ def verdicts(folder: Path) -> dict[str, str]:
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("engine", "name"), FULL)
 def test_an_engine_of_the_field_is_conformant(cli, tmp_path: Path, engine: str, name: str) -> None:
     with model_server(**spec(engine, name)) as pod:
@@ -61,7 +60,6 @@ def test_an_engine_of_the_field_is_conformant(cli, tmp_path: Path, engine: str, 
     assert (verified.code, "✗" in verified.out) == (0, False), verified.out
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("engine", "name"), SILENT)
 def test_an_engine_without_the_gauges_is_not(cli, tmp_path: Path, engine: str, name: str) -> None:
     with model_server(**spec(engine, name)) as pod:
@@ -70,7 +68,6 @@ def test_an_engine_without_the_gauges_is_not(cli, tmp_path: Path, engine: str, n
     assert verdicts(tmp_path / "r")["MS-MET-03"] == "fail"
 
 
-@pytest.mark.timeout(120)
 def test_adapters_that_are_named_are_looked_for(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     with model_server(adapters=("tuned-a", "tuned-b")) as pod:
@@ -91,7 +88,6 @@ def test_adapters_that_are_named_are_looked_for(cli, tmp_path: Path) -> None:
         assert part in checked.out
 
 
-@pytest.mark.timeout(120)
 def test_names_of_the_profile_replace_those_of_the_engine(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     with model_server(engine=Engine.SGLANG) as pod:
@@ -105,7 +101,6 @@ def test_names_of_the_profile_replace_those_of_the_engine(cli, tmp_path: Path) -
     assert {verdicts(tmp_path / "r")[f"MS-MET-0{number}"] for number in (1, 2, 3, 4)} == {"pass"}
 
 
-@pytest.mark.timeout(120)
 def test_a_server_that_others_ask_is_not_judged_by_its_gauges(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     with model_server(serving=None, gauges=Gauges(running=1)) as pod:
@@ -120,7 +115,6 @@ def test_a_server_that_others_ask_is_not_judged_by_its_gauges(cli, tmp_path: Pat
 # -- what comes of a run -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.timeout(120)
 def test_neither_keys_nor_prompts_are_in_what_is_written(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     served: list[Served] = []
@@ -153,7 +147,6 @@ requests: {{model: small-model}}
 """
 
 
-@pytest.mark.timeout(240)
 def test_certify_writes_the_folder_and_matrix_shows_it(cli, tmp_path: Path) -> None:
     profile = tmp_path / "server.yaml"
     profile.write_text(CERTIFIED.format(more=""))
@@ -187,7 +180,6 @@ asyncio.run(serve())
 """
 
 
-@pytest.mark.timeout(120)
 def test_a_server_that_ends_by_itself_fails_and_the_run_goes_on(cli, tmp_path: Path) -> None:
     program = tmp_path / "dying.py"
     program.write_text(DYING.replace("{port}", "int(__import__('sys').argv[1])"))
@@ -207,7 +199,6 @@ def http(head: str, body: str = "") -> bytes:
     return f"HTTP/1.1 {head}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("answer", "endless", "said"),
     [
@@ -233,14 +224,12 @@ def test_what_is_no_model_server_is_told_in_a_sentence(cli, tmp_path: Path, answ
     assert "Traceback" not in ran.err
 
 
-@pytest.mark.timeout(60)
 def test_a_server_that_says_nothing_is_told(cli, tmp_path: Path) -> None:
     with BadTarget(None) as bad:
         ran = cli("run", "--server", f"http://{bad.address}", "-o", tmp_path / "r")
     assert (ran.code, "can't be reached: no answer within 10 s" in ran.err) == (4, True), ran.err
 
 
-@pytest.mark.timeout(60)
 def test_an_endless_page_of_metrics_is_told(cli, tmp_path: Path) -> None:
     answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n"
     with model_server() as pod, BadTarget(answer, b"x 1\n" * 1_000_000) as bad:
@@ -249,7 +238,6 @@ def test_an_endless_page_of_metrics_is_told(cli, tmp_path: Path) -> None:
     assert (ran.code, "/metrics does not end" in ran.err) == (4, True), ran.err
 
 
-@pytest.mark.timeout(120)
 def test_keys_do_not_follow_a_redirect_to_another_host(cli, tmp_path: Path) -> None:
     seen: list[str] = []
 
@@ -279,7 +267,6 @@ def test_keys_do_not_follow_a_redirect_to_another_host(cli, tmp_path: Path) -> N
     assert not any(KEY in headers for headers in seen)
 
 
-@pytest.mark.timeout(60)
 def test_tls_where_there_is_none_and_the_other_way_round(cli, tmp_path: Path) -> None:
     context = self_signed(tmp_path, names=("127.0.0.1",)).context()
     context.set_alpn_protocols(["http/1.1"])

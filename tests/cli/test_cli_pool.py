@@ -128,7 +128,6 @@ def test_the_control_api_changes_pods(program) -> None:
     assert process.wait(timeout=60) == 0
 
 
-@pytest.mark.timeout(180)
 def test_a_terminal_shows_a_live_table() -> None:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "conformance", "pool", "--pods", "1", "--queue", "41"]

@@ -45,7 +45,6 @@ def start(tmp_path: Path, module: str, how: tuple[str, ...], text: str, port: st
     return profile
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("module", "how", "text", "scenario"), ROLES, ids=[role[0] for role in ROLES])
 def test_a_target_that_lost_its_port_is_started_on_another(cli, tmp_path: Path, module, how, text, scenario) -> None:
     profile = start(tmp_path, module, how, text, "{port}")
@@ -55,7 +54,6 @@ def test_a_target_that_lost_its_port_is_started_on_another(cli, tmp_path: Path, 
     assert verdicts == {"pass"}, ran.out + ran.err
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("module", "how", "text", "scenario"), ROLES, ids=[role[0] for role in ROLES])
 def test_a_port_that_the_profile_names_is_not_replaced(
     cli, tmp_path: Path, bound: socket.socket, module, how, text, scenario

@@ -181,7 +181,6 @@ def ask(port: int) -> int:
         return response.status
 
 
-@pytest.mark.timeout(180)
 def test_model_servers_that_misbehave_cost_one_request_each(program) -> None:
     """The proxy goes on after each, in bounded memory."""
 

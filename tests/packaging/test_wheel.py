@@ -18,8 +18,6 @@ PACKAGES = {
     *("reference_epp", "reference_gateway"),
 }
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def command(*arguments, cwd=CHECKOUT, env=None, code=0):
     """Run a program to its end and return its output."""

@@ -13,7 +13,6 @@ from tests.support.standstills import standstills
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
-    pytest.mark.timeout(300),
 ]
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"

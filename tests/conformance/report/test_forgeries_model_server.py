@@ -57,7 +57,6 @@ def check(instances: tuple[Instance, ...]) -> Callable[[Path], Verification]:
     return lambda folder: verified(folder, instances)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", [RIGHT, WRONG])
 def test_an_honest_report_is_verified(reports, check, catalogue, tmp_path, name) -> None:
     report = Report.model_validate_json((reports(name) / "report.json").read_text())
@@ -67,7 +66,6 @@ def test_an_honest_report_is_verified(reports, check, catalogue, tmp_path, name)
     assert check(tmp_path / "forged").answer == "pass"
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_is_caught(reports, check, catalogue, tmp_path, name: str) -> None:
     of, step, change = FORGERIES[name]
