@@ -140,9 +140,20 @@ class GatewayExchange:
         until = min((other.at for other in self.asked if other.at > one.at), default=math.inf)
         return tuple(attempt for attempt in self.attempts if release.seq < attempt.at < until)
 
+    @property
+    def fails_open(self) -> bool:
+        """Whether the gateway goes on without an EPP that can't be asked."""
+        return self.gateway.failure_mode == "open"
+
     def left_behind(self, one: PickerStream) -> bool:
-        """Whether the gateway fails open, and did without this EPP after a time: what it said later comes too late."""
-        return self.gateway.failure_mode == "open" and one.given_up >= PATIENCE
+        """Whether the gateway did without this EPP after a time, as it may: it fails open, or sent nothing on. What the
+        EPP said later comes too late."""
+        sent_on = any(attempt.at > one.at for attempt in self.attempts)
+        return one.given_up >= PATIENCE and (self.fails_open or not sent_on)
+
+    def left_in_response(self, one: PickerStream) -> bool:
+        """Whether the gateway fails open, and passed on a response of which this EPP said nothing for a time."""
+        return self.fails_open and one.unanswered >= PATIENCE
 
     def unsteered(self, attempt: UpstreamAttempt) -> bool:
         """Whether the gateway fails open, and may have made an attempt without an EPP, as one could not be asked."""
@@ -150,7 +161,7 @@ class GatewayExchange:
         asked = [one for one in self.asked if one.at < attempt.at and (pool is None or one.epp in ("", pool))]
         failed = any(one.unavailable or self.left_behind(one) for one in asked)
         down = bool(self.epps_down if pool is None else self.epps_down & {pool})
-        return self.gateway.failure_mode == "open" and (failed or down)
+        return self.fails_open and (failed or down)
 
     @property
     def bodyless(self) -> bool:

@@ -13,7 +13,7 @@ from conformance.judges.gateway.carried import carried
 from conformance.judges.gateway.contents import EXTP, contents
 from conformance.judges.gateway.heads import heads
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
-from conformance.judges.picker_stream import PATIENCE, PickerStream
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.registry import judge_of_episode, judge_of_gateway_exchange
 from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, violation
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
@@ -255,7 +255,7 @@ def _ends(
         waited = exchange.expired or one.held_back >= HELD_BACK
         hung = waited and mode == DUPLEX and side == REQUEST
         # An EPP that did not answer, or not in time: then it failed open, or in the midst of a response.
-        given_up = not one.stream.answers if side == REQUEST else one.unanswered >= PATIENCE
+        given_up = not one.stream.answers if side == REQUEST else exchange.left_in_response(one)
         if (served is not None and not given_up) or hung:
             expected = f"end_of_stream on the last message of the {side} body, or {side}_trailers"
             actual = f"the {side} was complete, and the stream ended without either"

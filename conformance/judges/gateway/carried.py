@@ -12,7 +12,7 @@ from typing import NamedTuple
 from conformance.judges.gateway.contents import EXTP
 from conformance.judges.gateway.heads import OWN, plain
 from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
-from conformance.judges.picker_stream import PATIENCE, PickerStream
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.decoded_message import HeaderList
 from conformance.reading.destination import header_list, sent_headers, values_of
@@ -57,8 +57,8 @@ def _passages(one: PickerStream, exchange: GatewayExchange) -> Iterator[_Passage
         return
     for attempt in exchange.sent_on(one):
         yield _Passage(one.stream.request, opened.headers, attempt.request.headers, attempt)
-    late = exchange.gateway.failure_mode == "open" and one.unanswered >= PATIENCE
-    if final is not None and final.response is not None and got is not None and not one.left_early and not late:
+    left = one.left_early or exchange.left_in_response(one)
+    if final is not None and final.response is not None and got is not None and not left:
         yield _Passage(one.stream.response, final.response.headers, got[1].headers, None)
 
 

@@ -73,7 +73,7 @@ def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) 
     """The request, on its way to the EPP and to model servers."""
     request = one.stream.request
     yield from _told(exchange, request, whole_body(opened), opened.headers)
-    rewritten = any(map(_rewritten, (other.stream.request for other in exchange.asked)))
+    rewritten = any(_rewritten(other.stream.request) for other in exchange.asked)
     for attempt in exchange.sent_on(one):
         yield from _method(exchange, request, attempt)
         yield from _path(exchange, opened, attempt) if not rewritten else ()

@@ -154,9 +154,8 @@ class _Walk:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
                 start = place + 1
-                self._items = (
-                    self._items if exchange.settled(attempt) else without(self._items, attempt.endpoint, start)
-                )
+                if not exchange.settled(attempt):
+                    self._items = without(self._items, attempt.endpoint, start)
             elif before is not None and before.endpoint == attempt.endpoint and before.status is None:
                 spent += 1  # HTTP clients repeat by themselves what went down with a connection
             elif next_due.endpoint is None and not served:

@@ -12,7 +12,6 @@ from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
 from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway_exchange import GatewayExchange
-from conformance.judges.picker_stream import PATIENCE
 from conformance.judges.ruling import Ruling, not_applicable, passed
 from conformance.reading.endpoints import canonical
 from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
@@ -34,8 +33,8 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     if takes_none(exchange):
         yield not_applicable(requirement, f"the gateway takes no such requests: it answered {exchange.status}")
         return
-    if exchange.asked and (waited := exchange.asked[-1].given_up) >= PATIENCE:
-        reason = f"the gateway waited {waited:.2f} s for its EPP, and no document says how long it must"
+    if exchange.asked and exchange.left_behind(last := exchange.asked[-1]):
+        reason = f"the gateway waited {last.given_up:.2f} s for its EPP, and no document says how long it must"
         yield not_applicable(requirement, reason)
         return
     ruling = _served(exchange, requirement, expected) or _status(exchange, requirement, expected)

@@ -421,6 +421,15 @@ class TestExpectations:
         verdicts = self.judged(gateway, script, served_by=(A,))
         assert verdicts.blamed == (set() if excused else {"DP-DEST-02"})
 
+    def test_one_that_fails_closed_may_not_send_the_request_on_meanwhile(self, gateway, script):
+        """What was expected of it is not excused by its waiting."""
+        one = script.exchange(body=BODY).request()
+        script.pass_time(0.2)
+        one.upstream(B, body=BODY, answer=b"{}").answers(headers_answer(A), *echo(BODY)).client(200, b"{}").reset()
+        verdicts = self.judged(gateway, script, served_by=(A,))
+        assert verdicts["DP-DEST-02"] is not Verdict.NOT_APPLICABLE
+        assert "DP-DEST-01" in verdicts.blamed
+
     def test_a_gateway_may_go_on_without_an_epp_and_leave_the_stream_later(self, gateway, script):
         one = script.exchange().request()
         script.pass_time(0.2)

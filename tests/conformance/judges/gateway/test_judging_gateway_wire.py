@@ -240,6 +240,15 @@ class TestMessages:
         one.client(200, b"{}").answers(headers_answer(side="response", options=[option("x-a", "1")])).reset()
         assert gateway(script, failure_mode=mode).blamed == ({"DP-EXTP-01"} if blamed else set())
 
+    @pytest.mark.parametrize(("mode", "blamed"), [("open", set()), ("closed", {"DP-EXTP-01"})])
+    def test_an_epp_that_never_answers_the_response(self, gateway, script, mode, blamed):
+        """One that fails closed has no reason to pass it on, and not to tell the EPP the rest of it."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, body=BODY, answer=b"{}").response_headers(served=A)
+        script.pass_time(0.3)
+        one.client(200, b"{}").reset()
+        assert gateway(script, failure_mode=mode).blamed == blamed
+
     def test_messages_in_flight_when_the_epp_answered_itself(self, gateway, script):
         script.exchange().request_headers().answers(immediate(429)).body(BODY).client(429).reset()
         assert gateway(script).blamed == set()
