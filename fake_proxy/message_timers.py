@@ -15,6 +15,7 @@ class _Timer:
     handle: asyncio.TimerHandle
     began: float
     since: float
+    seen: int = 0
 
 
 class MessageTimers:
@@ -27,7 +28,6 @@ class MessageTimers:
     def __init__(self, pace: Pace, sending: Callable[[], int], expired: Callable[[float], None]) -> None:
         self._pace = pace
         self._sending = sending
-        self._seen = 0
         self._expired = expired
         self._loop = asyncio.get_running_loop()
         self._running: dict[Side, _Timer] = {}
@@ -50,8 +50,8 @@ class MessageTimers:
 
     def _fire(self, side: Side, seconds: float) -> None:
         timer, now = self._running[side], self._loop.time()
-        if (sending := self._sending()) != self._seen:
-            timer.since, self._seen = now, sending
+        if (sending := self._sending()) != timer.seen:
+            timer.since, timer.seen = now, sending  # what has not left yet can't be answered
         pace = replace(self._pace, deadline=seconds)
         if (left := pace.left(timer.began, timer.since, now)) > 0:
             timer.handle = self._loop.call_later(left, self._fire, side, seconds)

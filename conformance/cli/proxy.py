@@ -68,7 +68,7 @@ def proxy(
     """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
 
     The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C. The exit code is 1 if a
-    rule was broken.
+    rule was broken, and 3 if something could not be judged.
 
     epp-conformance proxy --epp localhost:9002 --pods 3 --endpoints-file endpoints
 

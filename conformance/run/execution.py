@@ -163,9 +163,8 @@ def _unproven(runner: TargetRunner, episode: Episode) -> str:
         had = wait.seconds - runner.kept_from(wait.seconds, ago)
         if had >= ENOUGH * runner.profile.timeouts.answer:
             continue
-        withheld = runner.target.withheld(wait.seconds, ago)
         ours = runner.lag.excuse(wait.seconds, wait.what, ago=ago)
-        if trouble := ours or starved(withheld, wait.seconds, wait.what):
+        if trouble := ours or starved(runner.target.withheld(wait.seconds, ago), wait.seconds, wait.what):
             return trouble
     return ""
 

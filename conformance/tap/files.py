@@ -85,7 +85,7 @@ class TranscriptWriter:
                 written += file.write(line[written:])
         except OSError:
             with contextlib.suppress(OSError):
-                if os.fstat(file.fileno()).st_size == self._size + written:  # nobody else writes there
+                if os.fstat(file.fileno()).st_size == self._size + written:  # nothing else writes there
                     file.truncate(self._size)
                     written = 0
             raise

@@ -30,8 +30,8 @@ KEPT = 512
 EVENTS = 10_000
 """Events that are kept of one exchange: judges need some kilobytes for each."""
 
-
 OF_A_STREAM = (StreamOpened, Message, Malformed, HalfClosed)
+"""Events that are judged where there are more."""
 
 
 class Narrator:

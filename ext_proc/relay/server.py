@@ -80,7 +80,7 @@ def _log_unopened(why: str) -> None:
 
 
 def _telling(failed: Callable[[str], None]) -> type[ssl.SSLObject]:
-    """TLS that calls `failed` where no handshake comes about: asyncio says so to nobody."""
+    """TLS that calls `failed` where no handshake comes about, which asyncio keeps to itself."""
 
     class Telling(ssl.SSLObject):
         def do_handshake(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 
@@ -23,12 +24,12 @@ RISE = 3
 """Health checks in a row after which a pod that failed one is used again."""
 
 
-class _Selective(Gateway):
+class _Selective(Gateway, ABC):
     """Passes over pods that are out at the moment at which it is their turn."""
 
+    @abstractmethod
     def is_out(self, endpoint: str) -> bool:
         """Whether a pod is left out now."""
-        raise NotImplementedError
 
     def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
         """See `Gateway`."""

@@ -156,7 +156,7 @@ places that name the endpoint have been tried; 502 in place of a response that h
 @contextlib.contextmanager
 def misbehaving(what: str) -> Iterator[str]:
     """The endpoint of such a model server."""
-    with socket.create_server(("127.0.0.1", 0)) as found:  # as nobody else can take its port, it is handed on
+    with socket.create_server(("127.0.0.1", 0)) as found:  # it is handed on, so that its port stays ours
         port, number = found.getsockname()[1], found.fileno()
         command = [sys.executable, SOCKETS, f"fd:{number}", what]
         process = subprocess.Popen(command, pass_fds=[number], stdout=subprocess.PIPE, text=True)

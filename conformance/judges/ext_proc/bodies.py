@@ -253,10 +253,10 @@ def _length_of_an_error(view: ExchangeView) -> Iterator[Ruling]:
     """The same of an ImmediateResponse that is not streamed. Envoy leaves the header out, other data planes may not.
     The answer to HEAD has no body, and may tell the length of another's."""
     message = view.stream.immediate
-    mutation = message.header_mutation if message is not None and not message.partial else None
-    if message is None or message.response is None or mutation is None or view.request_header(":method") == b"HEAD":
+    if message is None or message.what == STREAMED_REPLY or message.partial or message.response is None:
         return
-    if message.what == STREAMED_REPLY:
+    mutation = message.header_mutation
+    if mutation is None or view.request_header(":method") == b"HEAD":
         return
     body = message.response.immediate_response.body
     values = {value_of(one.header) for one in mutation.set_headers if one.header.key.lower() == "content-length"}

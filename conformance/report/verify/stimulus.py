@@ -37,7 +37,7 @@ from ext_proc.record import (
     Headers,
     UpstreamRequest,
 )
-from fake_proxy.client import Arrival, DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
+from fake_proxy.client import DataArrives, HeadersArrive, HttpRequest, TrailersArrive, arrivals
 
 Plane = Literal["fake", "envoy", "gateway"]
 """What carried the exchange: our proxy, a real Envoy, or the gateway under test."""
@@ -86,9 +86,8 @@ def problems(
         if plane == "fake" and told.asked_again:
             yield "the EPP was asked again on another stream, and had not refused the one before"
         if plane == "fake" and request.reply.source != "refused":
-            coming = () if sent is None else tuple(arrivals(sent))
-            yield from _first_message(request, opened, told, sent, coming, endpoints)
-            yield from _messages(request, opened, told, sent, coming, learned.hidden)
+            yield from _first_message(request, opened, told, sent, endpoints)
+            yield from _messages(request, opened, told, sent, learned.hidden)
             yield from _injections(request, told)
         if plane == "fake" and sent is not None:
             yield from pacing.of_request(paced(request, sent), entries, told)
@@ -241,7 +240,6 @@ def _first_message(
     opened: ExchangeOpened,
     told: Told,
     sent: HttpRequest | None,
-    coming: Sequence[Arrival],
     endpoints: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     """The headers of the request, and what comes with them."""
@@ -252,7 +250,7 @@ def _first_message(
         yield "the EPP was not told of the request's headers first"
         return
     if sent is not None:
-        head = next(one for one in coming if isinstance(one, HeadersArrive))
+        head = next(one for one in arrivals(sent) if isinstance(one, HeadersArrive))
         found = _pairs(first.request_headers.headers, request.header_field)
         loose = {b"x-request-id"} if sent.request_id is None and not _named(sent.headers, b"x-request-id") else set()
         wanted = _as_said(head.headers, request.header_field)
@@ -290,12 +288,7 @@ def _protocol_config(request: Exchange, opened: ExchangeOpened, first: Processin
 
 
 def _messages(
-    request: Exchange,
-    opened: ExchangeOpened,
-    told: Told,
-    sent: HttpRequest | None,
-    coming: Sequence[Arrival],
-    hidden: Hidden,
+    request: Exchange, opened: ExchangeOpened, told: Told, sent: HttpRequest | None, hidden: Hidden
 ) -> Iterator[str]:
     """The pieces of the body, and how it ends."""
     bodies, trailers = told.of_kind("request_body"), told.of_kind("request_trailers")
@@ -306,6 +299,7 @@ def _messages(
             bodies.append(last_one)
     if sent is None:
         return
+    coming = list(arrivals(sent))
     due = [one.data for one in coming if isinstance(one, DataArrives)]
     last = [one.trailers for one in coming if isinstance(one, TrailersArrive)]
     found = [_pairs(one.request_trailers.trailers, request.header_field) for one in trailers]

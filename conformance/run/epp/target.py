@@ -15,7 +15,7 @@ from conformance.targets.listening import listening
 from conformance.targets.profile import Profile, Tls
 from ext_proc.channel import Channel, dial
 from ext_proc.health import health_check
-from ext_proc.http2.errors import BadAddress, ConnectFailed, ConnectionRefused, ConnectTimedOut, UnusableFiles
+from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut, UnusableFiles
 from ext_proc.http2.tls import ClientTls
 from ext_proc.messages import HealthCheckResponse
 from ext_proc.record import Event
@@ -147,7 +147,7 @@ class Target(RunningTarget):
             except ConnectFailed as problem:
                 ours = self._watched.process is not None
                 if not (ours and isinstance(problem, ConnectionRefused | ConnectTimedOut)):
-                    if not isinstance(problem, BadAddress | UnusableFiles):  # nothing answered: we did not ask
+                    if not isinstance(problem, UnusableFiles):  # nothing was asked
                         await self.given_time_to_find_its_port_taken(self.address, until)
                     if self.crashed:
                         raise await self.explain_end() from problem

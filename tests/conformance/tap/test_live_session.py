@@ -866,7 +866,7 @@ def test_an_exchange_of_too_many_events_is_judged_by_its_beginning(monkeypatch, 
 
 
 @pytest.mark.parametrize("mode", [BodyMode.FULL_DUPLEX_STREAMED, BodyMode.BUFFERED])
-def test_a_wait_in_which_the_proxy_stood_still_accuses_nobody(mode: BodyMode) -> None:
+def test_a_wait_in_which_the_proxy_stood_still_is_not_held_against_the_epp(mode: BodyMode) -> None:
     printed: list[str] = []
     lag = LagMeter()
     narrator = Narrator(printed.append, context=context("1.0.0", deadline=0.2), lag=lag)
