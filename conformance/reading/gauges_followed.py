@@ -58,6 +58,8 @@ def _halves(episode: Episode) -> dict[Gauge, dict[str, _Half]]:
         match entry.event:
             case PoolState(pods=facts):
                 pods |= {endpoint: fact.name for fact in facts for endpoint in fact.endpoints}
+                for gone in busy.keys() - {fact.name for fact in facts}:  # a pod of the scenario before
+                    del busy[gone]
             case GaugesShown(pod=pod, values=values):
                 busy.pop(pod, None)
                 if (gauge := _busy(values)) is not None:
