@@ -11,6 +11,7 @@ on either side of the wire, or in the middle.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import time
@@ -45,6 +46,23 @@ class Event:
         if "kind" in cls.__dict__:
             Event.registry[cls.kind] = cls
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle: it takes half as long as what a dataclass has for it, and a run has a hundred thousand events."""
+        cls: Any = type(self)
+        return _made, (cls, *[getattr(self, name) for name in _fields(cls)])
+
+
+@functools.cache
+def _fields(cls: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _made(cls: Any, *values: Any) -> Any:
+    event = object.__new__(cls)
+    for name, value in zip(_fields(cls), values, strict=True):
+        object.__setattr__(event, name, value)
+    return event
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -53,6 +71,10 @@ class Entry:
     seq: int
     t: int
     event: Event
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """See `Event`."""
+        return Entry, (self.seq, self.t, self.event)
 
 
 # -- the exchange and its ext_proc stream ------------------------------------------------------------------------------

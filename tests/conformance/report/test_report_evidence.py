@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import pickle
 import random
 import tempfile
 from pathlib import Path
@@ -126,6 +127,12 @@ def test_what_is_read_is_what_was_written(written):
         summary = writer.summary()
         assert (summary.bytes, summary.episodes) == (len(unpacked), len(written))
         assert summary.sha256 == hashlib.sha256(unpacked).hexdigest()
+
+
+@settings(max_examples=60)
+@given(written=logs)
+def test_an_episode_comes_whole_from_another_process(written):
+    assert pickle.loads(pickle.dumps(written)) == written
 
 
 def test_same_episodes_give_same_bytes(run, tmp_path):
