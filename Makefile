@@ -74,8 +74,10 @@ GIE_1_5 ?=
 reports: $(READY)
 	cd examples/go-epp && go build -trimpath -o ../../conformance-report/go-epp/program .
 	certify() { $(CERTIFY) "$$@" || [ $$? -eq 1 ]; }; set -e; \
-	for mode in full-duplex buffered streamed; do \
-	  certify --profile reference --body-mode $$mode --mode $$mode --output conformance-report/reference-$$mode; \
+	certify --profile reference --body-mode full-duplex --mode full-duplex --output conformance-report/reference; \
+	for mode in buffered streamed; do \
+	  certify --profile reference --protocol-version 1.0.0 --body-mode $$mode --mode $$mode \
+	    --output conformance-report/reference-$$mode; \
 	done; \
 	certify --profile go-epp --binary conformance-report/go-epp/program --output conformance-report/go-epp; \
 	for name in $$($(BIN)/epp-conformance profile list | sed -n 's/^envoy-\([^ ]*\).*/\1/p'); do \
