@@ -53,6 +53,13 @@ class GatewayResponse:
     headers: Headers = ()
     body: bytes = b""
     trailers: Headers = field(default=())
+    cut: bool = False
+    """Only half of the body is sent, and no end: a fault."""
+
+    @property
+    def sent(self) -> bytes:
+        """What is sent of the body."""
+        return self.body[: len(self.body) // 2] if self.cut else self.body
 
 
 Handler = Callable[[GatewayRequest], Awaitable[GatewayResponse]]
@@ -173,8 +180,9 @@ class _Http1:
             headers.append((b"content-length", b"%d" % len(response.body)))
         parts: list[h11.Event] = [h11.Response(status_code=response.status, headers=headers)]
         if response.body and not bodyless:
-            parts.append(h11.Data(data=response.body))
-        parts.append(h11.EndOfMessage(headers=list(response.trailers) if not bodyless else []))
+            parts.append(h11.Data(data=response.sent))
+        if not response.cut:
+            parts.append(h11.EndOfMessage(headers=list(response.trailers) if not bodyless else []))
         return b"".join(self._http.send(part) or b"" for part in parts)
 
 
@@ -230,9 +238,11 @@ class _Http2:
             self._transport.reset(self._stream, ErrorCode.INTERNAL_ERROR)
             raise
         head = ((b":status", b"%d" % response.status), *(p for p in response.headers if p[0] not in _HOP_BY_HOP))
-        body = b"" if request.method == "HEAD" else response.body
+        body = b"" if request.method == "HEAD" else response.sent
         self._transport.send_headers(self._stream, head, end=not body and not response.trailers)
         if body:
-            self._transport.send(self._stream, body, end=not response.trailers)
-        if response.trailers:
+            self._transport.send(self._stream, body, end=not response.trailers and not response.cut)
+        if response.cut:
+            self._transport.reset(self._stream, ErrorCode.INTERNAL_ERROR)
+        elif response.trailers:
             self._transport.send_headers(self._stream, response.trailers, end=True)

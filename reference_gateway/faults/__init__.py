@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from reference_gateway.fault import Fault
-from reference_gateway.faults import contents, ejecting, envoy, epp_client, pools, relay, splits, variants
+from reference_gateway.faults import contents, ejecting, envoy, epp_client, passage, pools, relay, splits, variants
 
 __all__ = ["FAULTS", "VARIANTS"]
 
 FAULTS: tuple[Fault, ...] = (
     *epp_client.FAULTS,
     *contents.FAULTS,
+    *passage.FAULTS,
     *relay.FAULTS,
     *pools.FAULTS,
     *splits.FAULTS,

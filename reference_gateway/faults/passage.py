@@ -1,0 +1,176 @@
+"""Faults by which requests and responses are lost, cut, doubled or mixed up on their way. Each is the right gateway
+otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from ext_proc.record import header
+from real_envoy.http_client import HttpResponse
+from reference_gateway.epp_client import Talk
+from reference_gateway.fault import Fault
+from reference_gateway.http import GatewayRequest, GatewayResponse
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
+
+BUFFER = 64 * 1024
+"""Bytes of a response for which there is room."""
+
+
+class _FailoverLosesTheBody(Gateway):
+    """The body was read for the first pool, and nothing of it is left for the second."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        left = request if before is None else dataclasses.replace(request, body=b"")
+        return await super().through(pool, talk, left, before=before)
+
+
+class _QueryLost(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        return await super().attempt(endpoint, dataclasses.replace(request, path=request.path.partition("?")[0]))
+
+
+class _NoLengthNoBody(Gateway):
+    """Only what a content-length announces is read."""
+
+    def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
+        known = request.http == 2 or header(request.headers, b"content-length") is not None
+        return super().admit(request if known else dataclasses.replace(request, body=b"", trailers=()))
+
+
+class _SendsTwice(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        if got is not None and got.status == 200:
+            await super().attempt(endpoint, request)
+        return got
+
+
+class _ModelServerFirst(Gateway):
+    """The request is tried without the EPP, which is asked when that is done."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        await self.forward(request, self.unsteered(pool), [])
+        return await super().through(pool, talk, request, before=before)
+
+
+class _WaitsForTheBodyOfHead(Gateway):
+    """The response to HEAD has a content-length, and the body is waited for."""
+
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        if request.method == "HEAD":
+            await asyncio.Event().wait()
+        return got
+
+
+class _ResponsesMixUp(Gateway):
+    """The response is kept in a field of the gateway, and read a moment later."""
+
+    _last: HttpResponse | None
+
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        self._last = await super().attempt(endpoint, request)
+        await asyncio.sleep(0.02)  # meanwhile others get theirs
+        return self._last
+
+
+class _StreamsCut(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        response = await super().handle(request)
+        kind = header(response.headers, b"content-type") or b""
+        return dataclasses.replace(response, cut=kind.startswith(b"text/event-stream"))
+
+
+class _LongResponseAs502(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        response = await super().handle(request)
+        if len(response.body) <= BUFFER:
+            return response
+        return GatewayResponse(status=502, headers=((b"content-type", b"text/plain"),), body=b"response too large")
+
+
+class _OpenWithoutBody(Gateway):
+    """What was read of the body was for the EPP."""
+
+    async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
+        return await super().without_epp(pool, dataclasses.replace(request, body=b""), problem)
+
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="failover-loses-the-body",
+        why="a request that moves on to the second pool comes there without its body",
+        breaks="DP-EXTP-01",
+        version="next",
+        gateway=_FailoverLosesTheBody,
+        pools=2,
+    ),
+    Fault(
+        name="query-lost",
+        why="the model server is asked for the path without its query",
+        breaks="DP-EXTP-01",
+        gateway=_QueryLost,
+    ),
+    Fault(
+        name="chunked-body-taken-for-none",
+        why="a body of HTTP/1.1 whose length is not told is taken for none",
+        breaks="DP-EXTP-01",
+        gateway=_NoLengthNoBody,
+    ),
+    Fault(
+        name="sent-twice",
+        why="a request that was served is sent to its model server once more",
+        breaks="DP-DEST-01",
+        also_breaks={"DP-DEST-02": "so it is where the endpoint is the first of a list"},
+        gateway=_SendsTwice,
+    ),
+    Fault(
+        name="model-server-first",
+        why="a model server gets the request before the EPP is asked about it",
+        breaks="DP-DEST-01",
+        also_breaks={
+            "DP-ERR-01": "so it is with requests that the EPP refuses",
+            "DP-FAIL-01": "and with those about which no EPP can be asked",
+        },
+        gateway=_ModelServerFirst,
+    ),
+    Fault(
+        name="head-never-answered",
+        why="the response to HEAD is held back until its body comes, which it does not have",
+        breaks="DP-EXTP-01",
+        gateway=_WaitsForTheBodyOfHead,
+    ),
+    Fault(
+        name="responses-mix-up",
+        why="bodies are not sent to the EPP, and of several requests at a time one gets the response of another",
+        breaks="DP-EXTP-01",
+        gateway=_ResponsesMixUp,
+        settings={"mode": "NONE"},
+    ),
+    Fault(
+        name="streams-cut",
+        why="a stream of events, which the EPP got whole, ends in its midst for the client",
+        breaks="DP-EXTP-01",
+        gateway=_StreamsCut,
+    ),
+    Fault(
+        name="long-response-as-502",
+        why="a response of more than 64 KiB, which the EPP got whole, becomes 502 for the client",
+        breaks="DP-EXTP-01",
+        gateway=_LongResponseAs502,
+    ),
+    Fault(
+        name="fails-open-without-the-body",
+        why="without an EPP requests are sent on, as configured, and lose their bodies",
+        breaks="DP-FAIL-01",
+        effect="warn",
+        gateway=_OpenWithoutBody,
+        settings={"fails_open": True},
+        claims={"failureMode": "open"},
+    ),
+)
