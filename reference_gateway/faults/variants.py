@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 from ext_proc.channel import Channel
+from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import Gateway, Settings
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
+
+LONGEST = 1024 * 1024
+"""Bytes of the longest body that is taken."""
 
 
 class _ImpatientTalk(Talk):
@@ -35,6 +40,67 @@ class _RefusesHttp10(Gateway):
         if request.written == "http-1.0":
             return GatewayResponse(status=426, headers=((b"upgrade", b"HTTP/1.1"),))
         return await super().handle(request)
+
+
+class _RefusesOptions(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if request.method == "OPTIONS":
+            return GatewayResponse(status=501, body=b"no such method")
+        return await super().handle(request)
+
+
+class _RefusesLongBodies(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if len(request.body) > LONGEST:
+            return GatewayResponse(status=413, body=b"too long")
+        return await super().handle(request)
+
+
+class _NothingListens(Exception):  # noqa: N818 - a condition, not a defect
+    """What the EPP named takes no connections."""
+
+
+class _DialingTalk(Talk):
+    """What the answer to the headers names is connected to before the body is told."""
+
+    pool: BackendPool
+
+    async def _heard(self, side: str, part: str) -> None:
+        await super()._heard(side, part)
+        if (side, part) == ("request", "headers"):
+            named = [one for one in self._decision.destinations().split(",") if one in self.pool.endpoints]
+            listening = [await _listens(endpoint) for endpoint in named]
+            if named and not any(listening):
+                raise _NothingListens(named)
+
+
+class _LeavesTheFirstEpp(Gateway):
+    """A pool of which nothing listens is left at once, and so is its EPP."""
+
+    talk_type = _DialingTalk
+
+    def open(self, pool: BackendPool, subset: list[str] | None, *, before: PoolOutcome | None) -> Talk:
+        talk = super().open(pool, subset, before=before)
+        assert isinstance(talk, _DialingTalk)
+        talk.pool = pool
+        return talk
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        try:
+            return await super().through(pool, talk, request, before=before)
+        except _NothingListens:
+            return await self.forward(request, iter(()), [])
+
+
+async def _listens(endpoint: str) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(*split_address(endpoint))
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 class _BackingOffChannel(Channel):
@@ -88,6 +154,12 @@ VARIANTS: tuple[Fault, ...] = (
     Fault(name="says-no-100", why="a client that expects 100 Continue gets none", settings={"continues": False}),
     Fault(name="refuses-expectations", why="a client that expects 100 Continue gets 417", gateway=_RefusesExpectations),
     Fault(name="refuses-http-1.0", why="requests of HTTP/1.0 get 426", gateway=_RefusesHttp10),
+    Fault(name="refuses-options", why="requests with the method OPTIONS get 501", gateway=_RefusesOptions),
+    Fault(
+        name="refuses-long-bodies",
+        why="a body of more than 1 MiB gets 413 before the EPP is asked",
+        gateway=_RefusesLongBodies,
+    ),
     Fault(
         name="keeps-little",
         why="a body of more than 10,000 bytes is not kept, so that it is sent once and not retried",
@@ -95,4 +167,12 @@ VARIANTS: tuple[Fault, ...] = (
     ),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),
+    Fault(
+        name="leaves-the-first-epp",
+        why="an EPP that names only endpoints which take no connections is left before it has the body",
+        version="next",
+        gateway=_LeavesTheFirstEpp,
+        settings={"mode": "STREAMED"},
+        pools=2,
+    ),
 )
