@@ -16,6 +16,9 @@ from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
 
+TAKEN = ("GET", "HEAD", "POST")
+"""Methods that are taken."""
+
 LONGEST = 1024 * 1024
 """Bytes of the longest body that is taken."""
 
@@ -46,6 +49,13 @@ class _RefusesOptions(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         if request.method == "OPTIONS":
             return GatewayResponse(status=501, body=b"no such method")
+        return await super().handle(request)
+
+
+class _TakesThreeMethods(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if request.method not in TAKEN:
+            return GatewayResponse(status=405, headers=((b"allow", ", ".join(TAKEN).encode()),))
         return await super().handle(request)
 
 
@@ -155,6 +165,11 @@ VARIANTS: tuple[Fault, ...] = (
     Fault(name="refuses-expectations", why="a client that expects 100 Continue gets 417", gateway=_RefusesExpectations),
     Fault(name="refuses-http-1.0", why="requests of HTTP/1.0 get 426", gateway=_RefusesHttp10),
     Fault(name="refuses-options", why="requests with the method OPTIONS get 501", gateway=_RefusesOptions),
+    Fault(
+        name="takes-three-methods",
+        why="requests with other methods than GET, HEAD and POST get 405",
+        gateway=_TakesThreeMethods,
+    ),
     Fault(
         name="refuses-long-bodies",
         why="a body of more than 1 MiB gets 413 before the EPP is asked",

@@ -94,7 +94,7 @@ def takes_none(exchange: GatewayExchange) -> bool:
             return (opened.size or 0) > TAKEN
         case 417:
             return header(opened.headers, b"expect") is not None
-        case 501:
+        case 405 | 501:
             return opened.method not in ("GET", "HEAD", "POST")
         case status:
             return status in (426, 505)

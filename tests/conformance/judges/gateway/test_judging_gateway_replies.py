@@ -441,6 +441,8 @@ class TestExpectations:
         [
             ("OPTIONS", 50, 501, Verdict.NOT_APPLICABLE),
             ("POST", 50, 501, Verdict.INCONCLUSIVE),
+            ("DELETE", 50, 405, Verdict.NOT_APPLICABLE),
+            ("GET", 0, 405, Verdict.INCONCLUSIVE),
             ("POST", 4_000_000, 413, Verdict.NOT_APPLICABLE),
             ("POST", 900_000, 413, Verdict.INCONCLUSIVE),
         ],
