@@ -271,6 +271,17 @@ def test_whether_the_length_of_a_body_is_told_is_in_the_log(name: str, said: boo
     assert all(("unannounced" in note) is said for note in notes)
 
 
+def test_how_a_request_is_written_is_in_the_log() -> None:
+    """Else a gateway that refuses HTTP/1.0 (426, 505) could not be told from one that answers so to any request."""
+    log = Log()
+    conduct(small(), "gateway.asks-however-it-is-written*", log=log)
+    episodes = [one.episode for one in log.events if isinstance(one, ScenarioFinished)]
+    assert {event.note.get("written") for episode in episodes for _, event in episode.of(ExchangeOpened)} == {
+        "absolute-form",
+        "http-1.0",
+    }
+
+
 def test_what_a_gateway_did_not_find_in_time_is_told_once_with_the_setting_that_gives_it_longer() -> None:
     slow = small("--variant=ejects", timeouts=Timeouts(convergence=0.2))
     outcome = conduct(slow, "gateway.walks-past-*")

@@ -81,8 +81,8 @@ def alive(episode_view: EpisodeView) -> Iterator[Ruling]:
 def takes_none(exchange: GatewayExchange) -> bool:
     """Whether a gateway refuses what is particular about the request, as a server may that does not support it.
 
-    RFC 9110, section 15: 426 and 505 refuse a version of HTTP, and mean nothing else. RFC 9112, section 6.3: a server
-    may answer 411 to a body whose length it is not told.
+    RFC 9110, section 15: 426 and 505 refuse a version of HTTP, which can't be that of HTTP/1.1 requests: the first that
+    a gateway must pass is one. RFC 9112, section 6.3: a server may answer 411 to a body whose length it is not told.
     """
     opened = exchange.opened
     if opened is None or exchange.asked or exchange.attempts:
@@ -96,8 +96,9 @@ def takes_none(exchange: GatewayExchange) -> bool:
             return header(opened.headers, b"expect") is not None
         case 405 | 501:
             return opened.method not in ("GET", "HEAD", "POST")
-        case status:
-            return status in (426, 505)
+        case 426 | 505:
+            return opened.http == 2 or opened.note.get("written") == "http-1.0"
+    return False
 
 
 def _unasked(exchange: GatewayExchange) -> Ruling:

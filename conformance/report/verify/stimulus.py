@@ -25,7 +25,7 @@ from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
 from conformance.scenario import references
 from conformance.scenario.models import KNOWN, NOT_SERVED, UNKNOWN, asked_model
-from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange
+from conformance.scenario.schema import CHAT_PATH, BodySpec, ClientRequest, Exchange, Request
 from conformance.targets.http_request import bodyless, http_request, stated_headers, without
 from conformance.targets.profile import Requests
 from ext_proc.headers import plain_struct
@@ -97,6 +97,9 @@ def problems(
     if plane == "gateway":
         if opened.note.get("unannounced") and not sent.unannounced:
             yield "its client left out the length of the body, which its scenario tells"
+        written = request.written if isinstance(request, Request) else "ordinary"
+        if (said := opened.note.get("written", "ordinary")) != written:
+            yield f"its client wrote the request as {said}, by its scenario as {written}"
         if not learned.hidden.in_body(opened.body, body):
             yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
         return

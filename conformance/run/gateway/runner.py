@@ -287,6 +287,8 @@ class GatewayRunner(TargetRunner):
     def _note(self, request: Request, http: HttpRequest) -> dict[str, Any]:
         """What judges can't read off the messages."""
         note: dict[str, Any] = {"unannounced": True} if http.unannounced else {}
+        if request.written != "ordinary":
+            note["written"] = request.written
         if request.subset is not None:
             note["subset"] = list(references.resolve(request.subset, self.pods.pods_of))
             note["subset_owed"] = self.profile.subset_header is not None  # and not our way of setting an Envoy up

@@ -114,14 +114,23 @@ def every_epp_was_down(f: Forger) -> None:
 
 
 def the_length_of_the_body_was_not_told(f: Forger) -> None:
+    _refused(f, 411, unannounced=True)
+
+
+def the_request_was_of_another_version_of_http(f: Forger) -> None:
+    _refused(f, 505, written="http-1.0")
+
+
+def _refused(f: Forger, status: int, **note: object) -> None:
+    """The gateway takes no such requests."""
     row = failing(f)
     for one in opened(f, row):
-        one["note"] = {"unannounced": True}
+        one["note"] = note
     episode, kept = f.episode(row), ("exchange-opened", "client-response")
     episode["entries"] = [e for e in episode["entries"] if e.get("exchange") not in failed(row) or e["kind"] in kept]
     for one in episode["entries"]:
         if one["kind"] == "client-response" and one["exchange"] in failed(row):
-            one["status"] = 411
+            one["status"] = status
     f.drop_unused_blocks()
 
 
@@ -137,5 +146,6 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
+    the_request_was_of_another_version_of_http: "bad-gateway",
 }
 """Each with the report that it is done to."""

@@ -460,6 +460,21 @@ class TestExpectations:
         expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
         assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
 
+    @pytest.mark.parametrize("status", [426, 505])
+    @pytest.mark.parametrize(
+        ("opened", "verdict"),
+        [
+            ({"note": {"written": "http-1.0"}}, Verdict.NOT_APPLICABLE),
+            ({"http": 2}, Verdict.NOT_APPLICABLE),
+            ({"note": {"written": "absolute-form"}}, Verdict.INCONCLUSIVE),
+            ({}, Verdict.INCONCLUSIVE),
+        ],
+    )
+    def test_a_gateway_may_refuse_a_version_of_http(self, gateway, script, status, opened, verdict):
+        script.exchange(body=BODY, stream=False, **opened).client(status)
+        expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
+        assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
+
     def test_a_connection_of_http1_is(self, gateway, script):
         script.exchange(stream=False).client(None, details="the connection failed: nothing listens")
         assert self.judged(gateway, script, served_by=(A,)).failed == {"DP-DEST-02"}
