@@ -94,6 +94,15 @@ class _LongResponseAs502(Gateway):
         return GatewayResponse(status=502, headers=((b"content-type", b"text/plain"),), body=b"response too large")
 
 
+class _TextAs502(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        kind = header(got.headers, b"content-type") if got is not None else None
+        if got is None or got.status != 200 or not (kind or b"").startswith(b"text/plain"):
+            return got
+        return dataclasses.replace(got, status=502, pieces=(b"a response that is not JSON",), trailers=())
+
+
 class _OpenWithoutBody(Gateway):
     """What was read of the body was for the EPP."""
 
@@ -163,6 +172,12 @@ FAULTS: tuple[Fault, ...] = (
         why="a response of more than 64 KiB, which the EPP got whole, becomes 502 for the client",
         breaks="DP-EXTP-01",
         gateway=_LongResponseAs502,
+    ),
+    Fault(
+        name="text-as-502",
+        why="a response of type text/plain becomes 502, for the EPP and for the client",
+        breaks="DP-EXTP-01",
+        gateway=_TextAs502,
     ),
     Fault(
         name="fails-open-without-the-body",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.ext_proc.bodies import answered_body, is_event_stream, sent_body
-from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
+from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.bodies import Sameness, compare
@@ -185,9 +185,10 @@ def _cut(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
 
 
 def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
-    """A response that the model server gave, and the EPP released, whole: the client gets it, unless it took too long.
+    """A response that the model server gave whole, and the EPP released: the client gets it, unless it took too long.
 
-    Where requests are hedged, the client may get another attempt's.
+    So it does one of which the EPP is told only an error of the gateway's own, unless it is a long one. Where requests
+    are hedged, the client may get another attempt's.
     """
     last = exchange.attempts[-1] if exchange.attempts else None
     got = exchange.response[1] if exchange.response is not None else None
@@ -196,14 +197,18 @@ def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
     if one.left_early or one.slowest >= PATIENCE:
         return
     response = one.stream.response
+    told = [*values_of(sent_headers(response), ":status")]
+    statuses = {attempt.status for attempt in exchange.attempts}
+    failed = last.status < 400 and (got.status or 0) >= 500 and got.status not in (504, *statuses)
     if response.headers is None:
         lost = got.status is None and one.stream.request.complete
-    elif response.complete and [*values_of(sent_headers(response), ":status")] == [b"%d" % last.status]:
-        statuses = {attempt.status for attempt in exchange.attempts}
-        failed = last.status < 400 and (got.status or 0) >= 500 and got.status not in (504, *statuses)
-        lost = got.status is None or failed or (got.status == last.status and exchange.cut)
-    else:
+    elif not response.complete:
         lost = False
+    elif told == [b"%d" % last.status]:
+        lost = got.status is None or failed or (got.status == last.status and exchange.cut)
+    else:  # the gateway's own error in its place, as of a response for which there is no room
+        short = last.body is not None and len(last.body) <= KEPT
+        lost = failed and told == [b"%d" % (got.status or 0)] and short
     if lost:
         yield exchange.fail(EXTP, f"the whole response of {last.endpoint} at the client")
 

@@ -219,6 +219,23 @@ class TestTheClient:
         self.answered(script, **got)
         assert gateway(script).failed == set()
 
+    @pytest.mark.parametrize(
+        ("answer", "told", "got", "lost"),
+        [
+            (ANSWER, 502, 502, True),
+            (ANSWER, 504, 504, False),
+            (ANSWER * 400, 502, 502, False),
+            (ANSWER, 403, 403, False),
+        ],
+    )
+    def test_an_error_in_its_place_of_which_the_epp_is_told(self, gateway, script, answer, told, got, lost):
+        own = b"no response that I understand"
+        one = script.exchange(body=BODY).request(BODY).answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 200, body=BODY, answer=answer).response_headers(status=told)
+        one.answers(headers_answer(side="response")).body(own, side="response")
+        one.answers(*echo(own, side="response")).client(got, own).reset()
+        assert gateway(script).failed == ({"DP-EXTP-01"} if lost else set())
+
 
 @pytest.mark.parametrize(("paths", "wrong"), [(("/a?b=1", "/a?b=1"), False), (("/a?b=1", "/a"), True)])
 def test_a_retry_asks_for_the_same_path(gateway, script, paths, wrong):
