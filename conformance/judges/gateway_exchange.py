@@ -42,9 +42,13 @@ KEPT = 8 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamAttempt:
-    """The request at a model server: `endpoint` in its one spelling; `response` is None while there is none."""
+    """The request at a model server: `endpoint` in its one spelling; `response` is None while there is none.
+
+    It arrived at entry `at` of the log, whose time is `t`.
+    """
 
     at: int
+    t: int
     endpoint: str
     request: UpstreamRequest
     response: UpstreamResponse | None
@@ -113,6 +117,7 @@ class GatewayExchange:
         return tuple(
             UpstreamAttempt(
                 at=entry.seq,
+                t=entry.t,
                 endpoint=canonical(entry.event.endpoint),
                 request=entry.event,
                 response=next((one for one in responses if one.attempt == entry.event.attempt), None),

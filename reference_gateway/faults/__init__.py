@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from reference_gateway.fault import Fault
-from reference_gateway.faults import contents, ejecting, envoy, epp_client, passage, pools, relay, splits, variants
+from reference_gateway.faults import (
+    contents,
+    ejecting,
+    envoy,
+    epp_client,
+    hedging,
+    passage,
+    pools,
+    relay,
+    splits,
+    variants,
+)
 
 __all__ = ["FAULTS", "VARIANTS"]
 
@@ -12,8 +23,15 @@ FAULTS: tuple[Fault, ...] = (
     *contents.FAULTS,
     *passage.FAULTS,
     *relay.FAULTS,
+    *hedging.FAULTS,
     *pools.FAULTS,
     *splits.FAULTS,
     *envoy.FAULTS,
 )
-VARIANTS: tuple[Fault, ...] = (*variants.VARIANTS, *ejecting.VARIANTS, *splits.VARIANTS, *envoy.VARIANTS)
+VARIANTS: tuple[Fault, ...] = (
+    *variants.VARIANTS,
+    *ejecting.VARIANTS,
+    *hedging.VARIANTS,
+    *splits.VARIANTS,
+    *envoy.VARIANTS,
+)

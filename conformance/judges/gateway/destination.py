@@ -25,6 +25,9 @@ SPLIT = "DP-SPLIT-01"
 LEAST = 6
 """Requests that must have followed the client before that is no chance: of three pods once in 729."""
 
+AT_ONCE = 0.15
+"""Seconds after the EPP's answer in which no attempt can have taken so long that it is hedged by another."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenDestination:
@@ -150,7 +153,8 @@ class _Walk:
             next_due = due(self._items, start)
             before = self._attempts[number - 1] if number else None
             served = before is not None and before.status is not None and before.status < 400
-            if attempt.endpoint in next_due.allowed:
+            hasty = served and self._since_release(attempt) < AT_ONCE
+            if attempt.endpoint in next_due.allowed and not hasty:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
                 start = place + 1
@@ -164,6 +168,12 @@ class _Walk:
                 yield from self._astray(attempt, next_due.endpoint or "none", number)
                 return
         yield from self._owed(start, spent)
+
+    def _since_release(self, attempt: UpstreamAttempt) -> float:
+        """Seconds from the answer of the EPP to the arrival of an attempt; our own loop can only make them more."""
+        release = self._plan.asked.release
+        assert release is not None
+        return (attempt.t - release.entry.t) / 1e9
 
     def _owed(self, start: int, spent: int) -> Iterator[Ruling]:
         exchange = self._exchange

@@ -138,6 +138,16 @@ class TestLists:
         relayed(f"{B},{A}", to)
         assert gateway(script).blamed == {"DP-DEST-02"}
 
+    @pytest.mark.parametrize(("waited", "wrong"), [(0.0, True), (0.2, False)])
+    def test_the_next_gets_it_too(self, gateway, script, waited, wrong):
+        """At once, or as the first took long: then the request may be hedged."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(f"{A},{B}"), *echo(BODY))
+        one.upstream(A, body=BODY)
+        script.pass_time(waited)
+        one.upstream(B, body=BODY).response_headers(served=A).answers(headers_answer(side="response"))
+        one.body(b"{}", side="response").answers(*echo(b"{}", side="response")).client(200, b"{}").reset()
+        assert gateway(script, retries=1).blamed == ({"DP-DEST-02"} if wrong else set())
+
     @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
     def test_before_lists_nothing_is_asked_of_them(self, gateway, relayed, script, version):
         relayed(f"{B},{A}", (C,))

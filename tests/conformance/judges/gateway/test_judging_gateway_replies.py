@@ -155,9 +155,10 @@ class TestServed:
     def test_of_two_attempts_at_a_time_the_one_that_the_client_heard(
         self, gateway, script, method, came, second, served
     ):
-        """Hedged requests: the last attempt need not be the one that answers."""
+        """Requests that are hedged after a time: the last attempt need not be the one that answers."""
         status, answer = second[0] or came, second[1]
         one = script.exchange(body=BODY, method=method).request().answers(headers_answer(f"{A},{B},{C}"), *echo(BODY))
+        script.pass_time(0.2)
         one.upstream(A, came, body=BODY, answer=b"1").upstream(B, status, body=BODY, answer=answer)
         one.response_headers(status=came, served=served, end=method == "HEAD").answers(headers_answer(side="response"))
         if method == "HEAD":
