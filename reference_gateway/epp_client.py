@@ -27,7 +27,7 @@ from ext_proc.messages import (
 )
 from ext_proc.record import Headers, header
 from ext_proc.stream import ProcessStream
-from reference_gateway.http import GatewayRequest, GatewayResponse
+from reference_gateway.http import FRAMING, GatewayRequest, GatewayResponse
 
 NAMESPACE, SUBSET_NAMESPACE = "envoy.lb", "envoy.lb.subset_hint"
 DESTINATION = "x-gateway-destination-endpoint"
@@ -133,7 +133,9 @@ class Talk:
         head = HttpHeaders(headers=header_map(pairs), end_of_stream=bodyless)
         try:
             await self._say("response", head, response.body, response.trailers, http=1)
-        except (Answered, EppUnavailable):
+        except Answered as answer:
+            return local_reply(answer.response)
+        except EppUnavailable:
             return response
         said = self._decision
         return GatewayResponse(status=response.status, headers=said.headers, body=said.body, trailers=said.trailers)
@@ -236,6 +238,16 @@ class Talk:
         for one in self.tamper(message, first=self._first):
             self._stream.send(one.SerializeToString())
         self._first = False
+
+
+def local_reply(answer: ImmediateResponse) -> GatewayResponse:
+    """The EPP's own answer as a response."""
+    pairs: list[tuple[bytes, bytes]] = []
+    for option in answer.headers.set_headers:
+        pair = (option.header.key.lower().encode(), value_of(option.header))
+        if not pair[0].startswith(b":") and pair[0] not in FRAMING:
+            pairs.append(pair)
+    return GatewayResponse(status=answer.status.code or 200, headers=tuple(pairs), body=answer.body)
 
 
 def _pieces(body: bytes, mode: str, *, http: int, trailers: bool) -> list[tuple[bytes, bool]]:

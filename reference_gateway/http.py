@@ -22,6 +22,8 @@ _READ = 64 * 1024
 _PREFACE = b"PRI"
 _ABSOLUTE = re.compile(rb"https?://([^/]*)(?=/)", re.IGNORECASE)
 """What is before the path in the whole URL."""
+FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
+"""Headers that a gateway makes itself."""
 _HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"proxy-connection"})
 
 

@@ -9,18 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ext_proc.channel import Channel
-from ext_proc.headers import value_of
 from ext_proc.messages import ImmediateResponse
 from ext_proc.record import Headers, header
 from fake_proxy.client import HttpRequest
 from real_envoy.http_client import HttpResponse, send_request
-from reference_gateway.epp_client import DESTINATION, Answered, Decision, EppUnavailable, Talk
-from reference_gateway.http import GatewayRequest, GatewayResponse
+from reference_gateway.epp_client import DESTINATION, Answered, Decision, EppUnavailable, Talk, local_reply
+from reference_gateway.http import FRAMING, GatewayRequest, GatewayResponse
 
 BUSY = 503
 UPSTREAM_TIMEOUT = 10.0
-_FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"host"})
-_OWN = _FRAMING | {b"expect"}
+_OWN = FRAMING | {b"expect"}
 """Headers of a request that the gateway makes itself, or has answered."""
 
 
@@ -209,12 +207,7 @@ class Gateway:
         """What the client gets when the EPP answered itself."""
         assert pool.epp
         assert request.method
-        pairs: list[tuple[bytes, bytes]] = []
-        for option in answer.headers.set_headers:
-            pair = (option.header.key.lower().encode(), value_of(option.header))
-            if not pair[0].startswith(b":") and pair[0] not in _FRAMING:
-                pairs.append(pair)
-        return GatewayResponse(status=answer.status.code or 200, headers=tuple(pairs), body=answer.body)
+        return local_reply(answer)
 
     async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
         """What becomes of a request whose EPP can't be asked."""
@@ -225,7 +218,7 @@ class Gateway:
 
 def _passed_on(got: HttpResponse) -> GatewayResponse:
     assert got.status is not None
-    headers: Headers = tuple((name.lower(), value) for name, value in got.headers if name.lower() not in _FRAMING)
+    headers: Headers = tuple((name.lower(), value) for name, value in got.headers if name.lower() not in FRAMING)
     return GatewayResponse(status=got.status, headers=headers, body=got.body, trailers=got.trailers)
 
 

@@ -79,6 +79,16 @@ class PickerStream:
         return decision if decision is not None and decision is self.stream.immediate else None
 
     @property
+    def refusal(self) -> DecodedMessage | None:
+        """The ImmediateResponse by which the EPP, having let the request go, refused the response when it was told of
+        its headers; None also if it took its time, and the data plane may have gone on."""
+        stream = self.stream
+        immediate, response = stream.immediate, stream.response
+        if immediate is None or not self.passed or response.headers is None or response.headers_answer is not None:
+            return None
+        return immediate if response.headers.seq < immediate.seq and self.slowest < PATIENCE else None
+
+    @property
     def release(self) -> DecodedMessage | None:
         """The answer by which the EPP let the request go; None also if it broke the contract before or after."""
         stream = self.stream

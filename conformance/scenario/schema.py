@@ -211,6 +211,9 @@ class EppScript(FileModel):
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
+    refuses_response: LocalReply | None = Field(
+        None, description="it answers the client itself when it is told of the response"
+    )
     fails: Literal["silent", "reset", "close", "error"] | None = Field(
         None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"
     )

@@ -250,6 +250,7 @@ FAULTS: tuple[Fault, ...] = (
         name="response-changes-lost",
         why="the client gets the model server's own response, whatever the EPP made of it",
         breaks="DP-EXTP-01",
+        also_breaks={"DP-ERR-01": "what the EPP answers in place of the response is lost as well"},
         gateway=_ResponseChangesLost,
     ),
     Fault(

@@ -103,6 +103,18 @@ class _TextAs502(Gateway):
         return dataclasses.replace(got, status=502, pieces=(b"a response that is not JSON",), trailers=())
 
 
+class _RefusedResponseTalk(Talk):
+    """What the EPP says of a response can change it, and not take its place."""
+
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(response, endpoint, tried)
+        return told if told.status == response.status else response
+
+
+class _RefusedResponses(Gateway):
+    talk_type = _RefusedResponseTalk
+
+
 class _OpenWithoutBody(Gateway):
     """What was read of the body was for the EPP."""
 
@@ -178,6 +190,12 @@ FAULTS: tuple[Fault, ...] = (
         why="a response of type text/plain becomes 502, for the EPP and for the client",
         breaks="DP-EXTP-01",
         gateway=_TextAs502,
+    ),
+    Fault(
+        name="refused-responses-pass",
+        why="the client gets the response of the model server although the EPP refuses it",
+        breaks="DP-ERR-01",
+        gateway=_RefusedResponses,
     ),
     Fault(
         name="fails-open-without-the-body",

@@ -1,4 +1,5 @@
-"""ImmediateResponse (DP-ERR-01): what the EPP answers itself reaches the client, and no model server."""
+"""ImmediateResponse (DP-ERR-01): what the EPP answers itself reaches the client, and no model server. That one which it
+gives when it is told of a response takes the place of that."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "date
 def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
     """The last EPP that was asked answered itself."""
     last = exchange.asked[-1] if exchange.asked else None
-    message = last.immediate if last is not None else None
+    message = (last.immediate or last.refusal) if last is not None else None
     if last is None or message is None or message.response is None:
         return
     if exchange.opened is None:
@@ -33,11 +34,12 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
     if code not in CODES or exchange.aborted or exchange.left_behind(last):
         return
     first = exchange.asked[0].at if not exchange.epps_down else 0  # of those before, an EPP that is down knew nothing
+    refused = message is last.refusal
     called = [attempt for attempt in exchange.attempts if attempt.at > last.at or attempt.at < first]
-    if called:
+    if called and not refused:
         expected = f"no model server is called: the EPP answered {code}"
         yield exchange.fail(ERR, expected, f"{called[0].endpoint} was", at=called[0])
-    elif exchange.response is None or exchange.response[0] > message.seq:
+    elif refused or exchange.response is None or exchange.response[0] > message.seq:
         yield _wrong(exchange, answer, code) or passed(ERR)
 
 

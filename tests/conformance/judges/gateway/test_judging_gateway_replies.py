@@ -69,6 +69,27 @@ class TestImmediate:
             self.answered(script, **allowed)
         assert gateway(script).blamed == set()
 
+    @pytest.mark.parametrize(
+        ("got", "slow", "wrong"),
+        [
+            ((403, b"no"), 0.0, False),
+            ((200, b"{}"), 0.0, True),
+            ((403, b"{}"), 0.0, True),
+            ((500, b"no"), 0.0, True),
+            ((200, b"{}"), 0.2, False),
+        ],
+    )
+    @pytest.mark.parametrize("told", [True, False])
+    def test_in_the_place_of_a_response(self, gateway, script, got, slow, wrong, told):
+        """`told`: its body was told at once, as in full duplex."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, body=BODY, answer=b"{}").response_headers(served=A)
+        if told:
+            one.body(b"{}", side="response")
+        script.pass_time(slow)
+        one.answers(immediate(403, body=b"no")).client(*got).reset()
+        assert gateway(script).blamed == ({"DP-ERR-01"} if wrong else set())
+
     def test_no_response(self, gateway, script):
         script.exchange().request().answers(immediate(503)).reset()
         assert gateway(script).blamed == {"DP-ERR-01"}
