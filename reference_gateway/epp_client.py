@@ -14,6 +14,7 @@ from ext_proc.headers import header_map, plain_struct, to_struct, value_of
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import (
     BodyMutation,
+    CommonResponse,
     HeaderMutation,
     HttpBody,
     HttpHeaders,
@@ -84,6 +85,8 @@ class Talk:
         self._metadata: dict[str, Any] = {} if subset is None else self.hint(subset)
         self._stream: ProcessStream | None = None
         self._first = True
+        self._replaced = False
+        """The answer to the headers of a direction had its body: nothing more is told of it."""
         self._decision = Decision((), b"", ())
 
     # -- what faults change --------------------------------------------------------------------------------------------
@@ -150,10 +153,11 @@ class Talk:
     async def _say(self, side: str, head: HttpHeaders, body: bytes, trailers: Headers, *, http: int) -> None:
         duplex = self._mode == "FULL_DUPLEX_STREAMED"
         waits = self.in_step or not duplex
+        self._replaced = False
         self._send(f"{side}_headers", head)
         if waits:
             await self._heard(side, "headers")
-        if head.end_of_stream or self._mode == "NONE":
+        if head.end_of_stream or self._mode == "NONE" or self._replaced:
             if not waits:
                 await self._heard(side, "headers")
             return
@@ -200,7 +204,10 @@ class Talk:
             return
         common = getattr(answer, kind).response
         self._decision.headers = _mutated(self._decision.headers, common.header_mutation)
-        if part == "body" and common.HasField("body_mutation"):
+        self._replaced = part == "headers" and common.status == CommonResponse.CONTINUE_AND_REPLACE
+        if self._replaced:
+            self._decision.trailers = ()
+        if (part == "body" or self._replaced) and common.HasField("body_mutation"):
             self._decision.body = _replaced(self._decision.body, common.body_mutation)
 
     async def _receive(self) -> ProcessingResponse | None:

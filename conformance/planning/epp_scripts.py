@@ -67,6 +67,7 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
+        replaces=said.replaces.encode() if said.replaces is not None else None,
     )
 
 

@@ -208,6 +208,9 @@ class EppScript(FileModel):
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
     edits: tuple[str, str] | None = Field(None, description="a text in the body, and one of that length in its place")
     edits_response: tuple[str, str] | None = Field(None, description="likewise, of the response")
+    replaces: str | None = Field(
+        None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"
+    )
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+from ext_proc.messages import CommonResponse, ProcessingResponse
 from ext_proc.record import header
 from real_envoy.http_client import HttpResponse
 from reference_gateway.epp_client import Talk
@@ -115,6 +116,20 @@ class _RefusedResponses(Gateway):
     talk_type = _RefusedResponseTalk
 
 
+class _GoingOnTalk(Talk):
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        if answer is not None and answer.HasField("request_headers"):
+            answer.request_headers.response.status = CommonResponse.CONTINUE
+        return answer
+
+
+class _ReplacementLost(Gateway):
+    """Bodies are taken from answers to bodies only."""
+
+    talk_type = _GoingOnTalk
+
+
 class _OpenWithoutBody(Gateway):
     """What was read of the body was for the EPP."""
 
@@ -196,6 +211,13 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets the response of the model server although the EPP refuses it",
         breaks="DP-ERR-01",
         gateway=_RefusedResponses,
+    ),
+    Fault(
+        name="replaced-body-lost",
+        why="CONTINUE_AND_REPLACE is taken for CONTINUE, so that the client's own body goes on",
+        breaks="DP-EXTP-01",
+        gateway=_ReplacementLost,
+        settings={"mode": "STREAMED"},
     ),
     Fault(
         name="fails-open-without-the-body",

@@ -27,7 +27,7 @@ from ext_proc.messages import (
     ProcessingResponse,
     ProtocolConfiguration,
 )
-from ext_proc.record import Author, Entry, Event, Message, Recorder, StreamEnded, StreamOpened
+from ext_proc.record import Author, Entry, Event, Message, Recorder, StreamEnded, StreamOpened, UpstreamRequest
 from fake_epp import (
     Answer,
     BreakConnection,
@@ -166,6 +166,18 @@ def test_trailers_and_requests_without_body_are_answered(mode: BodyMode) -> None
     config = ProxyConfig().with_modes(mode)
     assert play(picks(A), config, request=trailing, upstream=reply).status == 200
     assert play(picks(A), config, request=HttpRequest(method="GET", path="/v1/models")).status == 200
+
+
+@pytest.mark.parametrize("early", [False, True])
+@each_mode
+def test_a_body_is_replaced_where_it_waits_for_the_answer_to_the_headers(mode: BodyMode, early: bool) -> None:
+    tape = Tape()
+    config = replace(ProxyConfig().with_modes(mode), send_body_without_waiting=early)
+    outcome = play(Script(pick=Pick(endpoints=(A,)), replaces=b"new"), config, tape=tape)
+    own = b"".join(chunk.data for chunk in POST.chunks)
+    waits = mode is not BodyMode.FULL_DUPLEX_STREAMED and not early
+    assert outcome.status == 200
+    assert [e.body for e in tape.of("x") if isinstance(e, UpstreamRequest)] == [b"new" if waits else own]
 
 
 def test_a_list_is_walked_in_order() -> None:

@@ -131,7 +131,7 @@ def _released(
     One that the EPP was not shown must not be cut. A gateway may write another in its place, in the API of its server.
     """
     hidden = direction.mode == NONE and not direction.header_only and not direction.replaced
-    released, got = whole_body(came) if hidden else answered_body(direction), whole_body(out)
+    released, got = whole_body(came) if hidden else _written(direction), whole_body(out)
     if released is None or got is None or _encoded(came.headers) or _encoded(out.headers):
         return
     if hidden and not released.startswith(got):
@@ -145,6 +145,15 @@ def _released(
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as {'it came' if hidden else 'the answers of the EPP left it'}"
         yield exchange.fail(EXTP, expected, difference, at=attempt)
+
+
+def _written(direction: StreamDirection) -> bytes | None:
+    """The body that goes on after the EPP's answers; None if it is not complete, or not known."""
+    answer = direction.headers_answer
+    if not direction.replaced or answer is None or answer.common is None:
+        return answered_body(direction)
+    mutation = answer.common.body_mutation
+    return mutation.body if mutation.WhichOneof("mutation") == "body" and not answer.partial else None
 
 
 def _whose(exchange: GatewayExchange, kind: type[ExchangeOpened | UpstreamResponse], body: bytes) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from scripted import BODY, echo, headers_answer, immediate, option, streamed, trailers_answer
+from scripted import BODY, body_answer, echo, headers_answer, immediate, option, streamed, trailers_answer
 
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
-from ext_proc.messages import HeaderMap, HeaderValue, HttpHeaders
+from ext_proc.messages import CommonResponse, HeaderMap, HeaderValue, HttpHeaders
 from ext_proc.record import ClientAborted, ClientResponse, Wait
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -434,6 +434,21 @@ class TestNotJudged:
         one.answers(trailers_answer()).upstream(A, body=BODY + BODY, answer=ANSWER).response_headers(served=A)
         one.body(ANSWER, side="response").client(200, ANSWER).reset()
         assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize("mode", ["NONE", "BUFFERED", "STREAMED"])
+@pytest.mark.parametrize(("arrived", "wrong"), [(OTHER, False), (BODY, True), (b"", True)])
+def test_a_body_that_the_epp_replaces_before_it_is_told(gateway, script, mode, arrived, wrong):
+    replacing = headers_answer(A)
+    common = replacing.request_headers.response
+    common.status = CommonResponse.CONTINUE_AND_REPLACE
+    common.body_mutation.body = OTHER
+    one = script.exchange(mode=mode, body=BODY).request_headers().answers(replacing)
+    one.upstream(A, body=arrived, answer=ANSWER).response_headers(served=A).answers(headers_answer(side="response"))
+    if mode != "NONE":
+        one.body(ANSWER, side="response").answers(body_answer(side="response"))
+    one.client(200, ANSWER).reset()
+    assert gateway(script).blamed == ({"DP-EXTP-01"} if wrong else set())
 
 
 def test_an_error_of_the_gateway_for_a_grpc_client(gateway, script):
