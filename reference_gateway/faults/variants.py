@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
+from real_envoy.http_client import HttpResponse
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
@@ -18,6 +20,9 @@ from reference_gateway.relay import BackendPool, Gateway, PoolOutcome, Settings
 
 TAKEN = ("GET", "HEAD", "POST")
 """Methods that are taken."""
+
+ROOM = 64 * 1024
+"""Bytes of the longest response for which there is room."""
 
 LONGEST = 1024 * 1024
 """Bytes of the longest body that is taken."""
@@ -64,6 +69,14 @@ class _RefusesLongBodies(Gateway):
         if len(request.body) > LONGEST:
             return GatewayResponse(status=413, body=b"too long")
         return await super().handle(request)
+
+
+class _RefusesLongResponses(Gateway):
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        got = await super().attempt(endpoint, request)
+        if got is None or len(got.body) <= ROOM:
+            return got
+        return dataclasses.replace(got, status=502, headers=(), pieces=(b"a response for which there is no room",))
 
 
 class _NothingListens(Exception):  # noqa: N818 - a condition, not a defect
@@ -174,6 +187,11 @@ VARIANTS: tuple[Fault, ...] = (
         name="refuses-long-bodies",
         why="a body of more than 1 MiB gets 413 before the EPP is asked",
         gateway=_RefusesLongBodies,
+    ),
+    Fault(
+        name="refuses-long-responses",
+        why="a response of more than 64 KiB becomes 502, of which the EPP is told",
+        gateway=_RefusesLongResponses,
     ),
     Fault(
         name="keeps-little",
