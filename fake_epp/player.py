@@ -45,7 +45,7 @@ class Player:
         self._modes = dict(zip(("request", "response"), script.modes, strict=True))
         self._held: list[tuple[str, bytes, bool]] = []  # the request, as long as it is not decided: kind, body, end
         self._decided = script.decides == "headers"
-        self._ahead = script.modes[0] == DUPLEX  # bodies of requests come before their headers are answered
+        self._hasty = False  # bodies come before their headers are answered, also outside of full duplex
 
     async def play(self, first: bytes) -> None:
         """Take the first message, then all that follows."""
@@ -78,7 +78,7 @@ class Player:
                 "request": ProcessingMode.BodySendMode.Name(config.request_body_mode),
                 "response": ProcessingMode.BodySendMode.Name(config.response_body_mode),
             }
-            self._ahead = self._modes["request"] == DUPLEX or config.send_body_without_waiting_for_header_response
+            self._hasty = config.send_body_without_waiting_for_header_response
         kind = message.WhichOneof("request")
         if kind is None:
             return
@@ -108,8 +108,10 @@ class Player:
 
     def _right(self, kind: str, body: bytes) -> tuple[Act, ...]:
         """The right answer, with what the script makes of a body."""
-        if kind == "request_headers" and self._script.replaces is not None and not self._ahead:
-            return (Answer(body=self._script.replaces, replaces=True),)
+        side, _, part = kind.partition("_")
+        written = self._script.replaces.get(side) if part == "headers" else None
+        if written is not None and self._modes[side] != DUPLEX and not self._hasty:
+            return (Answer(body=written, replaces=True),)
         edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
         if edits is None or edits[0] not in body:
             return RIGHT

@@ -37,7 +37,7 @@ class Script:
     `acts` says what is done at a moment, in order; at all others the message is answered rightly. `decides`: the
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
     `edits` is what every answer to a body of the request has in place of a text: (old, new); `edits_response` likewise.
-    `replaces` is a body that the answer to the request's headers puts in the place of the client's, where that waits.
+    `replaces` are bodies by side that the answer to the headers puts in the place of what came, where that waits.
     `modes` are the body modes (request, response) where the data plane does not tell them. `quiet`: nothing is answered
     but what is scripted.
     """
@@ -49,7 +49,7 @@ class Script:
     quiet: bool = False
     edits: tuple[bytes, bytes] | None = None
     edits_response: tuple[bytes, bytes] | None = None
-    replaces: bytes | None = None
+    replaces: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.acts) - set(MOMENTS))

@@ -67,7 +67,11 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
-        replaces=said.replaces.encode() if said.replaces is not None else None,
+        replaces={
+            side: text.encode()
+            for side, text in (("request", said.replaces), ("response", said.replaces_response))
+            if text is not None
+        },
     )
 
 

@@ -211,6 +211,7 @@ class EppScript(FileModel):
     replaces: str | None = Field(
         None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"
     )
+    replaces_response: str | None = Field(None, description="likewise, of the response")
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")

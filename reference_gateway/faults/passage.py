@@ -117,17 +117,28 @@ class _RefusedResponses(Gateway):
 
 
 class _GoingOnTalk(Talk):
+    """Bodies are taken from answers to bodies only."""
+
+    side = "request"
+
     async def _receive(self) -> ProcessingResponse | None:
         answer = await super()._receive()
-        if answer is not None and answer.HasField("request_headers"):
-            answer.request_headers.response.status = CommonResponse.CONTINUE
+        kind = f"{self.side}_headers"
+        if answer is not None and answer.WhichOneof("response") == kind:
+            getattr(answer, kind).response.status = CommonResponse.CONTINUE
         return answer
 
 
-class _ReplacementLost(Gateway):
-    """Bodies are taken from answers to bodies only."""
+class _GoingOnWithResponsesTalk(_GoingOnTalk):
+    side = "response"
 
+
+class _ReplacementLost(Gateway):
     talk_type = _GoingOnTalk
+
+
+class _ReplacedResponseLost(Gateway):
+    talk_type = _GoingOnWithResponsesTalk
 
 
 class _OpenWithoutBody(Gateway):
@@ -218,6 +229,13 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         gateway=_ReplacementLost,
         settings={"mode": "STREAMED"},
+    ),
+    Fault(
+        name="replaced-response-lost",
+        why="CONTINUE_AND_REPLACE of a response is taken for CONTINUE, so that the client gets the model server's body",
+        breaks="DP-EXTP-01",
+        gateway=_ReplacedResponseLost,
+        settings={"mode": "BUFFERED"},
     ),
     Fault(
         name="fails-open-without-the-body",

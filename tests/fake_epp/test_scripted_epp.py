@@ -173,10 +173,12 @@ def test_trailers_and_requests_without_body_are_answered(mode: BodyMode) -> None
 def test_a_body_is_replaced_where_it_waits_for_the_answer_to_the_headers(mode: BodyMode, early: bool) -> None:
     tape = Tape()
     config = replace(ProxyConfig().with_modes(mode), send_body_without_waiting=early)
-    outcome = play(Script(pick=Pick(endpoints=(A,)), replaces=b"new"), config, tape=tape)
+    replacing = Script(pick=Pick(endpoints=(A,)), replaces={"request": b"new", "response": b"other"})
+    outcome = play(replacing, config, tape=tape)
     own = b"".join(chunk.data for chunk in POST.chunks)
     waits = mode is not BodyMode.FULL_DUPLEX_STREAMED and not early
     assert outcome.status == 200
+    assert (outcome.body == b"other") is waits
     assert [e.body for e in tape.of("x") if isinstance(e, UpstreamRequest)] == [b"new" if waits else own]
 
 
