@@ -12,7 +12,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from conformance.reading.conversation import DUPLEX, MODES, NONE, Conversation
+from conformance.reading.conversation import BUFFERED_MODES, DUPLEX, MODES, NONE, Conversation
 from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, STREAMED_REPLY, DecodedMessage
 from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
 from conformance.reading.stream_direction import StreamDirection, streams_end
@@ -167,8 +167,9 @@ def _end(stream: StreamState, entry: Entry, end: StreamEnded) -> None:
             _offend(stream, offence("ENV-01", entry, ("a gRPC answer",), actual, "Is this the ext_proc port?"))
             return
     kind = StopKind.CANCELLED if stream.garbled or stream.unknown else kind
-    for direction in (stream.request, stream.response):
-        direction.left = kind is StopKind.CLOSED and stream.immediate is None
+    stream.response.left = kind is StopKind.CLOSED and stream.immediate is None
+    replied = stream.request.mode in BUFFERED_MODES and stream.response.headers is not None
+    stream.request.left = stream.response.left and not replied  # Envoy holds back a request to which it replied itself
     stream.stop = StreamStop(kind=kind, entry=entry, what=what, status=end.status)
 
 

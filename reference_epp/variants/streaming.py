@@ -1,4 +1,5 @@
 """Variants with another rhythm: when they answer, in which pieces, in which modes."""
+# ruff: noqa: ARG002  (overrides have the arguments of what they override)
 
 from __future__ import annotations
 
@@ -91,6 +92,25 @@ class ClosesAfterTheRequest(Conversation):
 
     def emit(self, actions: list[Action]) -> list[Action]:
         return [*actions, Close()] if self.request_over and isinstance(self.decision, Picked) else actions
+
+
+@variant(
+    "leaves-at-the-end",
+    why="The stream is closed where trailers, or outside full duplex the end of a response's body, are to be answered: "
+    "the data plane still has them.",
+    without=("reporter",),
+)
+class LeavesAtTheEnd(Conversation):
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        actions = list(super().on_request_trailers(trailers))
+        return [*actions[:-1], Close()] if isinstance(self.decision, Picked) else actions
+
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        duplex = self.response_mode in (BodyMode.FULL_DUPLEX_STREAMED, None)
+        return super().on_response_body(body) if duplex or not body.end_of_stream else [Close()]
+
+    def on_response_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        return [Close()]
 
 
 @variant(

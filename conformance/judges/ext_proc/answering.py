@@ -79,6 +79,8 @@ def unanswered(view: ExchangeView) -> Iterator[Ruling]:
     elif stop is not None and stop.kind is not StopKind.CANCELLED and missing is not None:
         side, part = missing
         if stop.kind is StopKind.CLOSED and _may_close(view, side, part):
+            if part == "trailers":
+                yield passed("ENV-06")
             if side == RESPONSE:
                 yield from _response_not_reached()
         elif view.ended_by_exit:

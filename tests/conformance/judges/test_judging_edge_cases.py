@@ -443,6 +443,13 @@ class TestLeftBeforeTheBody:
     def test_not_steered_at_all(self, ask):
         assert ask(self.left(headers_answer())).failed == {"EPP-DEST-01"}
 
+    def test_the_data_plane_has_replied_itself(self, ask):
+        """A body over its buffer gets 413: the request goes nowhere."""
+        made = script()
+        one = made.exchange(mode="BUFFERED").request_headers().answers(headers_answer())
+        one.response_headers(status=413).answers(headers_answer(side="response")).closed()
+        assert not ask(made).blamed
+
     def test_not_even_the_headers_answered(self, ask):
         made = script()
         made.exchange(mode="BUFFERED").request_headers().body(BODY).closed()

@@ -325,7 +325,9 @@ class TestUnanswered:
         """ext_proc asks for an answer, or for the end of the stream; Envoy has the trailers, and passes them on."""
         script, one = started()
         one.request(trailers=True).answers(headers_answer(A), *echo(back, end=False)).closed()
-        assert ask(script).blamed == failed
+        verdicts = ask(script)
+        assert verdicts.blamed == failed
+        assert verdicts["ENV-06"] is (Verdict.FAIL if failed else Verdict.PASS)
 
     def test_a_status_after_everything_was_answered_is_nothing(self, ask):
         script, one = started()
