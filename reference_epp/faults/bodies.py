@@ -16,7 +16,7 @@ from reference_epp.picker import Picked, Refused
 from reference_epp.variants.streaming import HoldsJsonResponses, RewritesJson
 
 if TYPE_CHECKING:
-    from ext_proc.messages import CommonResponse, HttpHeaders
+    from ext_proc.messages import CommonResponse, HttpBody, HttpHeaders
 
 LARGE = 100_000
 """Bytes above which a body is large."""
@@ -343,6 +343,20 @@ class BufferedBodyGrows(Conversation):
         if len(body) > 300:
             answer.request_body.response.body_mutation.body = body + b" "
         return answer
+
+
+@fault(
+    "buffered-body-grows-before-trailers",
+    breaks="ENV-10",
+    why="A buffered body that trailers follow gets a blank at its end, and the content-length stays what it was.",
+    modes=BUFFERED,
+)
+class BufferedBodyGrowsBeforeTrailers(Conversation):
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        actions = list(super().on_request_body(body))
+        if isinstance(self.decision, Picked) and not body.end_of_stream and isinstance(actions[0], ProcessingResponse):
+            actions[0].request_body.response.body_mutation.body = body.body + b" "
+        return actions
 
 
 @fault(

@@ -31,8 +31,10 @@ _TELLING = 16
 
 
 def answered_body(direction: StreamDirection) -> bytes | None:
-    """The body that goes on after the EPP's answers; None if it is not complete or was not observed."""
-    if not direction.complete or not direction.bodies or direction.replaced:
+    """The body that goes on after the EPP's answers; None if it is not complete or was not observed. A BUFFERED one is
+    complete with its one answer, also where trailers are to follow."""
+    complete = bool(direction.body_answers) if direction.mode == BUFFERED else direction.complete
+    if not complete or not direction.bodies or direction.replaced:
         return None
     if any(message.partial for message in (*direction.bodies, *direction.body_answers)):
         return None

@@ -151,6 +151,14 @@ class TestContentLength:
         exchange.answers(answer if side == "response" else body_answer(side="response")).drained()
         assert ask(made).failed == ({"ENV-10"} if wrong else set())
 
+    def test_left_as_it_was_before_trailers(self, ask):
+        """Envoy answers 500 to the body's answer, so that none comes to the trailers."""
+        made = script()
+        exchange = made.exchange(mode="BUFFERED", headers=LENGTH).request_headers().answers(headers_answer(A))
+        exchange.body(BODY, trailers=True).answers(body_answer(body_mutation=BodyMutation(body=BODY + b" ")))
+        exchange.drained()
+        assert ask(made).failed == {"ENV-10"}
+
     @pytest.mark.parametrize(("mode", "wrong"), [("BUFFERED", True), ("BUFFERED_PARTIAL", False)])
     def test_left_as_it_was(self, ask, mode, wrong):
         assert ("ENV-10" in self.judged(ask, self.rewritten(mode=mode)).failed) is wrong
