@@ -92,10 +92,10 @@ fault, variant = Fault, Variant
 
 
 def part_of(name: str) -> Callable[[C], C]:
-    """Register the decorated class as another part of the fault `name`, which is declared before it."""
+    """Register the decorated class as another part of the fault or variant `name`, which is declared before it."""
 
     def add(cls: C) -> C:
-        FAULTS[name].classes.append(cls)
+        (FAULTS if name in FAULTS else VARIANTS)[name].classes.append(cls)
         return cls
 
     return add

@@ -13,7 +13,7 @@ from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, variant
+from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, STREAMED, part_of, variant
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import Picked
 from reference_epp.service import Service
@@ -71,6 +71,26 @@ class Slow(Service):
         if isinstance(answer, ProcessingResponse) and not (answer.WhichOneof("response") or "").endswith("_body"):
             await asyncio.sleep(SLOWNESS)
         await super().send(stream, answer)
+
+
+@variant(
+    "says-headers-again-late",
+    why="The answer to a STREAMED body sets the same destination header again, and the response gets a header more.",
+    modes=STREAMED,
+)
+class SaysHeadersAgainLate(Conversation):
+    def continue_body(self, direction: Direction) -> ProcessingResponse:
+        answer = super().continue_body(direction)
+        if direction == "request" and isinstance(self.decision, Picked):
+            self.destination_header(answer.request_body.response, self.decision)
+        elif direction == "response":
+            answers.set_header(answer.response_body.response.header_mutation, "x-epp-stream", b"%d" % self.number)
+        return answer
+
+
+@part_of("says-headers-again-late")
+class HasTheWholeBodyByThen(Slow):
+    pass
 
 
 @variant(
