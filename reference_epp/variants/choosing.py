@@ -115,6 +115,30 @@ class RefusalsWithAdvice(Conversation):
         return actions
 
 
+@variant(
+    "bad-requests-as-streamed-replies",
+    why="In full duplex a malformed request gets its 400 as a StreamedImmediateResponse: no form is named for it.",
+    modes=FULL_DUPLEX,
+    noted={"EPP-ERR-06": "a StreamedImmediateResponse"},
+)
+class BadRequestsAsStreamedReplies(Conversation):
+    code = BAD_REQUEST
+
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        if refusal.code != self.code or self.request_mode is not BodyMode.FULL_DUPLEX_STREAMED:
+            return super().refuse(refusal)
+        head, rest = ProcessingResponse(), ProcessingResponse()
+        headers = head.streamed_immediate_response.headers_response
+        headers.headers.headers.add(key=":status", raw_value=b"%d" % refusal.code)
+        self.head(headers)
+        body = rest.streamed_immediate_response.body_response
+        body.body, body.end_of_stream = refusal.reason.encode(), True
+        return [head, rest, Close()]
+
+    def head(self, headers: HttpHeaders) -> None:
+        """Add to the headers of a streamed reply."""
+
+
 @variant("stays-open-after-refusal", why="After an ImmediateResponse the stream stays open and silent; Envoy ends it.")
 class StaysOpenAfterRefusal(Conversation):
     refused = False

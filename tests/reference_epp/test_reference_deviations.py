@@ -32,7 +32,7 @@ SERVICES = ("", "liveness", "readiness", "envoy.service.ext_proc.v3.ExternalProc
 
 ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
-    *("malformed-message-is-fatal", "malformed-message-unanswered"),
+    *("malformed-message-is-fatal", "malformed-message-unanswered", "refusal-and-a-reset"),
     *("thread-per-stream", "stream-deadline-of-five-seconds", "queues-until-ready"),
 }
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
@@ -477,3 +477,13 @@ def test_a_stream_has_five_seconds(tmp_path: Path, data_plane: Any) -> None:
         assert await call.details() == "deadline exceeded"
 
     with_epp(tmp_path, "stream-deadline-of-five-seconds", None, act)
+
+
+def test_a_refusal_is_followed_by_a_reset(tmp_path: Path, data_plane: Any) -> None:
+    async def act(channel: Any) -> None:
+        call = stream(channel)
+        await call.write(data_plane.request_headers())
+        await call.write(data_plane.request_body(b"{broken"))
+        assert await call.code() == grpc.StatusCode.CANCELLED
+
+    with_epp(tmp_path, "refusal-and-a-reset", None, act)
