@@ -1,0 +1,87 @@
+"""Faults of CONTINUE_AND_REPLACE: the answer to headers puts a body in the place of one that the EPP has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ext_proc.messages import CommonResponse, ProcessingResponse
+from reference_epp import answers
+from reference_epp.conversation import Conversation
+from reference_epp.deviations import fault
+from reference_epp.epp import Action
+from reference_epp.picker import Picked
+from reference_epp.variants.answering import BEFORE_THE_BODY, AsksForNoBody
+
+if TYPE_CHECKING:
+    from ext_proc.messages import HttpHeaders
+
+
+def replace_body(common: CommonResponse, body: bytes) -> None:
+    """Let the data plane go on with this body."""
+    common.status = CommonResponse.CONTINUE_AND_REPLACE
+    common.body_mutation.body = body
+
+
+@fault(
+    "request-body-cleared-unseen",
+    breaks="ENV-09",
+    why="The answer to the headers asks to be shown no body, and clears it instead of leaving it as it is.",
+    versions=BEFORE_THE_BODY,
+    modes=("streamed", "buffered"),
+)
+class RequestBodyClearedUnseen(AsksForNoBody):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = list(super().on_request_headers(headers))
+        for action in actions:
+            if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
+                action.request_headers.response.body_mutation.clear_body = not headers.end_of_stream
+        return actions
+
+
+@fault(
+    "json-responses-replaced-unseen",
+    breaks="ENV-09",
+    why="The answer to the headers of a JSON response puts another body in its place.",
+    modes=("none", "streamed", "buffered"),
+)
+class JsonResponsesReplacedUnseen(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        types = [entry.raw_value for entry in headers.headers.headers if entry.key == "content-type"]
+        if any(b"json" in value for value in types) and not headers.end_of_stream:
+            replace_body(common, b"{}")
+        return [answer]
+
+
+@fault(
+    "body-added-to-a-request-without-one",
+    breaks="EPP-TRN-05",
+    why="A request without a body gets one that says what was picked.",
+    effect="warn",
+)
+class BodyAddedToARequestWithoutOne(Conversation):
+    bodyless = False
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        self.bodyless = headers.end_of_stream
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if self.bodyless:
+            replace_body(common, b'{"picked": true}')
+
+
+@fault(
+    "body-added-to-a-response-without-one",
+    breaks="ENV-09",
+    why="A response without a body gets one that says what was picked.",
+    effect="warn",
+)
+class BodyAddedToAResponseWithoutOne(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        if headers.end_of_stream:
+            replace_body(common, b'{"picked": true}')
+        return [answer]
