@@ -67,3 +67,35 @@ class DestinationEmptiedInLaterMetadata(SaysTheKeyAgain):
 class DestinationUnsetInLaterMetadata(SaysTheKeyAgain):
     def say(self, value: Value) -> None:
         value.null_value = 0
+
+
+class TextForANamespace(Conversation):
+    """Some answers have text in the place of the destination's namespace, which Envoy reads as an empty struct."""
+
+    kind = "response_headers"
+
+    def emit(self, actions: list[Action]) -> list[Action]:
+        for action in actions:
+            if not isinstance(action, Close) and action.WhichOneof("response") == self.kind:
+                action.dynamic_metadata.fields[self.epp.metadata_namespace].string_value = "{}"
+        return actions
+
+
+@fault(
+    "later-namespace-is-no-struct",
+    breaks="ENV-14",
+    why="The answer to the response's headers has text in the place of the destination's namespace.",
+    effect="warn",
+)
+class LaterNamespaceIsNoStruct(TextForANamespace):
+    pass
+
+
+@fault(
+    "namespace-of-errors-is-no-struct",
+    breaks="ENV-14",
+    why="An ImmediateResponse has text in the place of the destination's namespace.",
+    effect="warn",
+)
+class NamespaceOfErrorsIsNoStruct(TextForANamespace):
+    kind = "immediate_response"
