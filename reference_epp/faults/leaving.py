@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from ext_proc.messages import ProcessingResponse
 from reference_epp import answers
 from reference_epp.answers import Direction
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, FULL_DUPLEX, STREAMED, fault
-from reference_epp.epp import Action
+from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import Picked
 from reference_epp.variants.streaming import LeavesAtTheEnd
 
@@ -60,3 +61,16 @@ class ByteLostBeforeAClose(LeavesAtTheEnd):
             common.body_mutation.body = body.body[:-1]
             answers.set_header(common.header_mutation, "content-length", b"%d" % (len(body.body) - 1))
         return actions
+
+
+@fault(
+    "closes-at-the-response-body",
+    breaks="ENV-16",
+    why="In full duplex the stream is closed when a response's body comes: what the data plane had of it is lost.",
+    also_breaks={"ENV-06": "so it is where trailers end the response"},
+    modes=FULL_DUPLEX,
+)
+class ClosesAtTheResponseBody(Conversation):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        duplex = self.response_mode is BodyMode.FULL_DUPLEX_STREAMED
+        return [Close()] if duplex else super().on_response_body(body)
