@@ -132,3 +132,29 @@ class ContentEncodingAdded(Conversation):
         super().destination_header(common, decision)
         if "content-encoding" not in self.headers:
             answers.set_header(common.header_mutation, "content-encoding", b"gzip")
+
+
+@fault(
+    "trace-state-of-others-lost",
+    breaks="EPP-TRN-06",
+    why="`tracestate` has the EPP's own entry alone, which takes the trace away from others.",
+    effect="warn",
+)
+class TraceStateOfOthersLost(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if "tracestate" in self.headers:
+            answers.set_header(common.header_mutation, "tracestate", b"epp=1")
+
+
+@fault(
+    "baggage-lost",
+    breaks="EPP-TRN-06",
+    why="Of W3C `baggage` only the first entry goes on.",
+    effect="warn",
+)
+class BaggageLost(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if "baggage" in self.headers:
+            answers.set_header(common.header_mutation, "baggage", self.headers["baggage"].partition(b",")[0])

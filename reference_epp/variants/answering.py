@@ -13,7 +13,7 @@ from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
 from reference_epp.epp import Action
 from reference_epp.health import SERVING, Health
-from reference_epp.names import FALLBACK
+from reference_epp.names import DESTINATION, FALLBACK
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
@@ -204,6 +204,38 @@ class SetsHeadersAgain(Conversation):
         for name in self.names:
             answers.set_header(common.header_mutation, name, self.headers[name])
         super().destination_header(common, decision)
+
+
+@variant(
+    "sets-its-own-over-the-clients",
+    why="A destination header of the client is set again before the EPP's own, which counts.",
+)
+class SetsItsOwnOverTheClients(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        if DESTINATION in self.headers:
+            answers.set_header(common.header_mutation, DESTINATION, self.headers[DESTINATION])
+        super().destination_header(common, decision)
+
+
+@variant(
+    "takes-part-in-a-trace",
+    why="`traceparent` gets the EPP as parent, `tracestate` its entry, and `baggage` is in another order (W3C).",
+)
+class TakesPartInATrace(Conversation):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        trace = re.match(rb"00-[0-9a-f]{32}-", self.headers.get("traceparent", b""))
+        if trace is None:
+            return
+        state = [b"epp=%d" % self.number, *filter(None, [self.headers.get("tracestate")])]
+        baggage = self.headers.get("baggage", b"").split(b",")
+        for name, value in (
+            ("traceparent", trace[0] + b"%016x-01" % self.number),
+            ("tracestate", b",".join(state)),
+            ("baggage", b",".join(reversed(baggage))),
+        ):
+            if value:
+                answers.set_header(common.header_mutation, name, value)
 
 
 @variant("extra-response-headers", why="Responses get headers of the EPP, among them the endpoint that served.")

@@ -194,6 +194,13 @@ def seldom_sent(get: Any, mode: int, data_plane: Any) -> Iterator[list[Processin
             beside = get(subset=[C])
             beside.metadata_context.filter_metadata[namespace].fields["x-other"].string_value = "1"
             yield [beside]
+    yield [
+        get(
+            ("traceparent", b"00-%s-b7ad6b7169203331-01" % (b"0a" * 16)),
+            ("tracestate", b"a=1"),
+            ("baggage", b"a=1,b=2"),
+        )
+    ]
     older = get()
     older.request_headers.headers.headers.add(key="x-gateway-destination-endpoint", value="6.6.6.6:1")
     yield [older]
