@@ -1,4 +1,4 @@
-"""Faults of CONTINUE_AND_REPLACE: the answer to headers puts a body in the place of one that the EPP has not seen."""
+"""Faults of body mutations: one that is empty, and those that replace a body which the EPP has not seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import fault
+from reference_epp.deviations import BUFFERED, fault
 from reference_epp.epp import Action
 from reference_epp.picker import Picked
 from reference_epp.variants.answering import BEFORE_THE_BODY, AsksForNoBody
@@ -85,3 +85,16 @@ class BodyAddedToAResponseWithoutOne(Conversation):
         if headers.end_of_stream:
             replace_body(common, b'{"picked": true}')
         return [answer]
+
+
+@fault(
+    "mutation-in-which-nothing-is-set",
+    breaks="ENV-10",
+    why="The answer to a buffered body has a body mutation without a body, which Envoy takes for one of no bytes.",
+    modes=BUFFERED,
+)
+class MutationInWhichNothingIsSet(Conversation):
+    def steer_body(self, decision: Picked) -> ProcessingResponse:
+        answer = super().steer_body(decision)
+        answer.request_body.response.body_mutation.SetInParent()
+        return answer

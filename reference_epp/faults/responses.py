@@ -157,6 +157,21 @@ class ResponseHeadersFromAMap(Conversation):
 
 
 @fault(
+    "cookies-joined",
+    breaks="ENV-24",
+    why="The cookies of a response are put into one line, where no client finds the second.",
+    effect="warn",
+)
+class CookiesJoined(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        cookies = [entry.raw_value for entry in headers.headers.headers if entry.key == "set-cookie"]
+        if len(cookies) > 1:
+            answers.set_header(common.header_mutation, "set-cookie", b", ".join(cookies))
+        return [answer]
+
+
+@fault(
     "response-trailers-removed",
     breaks="ENV-24",
     why="All response trailers but the status of a gRPC call are removed.",
