@@ -3,6 +3,7 @@
 from reference_epp.faults import (
     bodies,
     destination,
+    destination_forms,
     errors,
     events,
     headers,
@@ -29,6 +30,7 @@ from reference_epp.faults import (
 __all__ = [
     "bodies",
     "destination",
+    "destination_forms",
     "errors",
     "events",
     "headers",
