@@ -271,6 +271,8 @@ class Direction:
             self._queue.clear()
             if data:
                 self._gate.pass_body(data, end)
+        if self.mode is BodyMode.FULL_DUPLEX_STREAMED:
+            self._gate.leave_open()
         self._resume()
 
     # -- asking --------------------------------------------------------------------------------------------------------

@@ -58,6 +58,11 @@ class Gate:
         held, self.buffer = bytes(self.buffer or b""), None
         return held
 
+    def leave_open(self) -> None:
+        """A body of which a part has been passed on gets no end here: Envoy waits for it, unless trailers end it."""
+        if self._released:
+            self.buffer = None
+
     def open(self) -> None:
         """Pass on what is there, with the end of the message if it is complete."""
         self.pass_headers(self.complete and self.buffer is None and self.trailers is None)

@@ -74,3 +74,16 @@ class ClosesAtTheResponseBody(Conversation):
     def on_response_body(self, body: HttpBody) -> Iterable[Action]:
         duplex = self.response_mode is BodyMode.FULL_DUPLEX_STREAMED
         return [Close()] if duplex else super().on_response_body(body)
+
+
+@fault(
+    "closes-for-an-end",
+    breaks="ENV-16",
+    why="In full duplex a response comes back whole, and for its end of stream the stream is closed: it stays open.",
+    modes=FULL_DUPLEX,
+)
+class ClosesForAnEnd(Conversation):
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        closes = direction == "response" and end_of_stream
+        pieces = super().stream(direction, body, end_of_stream=end_of_stream and not closes)
+        return [*pieces, Close()] if closes else pieces

@@ -150,6 +150,10 @@ _RETRIES = {
 }
 
 
+_WAITED_FOR = ("sets-length-too-long", "reply-then-closes", "leaves-open", "leaves-request-open")
+"""Behaviours after which something is waited for as long as the client likes."""
+
+
 def cases() -> dict[str, Case]:
     """The whole matrix, by id."""
     found: dict[str, Case] = {}
@@ -228,7 +232,7 @@ def _behaviours() -> Iterator[Case]:
                     replies={"b": REPLIES["sse" if name == "immediate-on-response-body" else "json"]},
                     behaviour=behaviour,
                     stalls=name == "immediate-on-response-body",
-                    deadline=0.4 if name in ("sets-length-too-long", "reply-then-closes") else 5.0,
+                    deadline=0.4 if name in _WAITED_FOR else 5.0,
                 )
     lenient = ("wrong-oneof", "two-headers-answers", "garbage", "closes-at-once", "grpc-unavailable", "no-answer",
                "immediate-503", "header-with-newline", "no-answer-to-body", "extra-body-answer",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parity_behaviours import (
     BODY,
     FDS,
@@ -22,7 +24,10 @@ from parity_epp import (
     Behaviour,
     End,
     Garbage,
+    Hook,
     Reset,
+    Step,
+    Talk,
     picked,
     replaced,
     right,
@@ -39,6 +44,7 @@ from ext_proc.messages import (
     HeaderValue,
     HeaderValueOption,
     ProcessingMode,
+    ProcessingRequest,
     ProcessingResponse,
     TrailersResponse,
 )
@@ -130,6 +136,21 @@ add(
 )
 add("closes-at-response", response_headers=steps(End(0)))
 add("closes-in-response", response_body=steps(End(0)))
+
+
+def _without_its_end(side: str) -> Hook:
+    """The bytes of a body, and the end of the stream where its end is due."""
+
+    def hook(_: Talk, message: ProcessingRequest) -> Sequence[Step]:
+        body = getattr(message, side)
+        piece = ProcessingResponse(**{side: streamed(body.body, end=False)})
+        return [piece, *([End(0)] if body.end_of_stream else [])]
+
+    return hook
+
+
+add("leaves-open", modes=FDS, response_body=_without_its_end("response_body"))
+add("leaves-request-open", modes=FDS, request_body=_without_its_end("request_body"))
 add("grpc-unavailable", request_headers=steps(End(14, "down")))
 add("grpc-exhausted", request_headers=steps(End(8, "full")))
 add("grpc-after-headers", request_headers=then(End(13, "broke")))
