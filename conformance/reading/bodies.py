@@ -7,6 +7,7 @@ through floating point is seen.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -54,6 +55,18 @@ def compare(
     if opaque or (events and not claims):
         return Comparison(sameness=Sameness.LOST, difference=first_difference(sent, got))
     return _compare_events(sent, got, claims) if events else _compare_json(sent, got, claims)
+
+
+def unpacked(body: bytes, coding: bytes, most: int) -> bytes | None:
+    """What a body in this content-encoding holds; None if that is not known, or is more than `most` bytes."""
+    if coding.strip().lower() not in (b"gzip", b"x-gzip", b"deflate"):
+        return None
+    unpacking = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)  # either header
+    try:
+        plain = unpacking.decompress(body, most)
+    except zlib.error:
+        return None
+    return plain if unpacking.eof and not unpacking.unused_data else None
 
 
 def first_difference(sent: bytes, got: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Faults of body mutations: one that is empty, and those that replace a body which the EPP has not seen."""
+"""Faults of body mutations: an empty one, those that replace a body which the EPP has not seen, and of unpacking."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
+from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import BUFFERED, fault
 from reference_epp.epp import Action
 from reference_epp.picker import Picked
 from reference_epp.variants.answering import BEFORE_THE_BODY, AsksForNoBody
+from reference_epp.variants.streaming import UnpacksGzipBodies
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders
@@ -98,3 +100,29 @@ class MutationInWhichNothingIsSet(Conversation):
         answer = super().steer_body(decision)
         answer.request_body.response.body_mutation.SetInParent()
         return answer
+
+
+@fault(
+    "unpacked-bodies-said-to-be-gzip",
+    breaks="ENV-09",
+    why="A request body that is gzip goes on unpacked, and its content-encoding stays.",
+    modes=("full-duplex", "buffered"),
+)
+class UnpackedBodiesSaidToBeGzip(UnpacksGzipBodies):
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        Conversation.destination_header(self, common, decision)
+
+
+@fault(
+    "gzip-bodies-not-said-to-be",
+    breaks="EPP-TRN-06",
+    why="The content-encoding of requests that are gzip is removed, and their bodies stay as they are.",
+    modes=("full-duplex", "buffered"),
+    effect="warn",
+)
+class GzipBodiesNotSaidToBe(UnpacksGzipBodies):
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        return Conversation.stream(self, direction, body, end_of_stream=end_of_stream)
+
+    def steer_body(self, decision: Picked) -> ProcessingResponse:
+        return Conversation.steer_body(self, decision)

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
+import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,12 +18,12 @@ from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import ALL, BUFFERED, FULL_DUPLEX, STREAMED, part_of, variant
 from reference_epp.epp import Action, BodyMode, Close
-from reference_epp.picker import Picked
+from reference_epp.picker import Decision, Picked
 from reference_epp.service import Service
 from reference_epp.variants.answering import BEFORE_THE_BODY
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest
+    from ext_proc.messages import CommonResponse, HttpBody, HttpHeaders, HttpTrailers, ProcessingRequest
 
 FAILED_PRECONDITION = 9
 SLOWNESS = 0.05
@@ -232,6 +235,38 @@ class RewritesJson(Conversation):
         common.body_mutation.body = body
         answers.set_header(common.header_mutation, "content-length", str(len(body)).encode())
         return answer
+
+
+@variant(
+    "unpacks-gzip-bodies",
+    why="A request body that is gzip goes on unpacked, and without its content-encoding: few model servers take that.",
+    modes=("full-duplex", "buffered"),
+)
+class UnpacksGzipBodies(Conversation):
+    unpacked: bytes | None = None
+
+    def decide(self, body: bytes = b"") -> Decision:
+        if self.headers.get("content-encoding") == b"gzip":
+            with contextlib.suppress(OSError, EOFError, zlib.error):
+                self.unpacked = gzip.decompress(body)
+        return super().decide(body if self.unpacked is None else self.unpacked)
+
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        plain = self.unpacked if direction == "request" else None
+        return super().stream(direction, body if plain is None else plain, end_of_stream=end_of_stream)
+
+    def steer_body(self, decision: Picked) -> ProcessingResponse:
+        answer = super().steer_body(decision)
+        if self.unpacked is not None:
+            common = answer.request_body.response
+            common.body_mutation.body = self.unpacked
+            answers.set_header(common.header_mutation, "content-length", b"%d" % len(self.unpacked))
+        return answer
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        super().destination_header(common, decision)
+        if self.unpacked is not None:
+            common.header_mutation.remove_headers.append("content-encoding")
 
 
 def rewritten(body: bytes) -> bytes:

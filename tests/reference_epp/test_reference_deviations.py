@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gzip
 import json
 import os
 import re
@@ -201,6 +202,8 @@ def seldom_sent(get: Any, mode: int, data_plane: Any) -> Iterator[list[Processin
             ("baggage", b"a=1,b=2"),
         )
     ]
+    packed = data_plane.request_headers(("content-encoding", b"gzip"), mode=mode)
+    yield [packed, *([data_plane.request_body(gzip.compress(b'{"model":"m"}', mtime=0))] if mode else [])]
     older = get()
     older.request_headers.headers.headers.add(key="x-gateway-destination-endpoint", value="6.6.6.6:1")
     yield [older]

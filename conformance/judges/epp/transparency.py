@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from conformance.judges.exchange_view import ExchangeView
+from conformance.judges.ext_proc.bodies import unpacked_body
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Ruling, passed
 from conformance.reading.decoded_message import HeaderList
@@ -44,7 +45,8 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
             continue
         requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
         new = left.get(name, [])
-        if old == new or _same_trace(name, old, new):
+        plain = name == _ENCODING and not new and unpacked_body(direction) is not None  # the body is ENV-09, EPP-TRN-05
+        if old == new or plain or _same_trace(name, old, new):
             yield passed(requirement)
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"

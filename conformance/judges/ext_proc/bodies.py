@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
-from conformance.reading.bodies import Sameness, compare
+from conformance.reading.bodies import Sameness, compare, unpacked
 from conformance.reading.conversation import BUFFERED, NONE
 from conformance.reading.decoded_message import REQUEST, STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
@@ -25,6 +25,11 @@ RECOMMENDED, LIMIT = 64 * 1024, 4 * 1024 * 1024
 
 _LENGTHS = 16
 """Bytes by which the length fields around a whole body may be longer than those around what was kept of it."""
+
+_ENCODING = "content-encoding"
+
+_BLANKS = 64 * 1024
+"""So many bytes more than twice its length JSON may have had before it was written again."""
 
 _TELLING = 16
 """So many bytes of another stream's body are no coincidence."""
@@ -113,6 +118,15 @@ def sent_body(direction: StreamDirection) -> bytes:
     return b"".join(message.body for message in direction.bodies)
 
 
+def unpacked_body(direction: StreamDirection) -> bytes | None:
+    """What a body held that the EPP unpacked, taking its content-encoding away; None if it did not."""
+    got, sent = answered_body(direction), sent_body(direction)
+    codings = values_of(sent_headers(direction), _ENCODING)
+    if got is None or got == sent or len(codings) != 1 or values_of(header_list(direction, late=True), _ENCODING):
+        return None
+    return unpacked(sent, codings[0], 2 * len(got) + _BLANKS)
+
+
 @judge_of_exchange("ENV-06", "ENV-09", "ENV-21", "EPP-TRN-05", hygiene=True)
 def integrity(view: ExchangeView) -> Iterator[Ruling]:
     """No byte is lost, and nothing changes but what is claimed."""
@@ -124,13 +138,13 @@ def integrity(view: ExchangeView) -> Iterator[Ruling]:
             continue
         request = direction.side == REQUEST
         header = view.request_header if request else view.response_header
-        claims = view.context.claims
+        claims, plain = view.context.claims, unpacked_body(direction)
         found = compare(
-            sent_body(direction),
+            sent_body(direction) if plain is None else plain,
             got,
             claims=claims.body_rewrites if request else claims.response_rewrites,
             events=is_event_stream(header("content-type")),
-            opaque=header("content-encoding") not in (None, b"", b"identity"),
+            opaque=plain is None and header(_ENCODING) not in (None, b"", b"identity"),
         )
         match found.sameness:
             case Sameness.LOST:

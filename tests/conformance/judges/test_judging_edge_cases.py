@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
+import zlib
 
 import pytest
 from scripted import (
@@ -933,6 +935,39 @@ def test_the_encoding_of_a_response_is_that_of_its_body(ask, mode, coding, answe
         exchange.chunk(b"zipped", side="response", end=True).answers(*echo(answered, side="response"))
     exchange.drained()
     assert ("ENV-24" in ask(made).failed) is wrong
+
+
+GZIPPED = gzip.compress(BODY, mtime=0)
+OTHER = BODY.replace(b"hello", b"")
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+@pytest.mark.parametrize(
+    ("sent", "coding", "answered", "removed", "failed"),
+    [
+        (GZIPPED, b"gzip", BODY, True, set()),
+        (zlib.compress(BODY), b"deflate", BODY, True, set()),
+        (GZIPPED, b"gzip", b" " + BODY, True, set()),  # the same value
+        (GZIPPED, b"gzip", OTHER, True, {"ENV-09"}),
+        (GZIPPED, b"gzip", BODY, False, {"ENV-09"}),
+        (GZIPPED[:-9], b"gzip", BODY, True, {"ENV-09"}),
+        (GZIPPED, b"br", BODY, True, {"ENV-09"}),
+        (GZIPPED + GZIPPED, b"gzip", BODY, True, {"ENV-09"}),
+        (gzip.compress(bytes(10_000_000)), b"gzip", BODY, True, {"ENV-09"}),
+    ],
+)
+def test_a_body_that_is_unpacked(ask, side, sent, coding, answered, removed, failed):
+    made, headers = script(), ((b"content-encoding", coding),)
+    changes = {"remove": ["content-encoding"]} if removed else {}
+    own = {"request": changes} if side == "request" else {"response": changes}
+    exchange = made.exchange(headers=headers if side == "request" else ())
+    exchange.request(sent if side == "request" else BODY).answers(headers_answer(A, **own.get("request", {})))
+    exchange.answers(*echo(answered if side == "request" else BODY))
+    if side == "response":
+        exchange.response_headers(headers=headers).answers(headers_answer(side="response", **changes))
+        exchange.chunk(sent, side="response", end=True).answers(*echo(answered, side="response"))
+    exchange.drained()
+    assert ask(made).blamed - {"EPP-TRN-06"} == failed
 
 
 @pytest.mark.parametrize(
