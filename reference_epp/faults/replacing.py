@@ -9,14 +9,14 @@ from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
 from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import BUFFERED, fault
-from reference_epp.epp import Action
+from reference_epp.deviations import BUFFERED, STREAMED, fault, part_of
+from reference_epp.epp import Action, Close
 from reference_epp.picker import Picked
 from reference_epp.variants.answering import BEFORE_THE_BODY, AsksForNoBody
-from reference_epp.variants.streaming import UnpacksGzipBodies
+from reference_epp.variants.streaming import Slow, UnpacksGzipBodies
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders
+    from ext_proc.messages import HttpHeaders, ProcessingRequest
 
 
 def replace_body(common: CommonResponse, body: bytes) -> None:
@@ -39,6 +39,25 @@ class RequestBodyClearedUnseen(AsksForNoBody):
             if isinstance(action, ProcessingResponse) and action.HasField("request_headers"):
                 action.request_headers.response.body_mutation.clear_body = not headers.end_of_stream
         return actions
+
+
+@fault(
+    "asks-for-no-body-that-was-sent",
+    breaks="ENV-09",
+    why="The answer to the headers asks for no body where chunks of it were sent without waiting: they are dropped.",
+    versions=BEFORE_THE_BODY,
+    modes=STREAMED,
+)
+class AsksForNoBodyThatWasSent(AsksForNoBody):
+    def configure(self, message: ProcessingRequest) -> Close | None:
+        refusal = super().configure(message)
+        self.waited_for = True
+        return refusal
+
+
+@part_of("asks-for-no-body-that-was-sent")
+class AnswersWhenTheyWereSent(Slow):
+    pass
 
 
 @fault(

@@ -11,13 +11,13 @@ from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
-from reference_epp.epp import Action
+from reference_epp.epp import Action, Close
 from reference_epp.health import SERVING, Health
 from reference_epp.names import DESTINATION, FALLBACK
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders, Metadata, Struct
+    from ext_proc.messages import HttpHeaders, Metadata, ProcessingRequest, Struct
 
 BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
@@ -107,13 +107,21 @@ class MetadataBeforeTheHeader(Conversation):
 @variant(
     "asks-for-no-body",
     why="The answer to the headers asks for no body (CONTINUE_AND_REPLACE, and none to replace it with): the data "
-    "plane lets the body go, and shows no more of it.",
+    "plane lets the body go, and shows no more of it. Not so of one that says it sends bodies without waiting.",
     versions=BEFORE_THE_BODY,
     modes=("streamed", "buffered"),
 )
 class AsksForNoBody(Conversation):
+    waited_for = True
+
+    def configure(self, message: ProcessingRequest) -> Close | None:
+        self.waited_for = not message.protocol_config.send_body_without_waiting_for_header_response
+        return super().configure(message)
+
     def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         actions = list(super().on_request_headers(headers))
+        if not self.waited_for:
+            return actions
         if self.held and actions:
             decision = self.decide()
             actions = list(self.refuse(decision)) if isinstance(decision, Refused) else [self.steer_headers(decision)]

@@ -12,7 +12,7 @@ from conformance.judges.exchange_view import ExchangeView
 from conformance.judges.registry import judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
 from conformance.reading.bodies import Sameness, compare, unpacked
-from conformance.reading.conversation import BUFFERED, NONE
+from conformance.reading.conversation import BUFFERED, NONE, STREAMED
 from conformance.reading.decoded_message import REQUEST, STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.ordering import body_mutation
@@ -100,7 +100,7 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
     """What is wrong with a body that the answer to the headers replaces: what was not seen can't be put back."""
     body, at = _replacement(direction), direction.headers_answer
     if body is None:
-        return None
+        return _dropped(view, direction)
     if direction.header_only:
         if not body:
             return None
@@ -111,6 +111,20 @@ def _replaced(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
         return None  # the data plane did not wait for the answer, so that the EPP may have seen it
     actual = f"it is replaced with {f'{len(body)} other bytes' if body else 'nothing'} before any of it was seen"
     return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=at)
+
+
+def _dropped(view: ExchangeView, direction: StreamDirection) -> Ruling | None:
+    """What is wrong with asking for no body (CONTINUE_AND_REPLACE, and none to replace it with) of a data plane that
+    said it would not wait: Envoy drops the chunks that it has sent by then."""
+    answer, first = direction.headers_answer, view.conversation.first
+    if answer is None or not direction.replaced or direction.mode != STREAMED or first is None or first.request is None:
+        return None
+    sent = sum(len(message.body) for message in direction.bodies if message.seq < answer.seq)
+    if not sent or not first.request.protocol_config.send_body_without_waiting_for_header_response:
+        return None
+    actual = f"{sent} bytes of it were sent before, and CONTINUE_AND_REPLACE without a body drops them"
+    hint = "Look at send_body_without_waiting_for_header_response in protocol_config."
+    return view.fail("ENV-09", f"the {direction.side} body goes on", actual, at=answer, hint=hint)
 
 
 def sent_body(direction: StreamDirection) -> bytes:

@@ -490,6 +490,24 @@ class TestOddRequestsOfABusyPool:
         assert "EPP-ERR-03" in ask(self.refused(503, None, method="GET")).failed
 
 
+@pytest.mark.parametrize(
+    ("mode", "waits", "sent", "wrong"),
+    [
+        ("STREAMED", False, BODY, True),
+        ("STREAMED", False, b"", False),
+        ("STREAMED", True, BODY, False),  # the endpoint picker could not know
+        ("BUFFERED", False, BODY, False),
+    ],
+)
+def test_chunks_that_were_sent_before_no_body_was_asked_for(ask, mode, waits, sent, wrong):
+    """Real Envoy 1.40 drops them."""
+    asking = headers_answer(A)
+    asking.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    made = script()
+    made.exchange(mode=mode, waits=waits).request_headers().chunk(sent, end=True).answers(asking).drained()
+    assert ask(made).blamed == ({"ENV-09"} if wrong else set())
+
+
 @pytest.mark.parametrize("side", ["request", "response"])
 @pytest.mark.parametrize(
     ("mutation", "wrong"),

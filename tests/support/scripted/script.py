@@ -149,6 +149,7 @@ class ScriptedExchange:
         hint_on: Literal["every", "headers", "body"] = "every",
         metadata: Mapping[str, Mapping[str, Any]] | None = None,
         protocol_config: bool = True,
+        waits: bool = True,
         opened: bool = True,
         stream: bool = True,
         epp: str = "",
@@ -160,7 +161,7 @@ class ScriptedExchange:
         self._mode, self._response_mode = mode, response_mode or mode
         self._metadata = {space: dict(values) for space, values in (metadata or {}).items()}
         self._subset, self._hint_on = subset, hint_on
-        self._config = protocol_config
+        self._config, self._waits = protocol_config, waits
         self._served: Any = ...
         if opened:
             event = ExchangeOpened(
@@ -260,7 +261,9 @@ class ScriptedExchange:
             modes = ProcessingMode.BodySendMode
             request.protocol_config.CopyFrom(
                 ProtocolConfiguration(
-                    request_body_mode=modes.Value(self._mode), response_body_mode=modes.Value(self._response_mode)
+                    request_body_mode=modes.Value(self._mode),
+                    response_body_mode=modes.Value(self._response_mode),
+                    send_body_without_waiting_for_header_response=not self._waits,
                 )
             )
         return self.raw(request.SerializeToString(), Author.DATA_PLANE)
