@@ -87,14 +87,16 @@ def gives_details(body: Any) -> Response | None:
     return None
 
 
-def saying(**message: Any) -> Script:
-    """Answers plain chats with this message."""
+def saying(most: int = 1, **message: Any) -> Script:
+    """Answers plain chats with this message, which has at most so many tokens."""
 
     def change(body: Any) -> Response | None:
         plain = isinstance(body, dict) and "messages" in body and not body.get("stream")
         if plain and body.get("model") == "small-model":
+            tokens = min(most, body.get("max_tokens") or body.get("max_completion_tokens") or most)
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice]})
+            usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
+            return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage})
         return None
 
     return at_path("/v1/chat/completions", change)

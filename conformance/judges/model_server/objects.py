@@ -59,13 +59,15 @@ def choices(body: dict[str, Any], *, chat: bool, streamed: bool) -> Wrong | None
 
 
 def _silent(body: dict[str, Any], choice: dict[str, Any], message: dict[str, Any]) -> bool:
-    """Whether a message of a chat need not have a content: it says something else, or was cut before it could."""
+    """Whether a message of a chat need not have a content: it says something else, or has so few tokens that all may be
+    marks, or its end. SGLang has null for an empty text."""
     if any(isinstance(message.get(name), str) for name in ("reasoning_content", "reasoning", "refusal")):
         return True
     usage = body.get("usage")
     tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    cut = choice.get("finish_reason") == "length" and isinstance(tokens, int) and tokens <= MARKS
-    return bool(message.get("tool_calls")) or cut
+    few = isinstance(tokens, int) and tokens <= MARKS
+    empty = "content" in message or choice.get("finish_reason") == "length"
+    return bool(message.get("tool_calls")) or (few and empty)
 
 
 def mute(found: Sequence[dict[str, Any]], *, chat: bool, tokens: int) -> Wrong | None:

@@ -160,22 +160,24 @@ def test_the_message_of_a_chat_has_a_role() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "finish", "right"),
+    ("message", "finish", "tokens", "right"),
     [
-        ({"content": None}, "stop", False),
-        ({"content": None}, "length", True),  # of 4 tokens, which may be marks
-        ({}, "stop", False),
-        ({"content": None, "reasoning_content": ""}, "stop", True),
-        ({"content": None, "reasoning": "so"}, "length", True),
-        ({"content": None, "reasoning": None, "tool_calls": []}, "stop", False),
-        ({"content": None, "tool_calls": [{}]}, "tool_calls", True),
-        ({"content": None, "refusal": "no"}, "stop", True),
-        ({"content": 7, "reasoning": "so"}, "stop", False),
+        ({"content": None}, "stop", 5, False),
+        ({"content": None}, "stop", 4, True),  # which may be marks, or the end: SGLang has null for an empty text
+        ({"content": None}, "length", 4, True),
+        ({"content": None}, "length", 5, False),
+        ({}, "stop", 4, False),
+        ({"content": None, "reasoning_content": ""}, "stop", 9, True),
+        ({"content": None, "reasoning": "so"}, "length", 9, True),
+        ({"content": None, "reasoning": None, "tool_calls": []}, "stop", 9, False),
+        ({"content": None, "tool_calls": [{}]}, "tool_calls", 9, True),
+        ({"content": None, "refusal": "no"}, "stop", 9, True),
+        ({"content": 7, "reasoning": "so"}, "stop", 4, False),
     ],
 )
-def test_a_chat_says_something(message, finish, right) -> None:
+def test_a_chat_says_something(message, finish, tokens, right) -> None:
     choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
-    assert (whole([choice], chat=True) is Verdict.PASS) == right
+    assert (whole([choice], chat=True, tokens=tokens) is Verdict.PASS) == right
 
 
 def test_a_mark_of_utf8_at_the_beginning_is_no_part_of_the_events() -> None:
