@@ -58,7 +58,7 @@ class MixedRequest(FileModel):
             raise ValueError(f"`{given[0]}` has no meaning under load")
         if self.subset_of is not None and self.exchange.subset is not None:
             raise ValueError("give `subsetOf` or `exchange.subset`, not both")
-        if self.exchange.reply.gap_seconds or self.exchange.reply.lock_step:
+        if self.exchange.reply.pause or self.exchange.reply.lock_step:
             raise ValueError("under load the model server's pieces come at once; `serviceTime` delays the first")
         beyond = sorted(self.expect.model_fields_set - {"answer"})
         if beyond:

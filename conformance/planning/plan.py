@@ -258,7 +258,7 @@ def _pause(step: Step) -> float:
     if step.pool is not None and step.pool.settle == "quietly":
         return step.pool.convergence or QUIET
     one = step.exchange
-    return one.gap_seconds + one.reply.gap_seconds * (one.reply.events + 1) if one is not None else 0
+    return one.gap_seconds + one.reply.pause if one is not None else 0
 
 
 def _not_driven(scenario: Scenario) -> Obstacle:

@@ -68,7 +68,13 @@ class Reply(FileModel):
     early: bool = Field(False, description="the response begins before the request body is complete")
     lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
     gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
+    delay_seconds: float = Field(0, ge=0, le=5, description="pause before the head, of source model-server")
     cut: bool = Field(False, description="role data-plane: the connection is closed before the response has its end")
+
+    @property
+    def pause(self) -> float:
+        """Seconds in which it does nothing, about."""
+        return self.delay_seconds + self.gap_seconds * (self.events + 1)
 
 
 Abort = Literal["request-headers", "request-body", "destination", "response"]

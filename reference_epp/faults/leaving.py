@@ -15,7 +15,7 @@ from reference_epp.picker import Picked
 from reference_epp.variants.streaming import LeavesAtTheEnd
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody
+    from ext_proc.messages import HttpBody, HttpHeaders
 
 
 @fault(
@@ -87,3 +87,15 @@ class ClosesForAnEnd(Conversation):
         closes = direction == "response" and end_of_stream
         pieces = super().stream(direction, body, end_of_stream=end_of_stream and not closes)
         return [*pieces, Close()] if closes else pieces
+
+
+@fault(
+    "closes-when-a-response-comes",
+    breaks="ENV-16",
+    why="In full duplex the stream is closed when a response's headers come: what was sent of its body is lost.",
+    modes=FULL_DUPLEX,
+)
+class ClosesWhenAResponseComes(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        duplex = self.response_mode is BodyMode.FULL_DUPLEX_STREAMED and self.decision is not None
+        return [Close()] if duplex else super().on_response_headers(headers)

@@ -29,6 +29,9 @@ from ext_proc.record import Author, Wait
 
 _ENDED = (StopKind.CLOSED, StopKind.STATUS, StopKind.RESET)
 _BROKEN = (StopKind.STATUS, StopKind.RESET, StopKind.LOST)
+_LATE = 1_000_000_000
+"""Nanoseconds after which a close that was meant for the end of the request has arrived."""
+
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
 
@@ -293,16 +296,22 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
 
     Not so with bytes of a body in full duplex, which are with the EPP: what did not come back is lost, and without the
     end of stream Envoy 1.40 does not end the body. Trailers it still has, and passes on. But a close with nothing of
-    the response answered may have been under way before the response came.
+    the response answered may have been under way before the response came, unless that was late.
     """
     direction = view.stream.direction(side)
     if side == REQUEST and view.stream.response.complete:
         return True  # an early response, which the client has
     if side == RESPONSE and part == "headers":
-        return True
+        return not (_in_hand(direction) and _was_late(view))
     if _in_hand(direction):
         return part == "trailers" and _all_came_back(direction)
     return side == RESPONSE or part != "headers"  # unsteered is another matter (EPP-DEST-01)
+
+
+def _was_late(view: ExchangeView) -> bool:
+    """Whether the response came when the EPP had left the stream open for long, with all of the request answered."""
+    response, answers = view.stream.response.headers, view.stream.answers
+    return response is not None and bool(answers) and response.entry.t - answers[-1].entry.t > _LATE
 
 
 def _in_hand(direction: StreamDirection) -> bool:

@@ -78,8 +78,8 @@ def _due(sent: HttpRequest) -> tuple[list[int], list[tuple[int, float]]]:
 def of_response(request: Exchange, opened: ExchangeOpened, entries: Sequence[Entry], told: Told) -> Iterator[str]:
     """What speaks against the response in `entries` having come piece by piece, as the reply of `request` says."""
     reply = request.reply
-    if reply.gap_seconds and reply.source == "model-server" and len(pieces := chunks_of(reply)) > 1:
-        least = reply.gap_seconds * (len(pieces) - 1)
+    least = reply.delay_seconds + (reply.gap_seconds and reply.gap_seconds * max(len(chunks_of(reply)) - 1, 0))
+    if least and reply.source == "model-server":
         for entry in entries:
             got = entry.event
             whole = isinstance(got, ClientResponse) and got.complete and got.details == "via_upstream"

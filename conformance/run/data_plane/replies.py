@@ -81,6 +81,7 @@ def response_for(reply: Reply) -> Response | None:
         body=chunks[0] if len(chunks) == 1 else b"",
         chunks=chunks if len(chunks) > 1 else None,
         trailers=pairs(reply.trailers or ()),
+        delay=reply.delay_seconds,
         gap=reply.gap_seconds,
     )
 
@@ -105,6 +106,7 @@ def _served(reply: Reply, chunks: tuple[bytes, ...]) -> ServerReply:
         body=b"".join(chunks) if not pieces and not generated else None,
         chunks=chunks if pieces and not generated else None,
         size=reply.size if generated else None,
+        delay=reply.delay_seconds,
         gap=reply.gap_seconds,
         cut=reply.cut,
     )

@@ -65,7 +65,7 @@ class Patience:
             limit = min(limit, max(BRIEF, ROOM * self._slowest))
         echo = self._for(ECHO, limit) + reply.gap_seconds
         return Pace(
-            deadline=limit + pauses + reply.gap_seconds * (reply.events + 1) + (echo if reply.lock_step else 0),
+            deadline=limit + pauses + reply.pause + (echo if reply.lock_step else 0),
             lock_step=reply.lock_step,
             echo_timeout=echo,
             ending_timeout=self._for(STILL_OPEN, limit),

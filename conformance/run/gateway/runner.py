@@ -184,8 +184,7 @@ class GatewayRunner(TargetRunner):
         """One request through the gateway; everything that happens is in the log. None if it could not be sent."""
         http = self._http(request, name, rng)
         self.pickers.script(name, scripts_of(request), self.pods.pods_of)
-        slow = request.reply.gap_seconds * (request.reply.events + 1)
-        slow += max(request.epp.delay, request.second_epp.delay)
+        slow = request.reply.pause + max(request.epp.delay, request.second_epp.delay)
         limit = self.profile.timeouts.answer + slow
         async with self.throttle:
             self.recorder.emit(

@@ -312,6 +312,16 @@ class TestUnanswered:
         verdicts = ask(script)
         assert verdicts.blamed == set()
 
+    @pytest.mark.parametrize(
+        ("seconds", "body", "failed"), [(0.5, b"{}", set()), (2.0, b"", set()), (2.0, b"{}", {"ENV-16"})]
+    )
+    def test_closed_because_of_a_response_that_came_late(self, ask, seconds, body, failed):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY))
+        script.pass_time(seconds)
+        one.response_headers().body(body, side="response").closed()
+        assert ask(script).failed == failed
+
     def test_closed_without_the_end_of_the_response(self, ask):
         """Real Envoy waits for it although all bytes are back."""
         script, one = started()

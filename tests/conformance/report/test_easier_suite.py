@@ -116,11 +116,15 @@ def answered_without_pauses(exchange: Exchange, _: dict[str, Any]) -> Exchange:
     return exchange.model_copy(update={"reply": exchange.reply.model_copy(update={"gap_seconds": 0})})
 
 
+def answered_at_once(exchange: Exchange, _: dict[str, Any]) -> Exchange:
+    return exchange.model_copy(update={"reply": exchange.reply.model_copy(update={"delay_seconds": 0})})
+
+
 @pytest.mark.parametrize(
     ("change", "scenario"),
     [(without_waiting, "ext-proc.early-response-streamed"), (without_pauses, "streaming.slow-request"),
      (told_who_served, "served.variants[served=absent"), (answered_without_waiting, "streaming.token-by-token"),
-     (answered_without_pauses, "streaming.pauses")],
+     (answered_without_pauses, "streaming.pauses"), (answered_at_once, "streaming.late-response")],
     ids=lambda one: getattr(one, "__name__", ""),
 )  # fmt: skip
 @pytest.mark.parametrize("changed", [True, False])
