@@ -423,6 +423,17 @@ class TestExpectations:
         relayed()
         assert self.judged(gateway, script, **expected).blamed == (set() if met else {"DP-DEST-02"})
 
+    def test_what_an_epp_says_to_a_response_is_expected_if_it_is_told(self, gateway, relayed, script):
+        one = script.exchange(body=BODY)
+        one.request().answers(headers_answer(A), *echo(BODY)).upstream(A, answer=b"{}", body=BODY)
+        one.client(200, b"{}").reset()
+        expected = Expectation(requirement="DP-ERR-01", served_by=(A,), status=(403,))
+        verdicts = gateway(script, "0.4.0", expectations={one.name: expected})
+        assert verdicts.blamed == set()
+        assert verdicts["DP-ERR-01"] is Verdict.NOT_APPLICABLE
+        told = relayed()
+        assert "DP-ERR-01" in gateway(script, "0.4.0", expectations={told.name: expected}).failed
+
     def test_not_met_for_a_reason_that_was_found(self, gateway, relayed, script):
         relayed(A, (B,))
         assert self.judged(gateway, script, served_by=(A,)).blamed == {"DP-DEST-01"}
