@@ -178,7 +178,7 @@ assert {"metadata-differs", "removed-endpoint-kept"} < {*NAMES}, "importing the 
 
 
 SEVERAL = {
-    "no-header-after-forty-streams", "no-metadata-one-time-in-twenty", "previous-destination",
+    "no-header-after-forty-streams", "no-metadata-one-time-in-twenty", "picks-taken-back", "previous-destination",
     "stranger-one-time-in-twenty", "streamed-response-when-buffered",
 }  # fmt: skip
 """Faults that hang on how many exchanges there were before: no two runs of requests see the same of them."""
