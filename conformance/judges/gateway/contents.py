@@ -217,7 +217,8 @@ def _lost(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
         lost = got.status is None or failed or (got.status == last.status and exchange.cut)
     else:  # the gateway's own error in its place, as of a response for which there is no room
         short = last.body is not None and len(last.body) <= KEPT
-        lost = failed and told == [b"%d" % (got.status or 0)] and short
+        steered = one.release is not None and one.release.seq < last.at  # else DP-DEST-01
+        lost = failed and told == [b"%d" % (got.status or 0)] and short and steered
     if lost:
         yield exchange.fail(EXTP, f"the whole response of {last.endpoint} at the client")
 

@@ -236,6 +236,17 @@ class TestTheClient:
         one.answers(*echo(own, side="response")).client(got, own).reset()
         assert gateway(script).failed == ({"DP-EXTP-01"} if lost else set())
 
+    def test_an_error_after_a_call_before_the_epp_was_asked(self, gateway, script):
+        """The call is wrong (DP-DEST-01); its response need not be the client's."""
+        own = b"no endpoint of the list serves"
+        one = script.exchange(stream=False, body=BODY).upstream(B, 200, body=BODY, answer=ANSWER)
+        one.asks("epp").request(BODY).answers(headers_answer(A), *echo(BODY)).response_headers(status=503)
+        one.answers(headers_answer(side="response")).body(own, side="response")
+        one.answers(*echo(own, side="response")).client(503, own).reset()
+        verdicts = gateway(script)
+        assert "DP-DEST-01" in verdicts.failed
+        assert "DP-EXTP-01" not in verdicts.failed
+
 
 @pytest.mark.parametrize(("paths", "wrong"), [(("/a?b=1", "/a?b=1"), False), (("/a?b=1", "/a"), True)])
 def test_a_retry_asks_for_the_same_path(gateway, script, paths, wrong):
