@@ -1,7 +1,7 @@
 """Judging with a memory: a conversation that was judged before, under another id, is not judged again.
 
-Judges are pure and read order, not time. So two exchanges get the same findings that differ in their names only, and in
-what no judge reads of what was said:
+Judges are pure. They read order, and of time only whether a message came late after an answer (`LATE`). So two
+exchanges get the same findings that differ in their names only, and in what no judge reads of what was said:
 
 - their own `x-request-id`, wherever it stands. The id of another exchange is never masked;
 - the order in which a message has the entries of a map, which is none;
@@ -25,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import Role, Rules, judge
+from conformance.judges.ext_proc.answering import LATE
 from conformance.verdict import Finding, Verdict
 from ext_proc.messages import HeaderMap, ProcessingRequest, ProcessingResponse
 from ext_proc.record import Author, Entry, Event, HalfClosed, Message, StreamEnded, StreamOpened
@@ -92,6 +93,7 @@ class RememberedVerdicts:
         """All that is said in the exchange, without the names of this one; None if it is not to be remembered."""
         streams: dict[str, int] = {}
         parts: list[object] = []
+        answered = episode.entries[0].t if episode.entries else 0
         varying = _varying(episode)
         for entry in episode.entries:
             event = entry.event
@@ -101,7 +103,9 @@ class RememberedVerdicts:
             parts.append(streams.setdefault(event.stream, len(streams)))
             if isinstance(event, Message):
                 said = _alike(event.author, event.raw.replace(own, self._mask), varying)
-                parts += (event.author, said, len(event.raw), event.size, event.truncated)
+                late = entry.t - answered > LATE
+                parts += (event.author, said, len(event.raw), event.size, event.truncated, late)
+                answered = entry.t if event.author is Author.EPP else answered
             elif isinstance(event, HalfClosed):
                 parts.append(event.author)
             elif isinstance(event, StreamOpened):

@@ -29,8 +29,9 @@ from ext_proc.record import Author, Wait
 
 _ENDED = (StopKind.CLOSED, StopKind.STATUS, StopKind.RESET)
 _BROKEN = (StopKind.STATUS, StopKind.RESET, StopKind.LOST)
-_LATE = 1_000_000_000
-"""Nanoseconds after which a close that was meant for the end of the request has arrived."""
+LATE = 1_000_000_000
+"""Nanoseconds after which a close that was meant for the end of the request has arrived. The record of a load has no
+clock: there no response is late."""
 
 _UNIMPLEMENTED = (12, 9)
 """gRPC statuses by which a server refuses what it does not support: UNIMPLEMENTED, FAILED_PRECONDITION."""
@@ -311,7 +312,7 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
 def _was_late(view: ExchangeView) -> bool:
     """Whether the response came when the EPP had left the stream open for long, with all of the request answered."""
     response, answers = view.stream.response.headers, view.stream.answers
-    return response is not None and bool(answers) and response.entry.t - answers[-1].entry.t > _LATE
+    return response is not None and bool(answers) and response.entry.t - answers[-1].entry.t > LATE
 
 
 def _in_hand(direction: StreamDirection) -> bool:

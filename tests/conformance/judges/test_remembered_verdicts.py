@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_driver import immediate, pick, request_body, set_header, streamed
 from machine_driver import mutation as mutated
+from scripted import BODY, Script, headers_answer
+from scripted import echo as whole
 
 from conformance.evidence.episode import Context, Episode
 from conformance.judges import judge
@@ -103,6 +105,19 @@ def test_waits_are_judged_each_time(memory) -> None:
         wait = Wait(exchange="e", what="answer to request_body", outcome="expired", seconds=10)
         memory.judge(episode(own, pick(A), extra=[wait]))
     assert memory.found == 0
+
+
+@pytest.mark.parametrize("order", [(0.0, 1.5), (1.5, 0.0)])
+def test_a_late_response_is_not_taken_for_a_quick_one(memory, order) -> None:
+    """A close of the stream then is because of it (ENV-16)."""
+    for seconds in (*order, *order):
+        script = Script()
+        one = script.exchange(opened=False).request(BODY).answers(headers_answer(A), *whole(BODY))
+        script.pass_time(seconds)
+        one.response_headers().body(b"{}", side="response").closed()
+        findings = memory.judge(script.episode)
+        assert ("ENV-16" in {one.requirement for one in findings if one.verdict is Verdict.FAIL}) is (seconds > 0)
+    assert memory.found == 1, "the quick one"
 
 
 def test_memory_is_bounded() -> None:
