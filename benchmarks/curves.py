@@ -223,7 +223,7 @@ def page(made: Mapping[str, CostCurve], seconds: float) -> str:
         "exchange judged. The EPPs are the reference EPP and `examples/go-epp`, this one over TLS. The other clients\n"
         "judge nothing: grpc.aio, h2load, ghz (grpc-go) and Locust with grpcio send bytes that were made before to a\n"
         "fast server, and read as many answers. Where a field is empty, that client did not get it done.\n\n"
-        "What an EPP and the harness do besides counts, too: metrics of each pod are read and served (every 20 ms by\n"
+        "What an EPP and the harness do besides counts, too: metrics of each pod are read and served (every 50 ms by\n"
         "the reference EPP, every 100 ms by go-epp), and what is seen for the first time is judged in full, which is\n"
         "each of the endpoints once. With 1,000 pods that is most of the cost, and more of it the slower the EPP.\n"
     ) + "".join(section(name, curve) for name, curve in made.items())

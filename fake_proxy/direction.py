@@ -266,11 +266,10 @@ class Direction:
     def go_on(self) -> None:
         """Continue without the EPP: pass on what is there. A full-duplex body is already gone."""
         self.forget()
-        if self._queue:
-            data, end = b"".join(piece for piece, _ in self._queue), self._queue[-1][1]
-            self._queue.clear()
-            if data:
-                self._gate.pass_body(data, end)
+        data, end = b"".join(piece for piece, _ in self._queue), any(end for _, end in self._queue)
+        self._queue.clear()
+        if data:
+            self._gate.pass_body(data, end)
         if self.mode is BodyMode.FULL_DUPLEX_STREAMED:
             self._gate.leave_open()
         self._resume()

@@ -31,7 +31,7 @@ _ENCODING = "content-encoding"
 _BLANKS = 64 * 1024
 """So many bytes more than twice its length JSON may have had before it was written again."""
 
-_TELLING = 16
+TELLING = 16
 """So many bytes of another stream's body are no coincidence."""
 
 
@@ -197,7 +197,7 @@ def _foreign(view: ExchangeView, side: str, sent: bytes, got: bytes) -> bool:
     for other in view.overlapping:
         for message in other.stream.direction(side).bodies:
             piece = message.body
-            if len(piece) >= _TELLING and piece not in sent and piece in got:
+            if len(piece) >= TELLING and piece not in sent and piece in got:
                 return True
     return False
 

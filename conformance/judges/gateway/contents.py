@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.judges.ext_proc.bodies import answered_body, is_event_stream, sent_body
+from conformance.judges.ext_proc.bodies import TELLING, answered_body, is_event_stream, sent_body
 from conformance.judges.gateway_exchange import KEPT, GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PATIENCE, PickerStream
 from conformance.judges.ruling import Ruling
@@ -34,9 +34,6 @@ EXTP = "DP-EXTP-01"
 
 _REWRITTEN = ("model", "stream_options")
 """What gateways rewrite in bodies: they map names of models, and have streams tell their usage, by which they bill."""
-
-TELLING = 16
-"""So many bytes of another request's body are no chance."""
 
 GZIP = b"\x1f\x8b"
 """How what is in gzip begins (RFC 1952, 2.3.1)."""

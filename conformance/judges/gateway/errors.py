@@ -1,5 +1,5 @@
-"""ImmediateResponse (DP-ERR-01): what the EPP answers itself reaches the client, and no model server. That one which it
-gives when it is told of a response takes the place of that."""
+"""ImmediateResponse (DP-ERR-01): what the EPP answers itself reaches the client, and no model server. If it answers so
+when it is told of a response, the client gets this answer, and not the response."""
 
 from __future__ import annotations
 
