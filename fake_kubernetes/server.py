@@ -240,7 +240,7 @@ class _Connection(asyncio.Protocol):
             self._write_head(
                 ApiAnswer(status=status, content_type="text/plain"), f"Content-Length: {len(why)}", keep=False
             )
-            self._transport.write(why.encode())
+            self._write(why.encode())
             self._transport.close()
 
     async def _answer_all(self) -> None:
@@ -273,21 +273,23 @@ class _Connection(asyncio.Protocol):
             await self._send(b"0\r\n\r\n")
 
     def _write_head(self, answer: ApiAnswer, framing: str, *, keep: bool) -> None:
-        assert self._transport is not None
         lines = [
             f"HTTP/1.1 {answer.status} {http.HTTPStatus(answer.status).phrase}",
             f"Content-Type: {answer.content_type}",
             framing,
             "" if keep else "Connection: close",
         ]
-        self._transport.write(("\r\n".join(line for line in lines if line) + "\r\n\r\n").encode("latin-1"))
+        self._write(("\r\n".join(line for line in lines if line) + "\r\n\r\n").encode("latin-1"))
 
     async def _send_chunk(self, data: bytes) -> None:
         await self._send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def _send(self, data: bytes) -> None:
+        self._write(data)
+        await self._writable.wait()
+
+    def _write(self, data: bytes) -> None:
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionAbortedError("the client left")
         self._transport.write(data)
-        await self._writable.wait()

@@ -309,7 +309,8 @@ class Connection(asyncio.Protocol):
     async def _write(self, data: bytes) -> None:
         if not self._writable:
             await self._drain()
-        self._transport.write(data)
+        if not self._transport.is_closing():  # uvloop raises before it tells that the connection is lost
+            self._transport.write(data)
 
     async def _flush_and_reset(self) -> bool:
         """RST once all that was written is in the kernel's hands. Returns False: the connection is over."""

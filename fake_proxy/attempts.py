@@ -152,6 +152,10 @@ class Attempts:
             self._record_response(current, "connect-failed" if how == "connect-failed" else "reset")
             await self._events.failed(attempt, how)
 
+    def defect(self, problem: Exception) -> None:
+        """An attempt ended with an error of ours."""
+        self._events.defect(problem)
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def _of(self, attempt: int) -> _Current | None:

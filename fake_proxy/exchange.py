@@ -268,8 +268,7 @@ class ExchangeDriver:
         try:
             self._feed(step())
         except Exception as problem:  # noqa: BLE001 - raised again where the exchange is awaited
-            self._defect = problem
-            self._over.set()
+            self.defect(problem)
 
     # -- the upstream --------------------------------------------------------------------------------------------------
 
@@ -295,6 +294,11 @@ class ExchangeDriver:
     async def failed(self, attempt: int, how: Failure) -> None:
         """An attempt broke."""
         self._feed(self._machine.upstream_failed(attempt, how))
+
+    def defect(self, problem: Exception) -> None:
+        """The harness failed: raised where the exchange is awaited."""
+        self._defect = problem
+        self._over.set()
 
     # -- the machine's actions -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from ext_proc.channel import Channel
 from ext_proc.http2.address import format_address
 from ext_proc.record import Headers, Recorder
 from ext_proc.turns import Turns
+from ext_proc.writing import write_if_open
 from fake_proxy.actions import ClientData, ClientHeaders, ClientTrailers
 from fake_proxy.client import AbortPoint, Arrival, DataArrives, HttpRequest, Part, TrailersArrive, head_arrives
 from fake_proxy.config import ProxyConfig
@@ -200,7 +201,8 @@ class _Connection:
     async def _read_body(self, client: _LiveClient) -> bool:
         """Read the request's body; False if the client does not complete it."""
         if self._http.they_are_waiting_for_100_continue:
-            self._writer.write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+            going_on = h11.InformationalResponse(status_code=100, headers=[])
+            write_if_open(self._writer, self._http.send(going_on) or b"")
         total, turns = 0, Turns()
         while True:
             await turns.taken()
@@ -230,9 +232,8 @@ class _Connection:
                         pass
 
     async def _refuse(self, status: int, reason: str) -> None:
-        if not self._writer.is_closing():  # else the client has gone, and uvloop raises
-            self._writer.write(_refusal(self._http, status, reason))
-            await self._writer.drain()
+        write_if_open(self._writer, _refusal(self._http, status, reason))
+        await self._writer.drain()
 
 
 class _LiveClient:
@@ -331,11 +332,11 @@ class _LiveClient:
             self._cut()
             return
         self._begun = True
-        self._writer.write(_refusal(self._http, status, reason))
+        write_if_open(self._writer, _refusal(self._http, status, reason))
         self.over = True
 
     def _send(self, event: h11.Event) -> None:
-        self._writer.write(self._http.send(event) or b"")
+        write_if_open(self._writer, self._http.send(event) or b"")
 
     def _finish(self, trailers: list[tuple[bytes, bytes]]) -> None:
         self._send(h11.EndOfMessage(headers=trailers if self._chunked else []))

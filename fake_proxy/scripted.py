@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ext_proc.record import Headers
 from fake_proxy.actions import HeaderList, OpenUpstream
-from fake_proxy.upstream import Attempt, UpstreamEvents
+from fake_proxy.upstream import Attempt, UpstreamEvents, attempt_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class _ScriptedAttempt:
         if opening.end or reply.early:
             self._complete.set()
         self._head = (b":method", b"HEAD") in opening.headers
-        self._task = asyncio.get_running_loop().create_task(self._play())
+        self._task = attempt_task(self._play(), events)
 
     def data(self, data: bytes, end: bool) -> None:  # noqa: ARG002 - only the end matters to a script
         """More request body."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 import h11
 
 from ext_proc.turns import Turns
+from ext_proc.writing import write_if_open
 from fake_proxy.actions import HeaderList, OpenUpstream
 from fake_proxy.header_map import get, number
 from fake_proxy.router import Failure
@@ -47,6 +48,9 @@ class UpstreamEvents(Protocol):
     async def failed(self, attempt: int, how: Failure) -> None:
         """The attempt broke before the response was complete."""
 
+    def defect(self, problem: Exception) -> None:
+        """The attempt ended with an error of ours: nothing that the endpoint did."""
+
 
 class Attempt(Protocol):
     """One request on its way to one endpoint."""
@@ -76,6 +80,18 @@ class Upstream(Protocol):
 
     def open(self, opening: OpenUpstream, events: UpstreamEvents) -> Attempt:
         """Start an attempt with what is known of the request."""
+
+
+def attempt_task(work: Coroutine[Any, Any, None], events: UpstreamEvents) -> asyncio.Task[None]:
+    """Start `work`, an attempt; an exception that it ends with is told as a defect."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and isinstance(problem := task.exception(), Exception):
+            events.defect(problem)
+
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(ended)
+    return task
 
 
 class HttpUpstream:
@@ -120,7 +136,7 @@ class _HttpAttempt:
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left: int | None = None  # of the announced content-length; None: in chunks
         self._begin()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = attempt_task(self._run(), events)
 
     def data(self, data: bytes, end: bool) -> None:
         """More request body. What exceeds an announced length is not sent, as the peer would not read it as body; where
@@ -186,8 +202,8 @@ class _HttpAttempt:
     def _write(self, data: bytes) -> None:
         if self._writer is None:
             self._queued.append(data)
-        elif not self._writer.is_closing():
-            self._writer.write(data)
+        else:
+            write_if_open(self._writer, data)
 
     def _close(self) -> None:
         """Drop what the peer has not taken: waiting for one that never reads would have no end."""
@@ -204,7 +220,7 @@ class _HttpAttempt:
         except (OSError, ValueError):  # TimeoutError is an OSError
             await self._events.failed(attempt, "connect-failed")
             return
-        self._writer.write(b"".join(self._queued))
+        self._write(b"".join(self._queued))
         self._queued.clear()
         self._connected.set_result(None)
         try:

@@ -22,6 +22,7 @@ from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers, header
 from ext_proc.turns import Turns
+from ext_proc.writing import write_if_open
 from fake_proxy.client import Abort, AbortPoint, HttpRequest
 
 _READ = 64 * 1024
@@ -255,7 +256,7 @@ class Http1Exchange:
         lines += [name + b": " + value for name, value in headers]
         if chunked:
             lines.append(b"transfer-encoding: chunked")
-        self._writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
+        write_if_open(self._writer, b"\r\n".join(lines) + b"\r\n\r\n")
 
     async def data(self, data: bytes, *, end: bool) -> None:  # noqa: ARG002 - `end` says it
         if header(self._request.headers, b"expect") is not None and not self._may_go_on.is_set():
@@ -263,14 +264,14 @@ class Http1Exchange:
                 async with asyncio.timeout(CONTINUE):
                     await self._may_go_on.wait()
             self._may_go_on.set()
-        self._writer.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
+        write_if_open(self._writer, b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data)
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
 
     def end(self, trailers: Headers) -> None:
         if self._chunked:
             lines = b"".join(name + b": " + value + b"\r\n" for name, value in trailers)
-            self._writer.write(b"0\r\n" + lines + b"\r\n")
+            write_if_open(self._writer, b"0\r\n" + lines + b"\r\n")
 
     async def close(self) -> None:
         self._reading.cancel()

@@ -49,6 +49,8 @@ class MetricsConnection:
         self._page.clear()
         self._complete = self._ends_with_connection = False
         self._parser = httptools.HttpResponseParser(self)
+        if self.closed:  # uvloop raises RuntimeError where the connection broke as it was made
+            raise ConnectionResetError("connection closed")
         self._writer.write(self._request)
         while not self._complete:
             data = await self._reader.read(_READ)

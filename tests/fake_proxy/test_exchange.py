@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from unittest.mock import AsyncMock
+from typing import Any
+from unittest.mock import AsyncMock, call
 
 import grpc
 import h11
 import pytest
+import uvloop
 from machine_driver import common, immediate, mutation, request_headers, set_header
 
 from ext_proc.channel import Channel, dial
@@ -49,6 +53,7 @@ from fake_proxy.actions import OpenUpstream
 from fake_proxy.client import Abort, Chunk, HttpRequest
 from fake_proxy.config import BodyMode, Ending, ProxyConfig
 from fake_proxy.exchange import ExchangeOutcome, run_exchange
+from fake_proxy.machine import Machine
 from fake_proxy.pace import Pace
 from fake_proxy.scripted import ScriptedUpstream, UpstreamReply, json_reply, sse_reply
 from fake_proxy.stimulus import Stimulus, subset_hint
@@ -499,6 +504,49 @@ def test_a_model_server_that_hangs_up_is_a_reset() -> None:
             assert {one.outcome for one in ran.of(UpstreamResponse)} == {"reset"}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_a_connection_that_is_reset_as_it_is_made_is_a_reset(
+    monkeypatch: pytest.MonkeyPatch, loop: Callable[[Coroutine[Any, Any, None]], None]
+) -> None:
+    def reset(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+
+    async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As where our task gets its turn only after the reset has arrived."""
+        reader, writer = await connect(host, port)
+        while not writer.is_closing():  # noqa: ASYNC110 - no callback tells of it
+            await asyncio.sleep(0)
+        return reader, writer
+
+    async def run() -> None:
+        async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            seen = AsyncMock()
+            await HttpUpstream().open(OpenUpstream(1, f"{host}:{port}", [], b"", None, end=True), seen).wait_closed()
+            assert seen.mock_calls == [call.failed(1, "reset")]
+
+    connect = asyncio.open_connection
+    monkeypatch.setattr(asyncio, "open_connection", connected)
+    loop(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("upstream", [HttpUpstream(), OK])
+def test_an_error_of_ours_in_an_attempt_is_raised_and_is_no_model_server_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, upstream: Upstream
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    async def run() -> None:
+        async with plain() as model, grpc_epp(model.address) as epp:
+            with pytest.raises(RuntimeError, match="ours"):
+                await exchange(epp, POST, FDS, upstream, pace=Pace(deadline=60))
+
+    monkeypatch.setattr(Machine, "upstream_headers", fails)
+    asyncio.run(asyncio.wait_for(run(), 30))
 
 
 @pytest.mark.parametrize("length", [b"3", b"99"])
