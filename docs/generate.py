@@ -45,7 +45,7 @@ from conformance.requirements.drift import coverage
 from conformance.requirements.schema import VERSIONS
 from conformance.scenario.loader import Instance, load
 from conformance.scenario.schema import ScenarioFile
-from conformance.selftest import page as faults
+from conformance.selftest.table import page as faults
 from conformance.targets.gateway import GatewayProfile
 from conformance.targets.model_server import ModelServerProfile
 from conformance.targets.profile import Profile

@@ -68,7 +68,7 @@ def data_planes() -> Iterator[str]:
 def deviations() -> Iterator[str]:
     """Faults and variants of the selftest."""
     from conformance.scenario.schema import Role
-    from conformance.selftest import deviations as listed
+    from conformance.selftest.deviation import deviations as listed
 
     return (one.name for role in get_args(Role) for kind in ("faults", "variants") for one in listed(kind, role))
 

@@ -88,7 +88,7 @@ def requirement_text(
 def _broken_by(requirement: Requirement) -> Mapping[str, str]:
     """The faults that break a requirement, and where they are declared."""
     from conformance.scenario.schema import Role
-    from conformance.selftest import deviations, places
+    from conformance.selftest.deviation import deviations, places
 
     role = next((role for role in get_args(Role) if role == requirement.role), None)
     faults = [one for one in deviations("faults", role) if one.breaks == requirement.id] if role else []

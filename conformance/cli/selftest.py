@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from conformance.scenario.schema import Role
-    from conformance.selftest import Deviation, Trial
+    from conformance.selftest.deviation import Deviation
+    from conformance.selftest.trial import Trial
 
 SHOWN = 10
 """Findings behind an inexact trial that are shown."""
@@ -84,7 +85,9 @@ def selftest(
         right = run_mutants(of_mutants, mutants, seed, full=full, jobs=jobs, table=table, resume=resume)
         raise typer.Exit(0 if right else 1)
     from conformance.requirements.catalogue import Catalogue
-    from conformance.selftest import deviations, page, run_trials, select
+    from conformance.selftest.deviation import deviations, select
+    from conformance.selftest.table import page
+    from conformance.selftest.workers import run_trials
 
     kinds = [kind for kind, wanted in (("faults", faults), ("variants", variants)) if wanted or faults == variants]
     chosen = select([one for kind in kinds for one in deviations(kind, whose)], names or ())

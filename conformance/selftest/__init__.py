@@ -13,10 +13,3 @@ A fault declares by hand which requirement it breaks. Run against the suite, exa
 break as well) must be accused: nothing missed, nothing accused wrongly. A variant must not be accused at all. A mutant
 declares nothing: the suite must tell it from a right EPP, or it is on record as breaking no rule.
 """
-
-from conformance.selftest.deviation import Deviation, deviations, places, select
-from conformance.selftest.table import page
-from conformance.selftest.trial import Trial
-from conformance.selftest.workers import run_trials
-
-__all__ = ["Deviation", "Trial", "deviations", "page", "places", "run_trials", "select"]

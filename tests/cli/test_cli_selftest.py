@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.selftest import details
-from conformance.selftest import Deviation, Trial, deviations, run_trials, select
+from conformance.selftest.deviation import Deviation, deviations, select
 from conformance.selftest.table import OBSERVED
+from conformance.selftest.trial import Trial
+from conformance.selftest.workers import run_trials
 
 PATIENT = 60
 QUICK = "path-changed"

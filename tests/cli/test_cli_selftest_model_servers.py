@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.selftest import deviations
+from conformance.selftest.deviation import deviations
 from conformance.selftest.table import OBSERVED
 
 FAULTS = {one.breaks: one.name for one in reversed(deviations("faults", "model-server"))}

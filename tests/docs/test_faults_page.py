@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.requirements.catalogue import Catalogue
-from conformance.selftest import deviations
+from conformance.selftest.deviation import deviations
 from conformance.selftest.table import OBSERVED, without
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
