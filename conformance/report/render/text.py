@@ -181,7 +181,8 @@ def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     if spoilt := passing_but_blamed(report):
         rules = " ".join(dict.fromkeys(name for _, name in spoilt))
         count = len({result for result, _ in spoilt})
-        yield "", f"{count} of those that pass break rules that they are not about: {rules}"
+        break_other = "breaks rules that it is" if count == 1 else "break rules that they are"
+        yield "", f"{count} of those that pass {break_other} not about: {rules}"
     if headline is not None:
         yield "requirements", requirement_counts(report, headline)
     if found := warnings(report):
