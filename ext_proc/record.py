@@ -166,8 +166,8 @@ class StreamEnded(Event):
     """The stream is over.
 
     `how`: `status` (gRPC trailers arrived, `status` is the code), `reset` (RST_STREAM by `author`, `code` is the
-    HTTP/2 error code), `refused` (REFUSED_STREAM or above the last stream of a GOAWAY: not processed), `lost`
-    (the connection broke), `malformed` (HTTP answer that is not gRPC; see `headers`).
+    HTTP/2 error code), `refused` (REFUSED_STREAM or above the last stream of a GOAWAY, before any answer: not
+    processed), `lost` (the connection broke), `malformed` (HTTP answer that is not gRPC; see `headers`).
     """
 
     kind: ClassVar[str] = "stream-ended"

@@ -233,7 +233,7 @@ class ProcessStream:
     def on_closed(self, kind: CloseKind, code: int, reason: str) -> None:
         if self.ended is not None:
             return
-        if kind == "refused":
+        if kind == "refused" and not self.head:
             refused = self._ended(Author.EPP, "refused", code=code, message=reason)
             self._transport = None
             if self._replay is not None and self._attempts <= _REOPENED:
@@ -241,7 +241,7 @@ class ProcessStream:
                 self._reopen(self)
             else:
                 self._end(refused)
-        elif kind == "reset":
+        elif kind in ("refused", "reset"):  # what was answered in part has been processed
             self._end(self._ended(Author.EPP, "reset", code=code, message=reason))
         else:
             self._end(self._ended(None, "lost", message=reason))

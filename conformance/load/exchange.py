@@ -202,7 +202,8 @@ class LiveExchange:
             self.lost = self.lost or not self.finished
             self.step(Ended("lost", message=reason))
         elif kind in ("refused", "reset"):
-            self.step(Ended("refused" if kind == "refused" else "reset", code=code, message=reason))
+            refused = kind == "refused" and self._head is None
+            self.step(Ended("refused" if refused else "reset", code=code, message=reason))
 
     def _remote_end(self, trailers: Headers | None) -> None:
         violation = self._deframer.finish() if self._deframer is not None else None

@@ -158,7 +158,8 @@ class StreamWatch:
     @_guarded
     def reset(self, author: Author, code: int, reason: str, *, refused: bool) -> None:
         """The stream was reset."""
-        self._end(author, "refused" if refused else "reset", code=code, message=reason)
+        how: Literal["refused", "reset"] = "refused" if refused and not self._head else "reset"
+        self._end(author, how, code=code, message=reason)
 
     @_guarded
     def lost(self, reason: str) -> None:

@@ -457,7 +457,7 @@ def test_a_stream_that_waits_to_be_opened_again_is_lost_with_its_channel() -> No
     run(main)
 
 
-def test_a_refusal_after_an_answer_is_final() -> None:
+def test_a_refusal_after_an_answer_is_a_reset() -> None:
     async def handler(stream: ServedStream) -> None:
         stream.send(b"hello")
         await stream.drain()
@@ -469,7 +469,8 @@ def test_a_refusal_after_an_answer_is_final() -> None:
             stream = await channel.open()
             assert await stream.recv() == b"hello"
             stream.send(b"more")
-            assert (await stream.wait_ended()).how == "refused"
+            ended = await stream.wait_ended()
+            assert (ended.how, ended.author, ended.code) == ("reset", EPP, ErrorCode.REFUSED_STREAM)
 
     run(main)
 

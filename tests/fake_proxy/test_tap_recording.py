@@ -382,6 +382,16 @@ def test_a_stream_split_anywhere_has_the_same_record(
     assert counts.unfinished == 0
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stream_that_is_refused_after_an_answer_was_reset(answered: bool) -> None:
+    tape = Tape()
+    watch = StreamWatch("x", 1, (), Recording(recorder=tape.recorder), Counts(), pytest.fail)
+    if answered:
+        watch.headers(Author.EPP, ((b":status", b"200"), (b"content-type", b"application/grpc")), False)
+    watch.reset(Author.EPP, 7, "", refused=True)
+    assert [one.how for one in tape.events if isinstance(one, StreamEnded)] == ["reset" if answered else "refused"]
+
+
 @pytest.mark.parametrize("length", [5 << 20, 65 << 20, 0xFFFFFFFF])
 @pytest.mark.parametrize("author", Author)
 def test_a_message_that_is_too_large_to_keep_is_no_violation(author: Author, length: int) -> None:

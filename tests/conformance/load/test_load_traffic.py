@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.load.course import Snapshot
+from conformance.load.exchange import REOPENED, LiveExchange
 from conformance.load.exposition import Exposition
 from conformance.load.figures import Figures
 from conformance.load.judgement import Judgement
@@ -103,6 +104,20 @@ def test_a_connection_that_was_not_made_is_no_answer_to_a_request() -> None:
         return str(silent.trouble)
 
     assert asyncio.run(main())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_stream_that_stays_refused_after_an_answer_was_reset(monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
+    steps: list[Any] = []
+    monkeypatch.setattr(LiveExchange, "step", lambda _, what: steps.append(what))
+    surroundings: Any = None
+    shape: Any = None
+    exchange = LiveExchange(surroundings, shape, b"id", 0.0)
+    exchange.tries = REOPENED + 1
+    if answered:
+        exchange.on_headers(((b":status", b"200"), (b"content-type", b"application/grpc")), False)
+    exchange.on_closed("refused", 7, "")
+    assert [one.how for one in steps] == ["reset" if answered else "refused"]
 
 
 @pytest.mark.parametrize(
