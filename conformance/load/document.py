@@ -333,7 +333,7 @@ def _growth(run: LoadRun) -> Iterator[str]:
             yield (
                 f"memory of the {what}: {found['firstMiB']:.0f} to {found['lastMiB']:.0f} MiB, "
                 f"{found['growthMiBPerHour']:+.1f} MiB an hour; {found['firstDescriptors']:.0f} to "
-                f"{found['lastDescriptors']:.0f} descriptors"
+                f"{found['lastDescriptors']:.0f} descriptors, {found['growthDescriptorsPerHour']:+.0f} an hour"
             )
 
 

@@ -52,12 +52,13 @@ class Vitals:
         return found
 
     def summary(self) -> Mapping[str, float]:
-        """Memory in MiB and descriptors at the first, the last and the highest; `growth` is the slope of memory after
-        the first tenth, which is for warming up, in MiB an hour. Empty without samples."""
+        """Memory in MiB at the first, the last and the highest, descriptors at the first and the last; `growth` is the
+        slope of each after the first tenth, which is for warming up, in an hour. Empty without samples."""
         samples = self.samples
         if not samples:
             return {}
         settled = samples[len(samples) // 10 :]
+        descriptors = slope([(one.second, one.descriptors) for one in settled])
         return {
             "samples": len(samples),
             "firstMiB": round(self._first.memory / _MIB, 2),
@@ -66,6 +67,7 @@ class Vitals:
             "growthMiBPerHour": round(slope([(one.second, one.memory / _MIB) for one in settled]) * 3600, 2),
             "firstDescriptors": self._first.descriptors,
             "lastDescriptors": self._last.descriptors,
+            "growthDescriptorsPerHour": round(descriptors * 3600, 1),
         }
 
 

@@ -327,6 +327,18 @@ def test_the_first_the_last_and_the_highest_are_those_of_all_looks(monkeypatch, 
     assert found["highestMiB"] == max(memory)
 
 
+def test_the_growth_of_memory_and_descriptors_is_that_after_warming_up(monkeypatch) -> None:
+    samples = [Sample(float(at), (900 + at) * MIB, 300 + 2 * at) for at in range(100)]
+    samples[:5] = [Sample(float(at), MIB, 1) for at in range(5)]
+    shown = iter(samples)
+    monkeypatch.setattr(vitals, "_sample", lambda *_: next(shown))
+    seen = Vitals()
+    for sample in samples:
+        seen.look([1], sample.second)
+    found = seen.summary()
+    assert (found["growthMiBPerHour"], found["growthDescriptorsPerHour"]) == (3600, 7200)
+
+
 def test_a_target_that_is_started_again_late_in_a_soak_is_looked_at_each_second() -> None:
     seen = Vitals()
     for second in range(5000):
