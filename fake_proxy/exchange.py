@@ -31,6 +31,7 @@ from fake_proxy.actions import (
     UpstreamTrailers,
 )
 from fake_proxy.attempts import Attempts
+from fake_proxy.callbacks import callback
 from fake_proxy.client import (
     AbortPoint,
     Client,
@@ -141,8 +142,7 @@ class ExchangeDriver:
             self._flow = Paced(config, self._machine, self._stream, self._attempts, client)
         self._over = asyncio.Event()
         self._abort_due: AbortPoint | None = None
-        self._aborted = False
-        self._expired, self._sending = "", 0
+        self._aborted, self._expired, self._sending = False, "", 0
         self._defect: Exception | None = None
 
     async def run(self) -> ExchangeOutcome:
@@ -181,6 +181,7 @@ class ExchangeDriver:
 
     # -- the client ----------------------------------------------------------------------------------------------------
 
+    @callback
     def client_gone(self, point: AbortPoint) -> None:
         """A real client went away, at `point` of the exchange."""
         if not self._machine.done:
@@ -225,6 +226,7 @@ class ExchangeDriver:
         self._abort_at_due(point, count)
         self._feed([])
 
+    @callback
     def _expire(self) -> None:
         now = self._loop.time()
         if (sending := self._stream.sending) != self._sending:
@@ -237,6 +239,7 @@ class ExchangeDriver:
             self._stream.give_up()
             self._feed(self._machine.client_gone())
 
+    @callback
     def _unanswered(self, seconds: float) -> None:
         if self._machine.processing and not self._machine.done:
             self._waited_in_vain(self._machine.awaiting, seconds)
@@ -256,19 +259,14 @@ class ExchangeDriver:
 
     # -- the EPP -------------------------------------------------------------------------------------------------------
 
+    @callback
     def _heard(self, raw: bytes) -> None:
         self._progress = self._loop.time()
-        self._guarded(lambda: self._machine.epp_message(raw))
+        self._feed(self._machine.epp_message(raw))
 
+    @callback
     def _ended(self, status: int, message: str) -> None:
-        self._guarded(lambda: self._machine.epp_closed(status, message))
-
-    def _guarded(self, step: Callable[[], list[Action]]) -> None:
-        """A step in a callback of the connection: a defect of the harness ends this exchange, not the connection."""
-        try:
-            self._feed(step())
-        except Exception as problem:  # noqa: BLE001 - raised again where the exchange is awaited
-            self.defect(problem)
+        self._feed(self._machine.epp_closed(status, message))
 
     # -- the upstream --------------------------------------------------------------------------------------------------
 
@@ -297,8 +295,8 @@ class ExchangeDriver:
 
     def defect(self, problem: Exception) -> None:
         """The harness failed: raised where the exchange is awaited."""
-        self._defect = problem
-        self._over.set()
+        self._defect = self._defect or problem
+        self._let_go()
 
     # -- the machine's actions -----------------------------------------------------------------------------------------
 
@@ -360,11 +358,15 @@ class ExchangeDriver:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
-        self._attempts.abort()
+    def _let_go(self) -> None:
+        self._over.set()
+        self._echoes.stop()
         if self._client is not None:
             self._client.finished()
-        self._echoes.stop()
+        self._attempts.abort()
+
+    def _finish(self) -> None:
+        self._let_go()
         response = self._response
         if not self._aborted or response.headers is not None:
             self._recorder.emit(
@@ -378,7 +380,6 @@ class ExchangeDriver:
                     **response.body.recorded,
                 )
             )
-        self._over.set()
 
     @property
     def _complete(self) -> bool:

@@ -35,6 +35,7 @@ from ext_proc.record import (
     Author,
     ClientAborted,
     ClientResponse,
+    Entry,
     Event,
     ExchangeOpened,
     HalfClosed,
@@ -546,6 +547,30 @@ def test_an_error_of_ours_in_an_attempt_is_raised_and_is_no_model_server_that_ha
                 await exchange(epp, POST, FDS, upstream, pace=Pace(deadline=60))
 
     monkeypatch.setattr(Machine, "upstream_headers", fails)
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("pace", [Pace(deadline=0.1), Pace(deadline=60)], ids=["deadline", "message-timeout"])
+def test_an_error_of_ours_as_a_wait_runs_out_is_raised_and_no_exchange_without_end(pace: Pace) -> None:
+    def fails(entry: Entry) -> None:
+        if isinstance(entry.event, Wait):
+            raise RuntimeError("ours")
+
+    async def silent(stream) -> None:
+        while await stream.recv() is not None:
+            pass
+
+    async def run() -> None:
+        recorder = Recorder()
+        recorder.listen(fails)
+        async with own_epp(silent) as epp:
+            channel, config = Channel(epp), replace(BUFFERED, message_timeout=0.1 if pace.deadline > 1 else 60)
+            try:
+                with pytest.raises(RuntimeError, match="ours"):
+                    await run_exchange(channel, POST, config, Stimulus(), OK, recorder, "x1", pace=pace)
+            finally:
+                await channel.close()
+
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
