@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import h11
 
@@ -90,7 +91,7 @@ async def send_request(
     response = ResponseParts(request.abort, gone)
     exchange = Http1Exchange(address, request, response) if request.http == 1 else _Http2(address, request, response)
     await exchange.connect()
-    sending = asyncio.ensure_future(_send(exchange, request, response, echo, leaving))
+    sending = response.task(_send(exchange, request, response, echo, leaving))
     try:
         async with asyncio.timeout(timeout):
             await response.over.wait()
@@ -98,9 +99,11 @@ async def send_request(
         response.expired = True
     finally:
         sending.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await sending
-        await exchange.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await sending
+        finally:
+            await exchange.close()
     return response.result()
 
 
@@ -120,6 +123,17 @@ class ResponseParts:
     aborted: bool = False
     size: int = 0
     over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start `work`; an error that it ends with ends the waiting, and is raised where the task is awaited."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                self.over.set()
+
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(ended)
+        return task
 
     def reached(self, point: AbortPoint, count: int = 1) -> bool:
         """Note that the exchange is at `point` for the `count`th time; True if the client goes away here."""
@@ -188,7 +202,7 @@ async def _send(
     chunks, trailers = request.chunks, tuple((name.lower(), value) for name, value in request.trailers)
     chunked = request.unannounced
     bodyless = not chunks and not chunked and not trailers
-    exchange.head(request_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
+    await exchange.head(request_headers(request, chunked=chunked), chunked=chunked, end=bodyless)
     if await reached("request-headers"):
         return
     sent = 0
@@ -245,9 +259,9 @@ class Http1Exchange:
         self._h11.send(h11.Request(method=self._request.method, target="/", headers=[("host", "-")]))
         self._h11.send(h11.EndOfMessage())
         self._may_go_on = asyncio.Event()
-        self._reading = asyncio.ensure_future(self._read(self._reader))
+        self._reading = self._response.task(self._read(self._reader))
 
-    def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
+    async def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - the framing says the end
         self._chunked = chunked
         request = self._request
         url = f"{request.scheme}://{request.authority}" if request.written == "absolute-form" else ""
@@ -276,10 +290,10 @@ class Http1Exchange:
     async def close(self) -> None:
         self._reading.cancel()
         self._writer.transport.abort()
-        with contextlib.suppress(asyncio.CancelledError, OSError):
-            await self._reading
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await self._reading
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         response, turns = self._response, Turns()
@@ -326,7 +340,7 @@ class _Http2:
         except ConnectFailed as problem:
             raise ConnectionError(f"{problem.where}: {problem.what}") from problem  # its hint is for EPPs
 
-    def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
+    async def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
         request = self._request
         pseudo = (
             (b":method", request.method.encode()),
@@ -335,7 +349,10 @@ class _Http2:
             (b":authority", request.authority.encode()),
         )
         lower = tuple((name.lower(), value) for name, value in headers)
-        self._stream = self._transport.open((*pseudo, *lower), self, end=end)
+        if await self._transport.wait_open():
+            self._stream = self._transport.open((*pseudo, *lower), self, end=end)
+        else:  # it was closed, or said GOAWAY, as it was made
+            self._response.end(complete=False)
 
     async def data(self, data: bytes, *, end: bool) -> None:
         self._ended = end
@@ -359,11 +376,13 @@ class _Http2:
     def on_headers(self, headers: Headers, end: bool, /) -> None:
         response = self._response
         fields = tuple((name, value) for name, value in headers if not name.startswith(b":"))
-        status = next((int(value) for name, value in headers if name == b":status"), None)
-        if status is not None and status >= 200:
-            response.head(status, fields)
-        elif status is None:
+        status = header(headers, b":status")
+        if status is None:
             response.trailers = fields
+        elif not status.isdigit():
+            response.end(complete=False)
+        elif int(status) >= 200:
+            response.head(int(status), fields)
         if end:
             response.end(complete=True)
 

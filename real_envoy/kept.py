@@ -49,7 +49,7 @@ class KeptConnection:
 
 async def _send(http: Http1Exchange, request: HttpRequest) -> None:
     chunked = request.unannounced
-    http.head(request_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
+    await http.head(request_headers(request, chunked=chunked), chunked=chunked, end=not request.chunks)
     for chunk in request.chunks:
         await http.data(chunk.data, end=False)
     http.end(request.trailers)

@@ -8,16 +8,19 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ext_proc.http2 import frames
 from ext_proc.http2.connection import SERVER_SETTINGS, Http2Connection
+from ext_proc.http2.fields import FieldEncoder
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, AbortPoint, Chunk, HttpRequest
 from real_envoy import HttpResponse, send_request
-from real_envoy.http_client import KEPT, MOST
+from real_envoy.http_client import KEPT, MOST, ResponseParts
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -365,6 +368,71 @@ def test_http2_going_away_is_a_reset() -> None:
             answer = await send_request(address, HttpRequest(method="GET", http=2, abort=abort))
         assert (answer.aborted, answer.status, answer.body) == (True, 200, b"")
 
+    _run(test())
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_http2_a_connection_that_takes_no_stream_is_no_response(
+    loop: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    gone = asyncio.Event()
+
+    async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frames.settings(()) + frames.goaway(0, frames.ErrorCode.NO_ERROR))
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    async def test() -> None:
+        async with await asyncio.start_server(leaves, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            answer = await send_request(f"{host}:{port}", HttpRequest(http=2, body=b"body"), timeout=600)
+            assert (answer.status, answer.complete, answer.expired) == (None, False, False)
+            await gone.wait()
+
+    loop(asyncio.wait_for(test(), 30))
+
+
+def test_http2_a_stream_waits_until_the_connection_takes_one() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(frames.settings(((frames.Setting.MAX_CONCURRENT_STREAMS, 0),)))
+        await reader.readuntil(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        writer.write(frames.settings(((frames.Setting.MAX_CONCURRENT_STREAMS, 1),)))
+        await reader.readuntil(b"body")
+        writer.write(frames.headers(1, FieldEncoder().encode(((b":status", b"204"),)), end=True, size=16_384))
+        await reader.read()
+
+    async def test() -> None:
+        answer = await _http1(serve, HttpRequest(http=2, body=b"body"), timeout=600)
+        assert (answer.status, answer.complete) == (204, True)
+
+    _run(asyncio.wait_for(test(), 30))
+
+
+@pytest.mark.parametrize("where", ["reading", "sending"])
+def test_an_error_of_ours_is_raised_and_is_no_gateway_that_hangs(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if where == "reading":
+            writer.write(OK)
+        await reader.read()
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    async def echo(_: int) -> None:
+        fails()
+
+    async def test() -> None:
+        chunks = tuple(Chunk(data=data, await_echo=True) for data in (b"one", b"two"))
+        async with asyncio.timeout(30) as limit:
+            with pytest.raises(RuntimeError, match="ours"):
+                await _http1(serve, HttpRequest(body=chunks), echo=echo if where == "sending" else None, timeout=600)
+        assert not limit.expired()
+
+    if where == "reading":
+        monkeypatch.setattr(ResponseParts, "head", fails)
     _run(test())
 
 
