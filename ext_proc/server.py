@@ -100,6 +100,7 @@ class Server:
         self._settings = settings
         self._numbers = itertools.count(1)
         self._listening: Listening | None = None
+        self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -130,6 +131,7 @@ class Server:
         """Stop listening, end the handlers and close every connection."""
         if self._listening is None:
             return
+        self._closing = True
         self._listening.close()
         for task in tuple(self._tasks):
             task.cancel()
@@ -150,6 +152,9 @@ class Server:
         return transport
 
     def _made(self, transport: Transport) -> None:
+        if self._closing:  # it was accepted, or shook hands, as the server was closed
+            transport.abort()
+            return
         self.connections.append(transport)
         transport.on_lost(lambda: self.connections.remove(transport))
 

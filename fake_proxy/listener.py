@@ -69,7 +69,7 @@ class Listener:
         self.port = 0
         self._serving = serving
         self._numbers = itertools.count(1)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._listening: asyncio.Server | None = None
 
     @property
@@ -86,18 +86,24 @@ class Listener:
         """Stop listening and drop every connection."""
         if self._listening is None:
             return
-        self._listening.close()
-        for task in tuple(self._tasks):
+        listening, self._listening = self._listening, None
+        listening.close()
+        open_now = dict(self._connections)
+        for task in open_now:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._listening.wait_closed()
-        self._listening = None
+        await asyncio.gather(*open_now, return_exceptions=True)
+        for writer in open_now.values():
+            writer.transport.abort()  # that of a task that had not begun is open still
+        await listening.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._listening is None:  # it was accepted as the listener was closed
+            writer.transport.abort()
+            return
         connection = _Connection(reader, writer, self._serving, self._numbers)
         task = asyncio.get_running_loop().create_task(connection.serve())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
 
 
 class _Connection:

@@ -121,7 +121,7 @@ class Tap:
         self._exchanges = itertools.count(1)
         self._links: set[Link] = set()
         self._listening: Listening | None = None
-        self._leaving = False
+        self._leaving = self._closing = False
         self._changed = asyncio.Event()  # a stream or a connection is over, or a data plane knows that we leave
 
     @property
@@ -164,6 +164,7 @@ class Tap:
         """Stop listening and close every connection, with a GOAWAY to either side."""
         if self._listening is None:
             return
+        self._closing = True
         self._listening.close()
         for link in tuple(self._links):
             await link.close()
@@ -192,7 +193,9 @@ class Tap:
 
     def _made(self, link: Link) -> None:
         self._links.add(link)
-        if self._leaving:  # it was still shaking hands when we began to
+        if self._closing:  # it was accepted as we closed
+            link.down.abort()
+        elif self._leaving:  # it was still shaking hands when we began to
             link.leave()
 
     def _lost(self, link: Link) -> None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 
 import grpc as grpcio
 import h2.config
 import h2.connection
 import h2.events
 import pytest
+import uvloop
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ext_proc import grpc
 from ext_proc.channel import dial
 from ext_proc.http2 import frames
 from ext_proc.http2.frames import ErrorCode, Setting
+from ext_proc.http2.tls import ClientTls, self_signed
 from ext_proc.record import Author, Entry, HalfClosed, Headers, Malformed, Message, Recorder, StreamEnded, StreamOpened
+from ext_proc.relay import open_tap
 from ext_proc.server import Handler, ServedStream, Server, serve
 
 METHOD = grpc.PROCESS.decode()
@@ -245,6 +250,52 @@ def test_closing_ends_handlers_and_connections() -> None:
 
     run(main)
     assert len(cancelled) == 1
+
+
+async def open_after(close: Callable[[], Awaitable[None]], port: int, turns: int) -> bool:
+    """Whether a connection is open still that was made so many turns of the loop before `close`."""
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await close()
+        with contextlib.suppress(ConnectionError):
+            reader, writer = await asyncio.open_connection(sock=client)
+            try:
+                async with asyncio.timeout(5):
+                    await reader.read()
+            except TimeoutError:
+                return True
+            finally:
+                writer.transport.abort()
+    return False
+
+
+@pytest.mark.parametrize("turns", range(6))
+@pytest.mark.parametrize("what", ["server", "tap"])
+def test_closing_ends_connections_that_are_just_being_accepted(what: str, turns: int) -> None:
+    async def main() -> None:
+        served = await (serve("127.0.0.1", 0, echo) if what == "server" else open_tap("127.0.0.1", 0, "127.0.0.1:9"))
+        assert not await open_after(served.close, served.port, turns)
+
+    uvloop.run(asyncio.wait_for(main(), 60))
+
+
+def test_closing_ends_connections_that_are_shaking_hands(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = await serve("127.0.0.1", 0, echo, tls=self_signed(tmp_path))
+        client = socket.create_connection(("127.0.0.1", server.port))
+        client.setblocking(False)
+        for _ in range(6):
+            await asyncio.sleep(0)
+        await server.close()
+        with contextlib.suppress(OSError):
+            context = ClientTls(verify=False).context()
+            reader, writer = await asyncio.open_connection(sock=client, ssl=context, server_hostname="localhost")
+            await reader.read()
+            writer.transport.abort()
+
+    uvloop.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_taken_port_is_an_os_error() -> None:

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import gzip
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 import httpx
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -402,3 +404,20 @@ def test_compressed_bodies_are_left_alone() -> None:
             assert here.of(UpstreamRequest)[0].body == packed
 
     run(main)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_closing_ends_connections_that_are_just_being_accepted(turns: int) -> None:
+    async def main() -> None:
+        listener = await open_listener("127.0.0.1", 0, Serving(channel=Channel("127.0.0.1:9"), recorder=Recorder()))
+        with socket.create_connection((listener.host, listener.port)) as client:
+            client.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await listener.close()
+            with contextlib.suppress(ConnectionError):
+                reader, writer = await asyncio.open_connection(sock=client)
+                await reader.read()
+                writer.transport.abort()
+
+    uvloop.run(asyncio.wait_for(main(), 30))
