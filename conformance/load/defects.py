@@ -1,12 +1,11 @@
-"""What breaks in our own code where nobody waits for it: in callbacks of the event loop.
-
-The loop closes a connection in whose callback something was raised. Its streams would seem to be lost by the target.
-"""
+"""A defect of our own ends a load: no exchange since then is the target's (see `conformance.run.defects`)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+
+from conformance.run.defects import defect_of
 
 
 class Defects:
@@ -36,9 +35,8 @@ class Defects:
             self._first = self._first or problem
 
     def _heed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What the loop tells of. Errors of sockets are the world's; those of tasks reach who waits for them."""
-        problem = context.get("exception")
-        if problem is not None and not isinstance(problem, OSError) and "future" not in context:
+        """What the loop tells of."""
+        if (problem := defect_of(context)) is not None:
             self._first = self._first or problem  # it is raised: no need to tell of it for every connection
         elif self._before is not None:
             self._before(loop, context)

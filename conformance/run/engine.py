@@ -19,6 +19,8 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
+from conformance.run.defects import Defects
+
 T = TypeVar("T")
 
 LAG_INTERVAL = 0.05
@@ -174,6 +176,7 @@ class EngineThread:
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(Defects())
         meter = self._loop.create_task(self.lag.run())
         try:
             self._loop.run_forever()

@@ -13,6 +13,7 @@ from conformance.errors import ConformanceError
 from conformance.evidence.episode import Context, Episode, Expectation, HarnessTrouble, Unmet
 from conformance.planning.plan import Work
 from conformance.run.capture import Capture
+from conformance.run.defects import defect_since
 from conformance.run.engine import ENOUGH
 from conformance.run.processor import starved
 from conformance.run.target_runner import TargetRunner
@@ -149,7 +150,8 @@ async def execute(
             capture.remark(Unmet(what=str(problem)))
         except Exception as problem:  # noqa: BLE001 - a defect of the suite must become `error`, not a finding
             capture.remark(HarnessTrouble(what=f"{type(problem).__name__}: {problem}"))
-        if trouble := execution.spoilt(runner.lag.worst(began)) or _unproven(runner, capture.episode()):
+        late = execution.spoilt(runner.lag.worst(began))
+        if trouble := defect_since(began) or late or _unproven(runner, capture.episode()):
             capture.remark(HarnessTrouble(what=trouble))
         seconds = loop.time() - began
         episode = runner.redactor.across(capture.episode())

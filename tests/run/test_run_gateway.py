@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,14 @@ from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.episode import GatewayFacts, ProcessStarted
 from conformance.outcome import RunOutcome, VersionOutcome
 from conformance.planning.plan import Selection
+from conformance.run.gateway.pods import Pods
 from conformance.run.session import RunSettings, run
 from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
 from conformance.verdict import Result, Verdict
 from ext_proc.record import ClientAborted, ClientResponse, ExchangeOpened, StreamOpened, UpstreamRequest
+from fake_epp.player import Player
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
 HOSTILE = Path(__file__).parents[1] / "support" / "hostile" / "gateways.py"
@@ -385,6 +388,27 @@ def test_a_gateway_has_time_to_use_a_pod_again(variant: str) -> None:
     episode = log.finished("gateway.uses-a-list-up").episode
     assert episode is not None
     assert len(episode.exchanges) == 4
+
+
+@pytest.mark.parametrize("where", ["epp", "model server"])
+def test_an_error_of_ours_in_a_callback_is_no_failure_of_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """In the middle of the scenarios, after the gate; the loop only prints such errors."""
+    owner, name = (Player, "play") if where == "epp" else (Pods, "_arrived")
+    right = getattr(owner, name)
+
+    def fails(self: object, first: object) -> Any:
+        if b"gate." in (first if isinstance(first, bytes) else str(first).encode()):
+            return right(self, first)
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(owner, name, fails)
+    log = Log()
+    conduct(small(), "gateway.asks-about-head*", log=log, version="next")
+    result = log.finished("gateway.asks-about-head[http=1]").result
+    assert result.verdict is Verdict.ERROR
+    assert "RuntimeError: ours" in str(result)
 
 
 def test_results_are_those_of_the_role() -> None:
