@@ -7,6 +7,7 @@ server answers with an error: both would seem to be the target's doing.
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections import deque
 from typing import Any
@@ -15,11 +16,15 @@ _KEPT = 100
 """How many are remembered."""
 
 
+_SHORT_OF = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""What a process can be short of, such as file descriptors: then nothing can connect to it, for one thing."""
+
+
 def defect_of(context: dict[str, Any]) -> BaseException | None:
-    """The defect among what a loop tells of. Errors of sockets are the world's; those of tasks reach who waits for
-    them."""
+    """The defect among what a loop tells of. Other errors of sockets are the world's; those of tasks reach who waits
+    for them."""
     problem = context.get("exception")
-    ours = isinstance(problem, BaseException) and not isinstance(problem, OSError)
+    ours = problem is not None and (not isinstance(problem, OSError) or problem.errno in _SHORT_OF)
     return problem if ours and not context.keys() & {"future", "asyncgen"} else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import time
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from conformance.judges import judge
 from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
+from conformance.run.defects import Defects, defect_since
 from conformance.run.engine import LAGGING, LagMeter
 from conformance.run.epp.execute import EppExecution
 from conformance.run.execution import execute
@@ -63,3 +65,25 @@ def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Ex
     episode, context = done.episode, done.context
     assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
     assert {one.requirement: one.verdict for one in judge(episode, context, catalogue)}["EPP-HLTH-01"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("context", "ours"),
+    [
+        ({"exception": RuntimeError("broken")}, True),
+        ({"exception": OSError(errno.EMFILE, "Too many open files")}, True),
+        ({"exception": ConnectionResetError()}, False),
+        ({"exception": RuntimeError("raised where the task is awaited"), "future": None}, False),
+        ({"message": "a warning"}, False),
+    ],
+)
+def test_which_troubles_of_the_loop_are_our_own(context: dict, ours: bool):
+    async def main() -> str:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(Defects())
+        began = time.monotonic()
+        loop.call_exception_handler({"message": "", **context})
+        assert not defect_since(time.monotonic() + 1)
+        return defect_since(began)
+
+    assert bool(asyncio.run(main())) is ours
