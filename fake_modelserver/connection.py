@@ -197,13 +197,13 @@ class Connection(asyncio.Protocol):
         """Answer what can be answered at once; leave the rest to a task."""
         while self._requests and self._task is None and not self._transport.is_closing():
             if not self._writable:
-                self._task = self._loop.create_task(self._play_all())
+                self._start_playing()
                 return
             request, response = self._next()
             if response.plain and request.keep_alive and not request.http_1_0 and request.method != "HEAD":
                 self._transport.writelines(response.wire)
             else:
-                self._task = self._loop.create_task(self._play_all((request, response)))
+                self._start_playing((request, response))
 
     def _next(self) -> tuple[Request, Response]:
         item = self._requests.popleft()
@@ -212,10 +212,21 @@ class Connection(asyncio.Protocol):
         try:
             return item, self._answer(item)
         except Exception as problem:  # noqa: BLE001 - a harness error or a listener's error; the client gets an answer, the loop's handler the error
-            self._loop.call_exception_handler(
-                {"message": f"answering {item.method} {item.target} failed", "exception": problem, "protocol": self}
-            )
+            self._tell(f"answering {item.method} {item.target} failed", problem)
             return item, error_response(500, f"the fake model server failed: {problem!r}")
+
+    def _start_playing(self, first: tuple[Request, Response] | None = None) -> None:
+        self._task = self._loop.create_task(self._play_all(first))
+        self._task.add_done_callback(self._played)
+
+    def _played(self, task: asyncio.Task[None]) -> None:
+        """A client must not wait for the rest of an answer that broke."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._tell("an answer broke", problem)
+            self.abort()
+
+    def _tell(self, what: str, problem: BaseException) -> None:
+        self._loop.call_exception_handler({"message": what, "exception": problem, "protocol": self})
 
     async def _play_all(self, first: tuple[Request, Response] | None = None) -> None:
         pending = first

@@ -227,6 +227,7 @@ class Pod:
     def _up_again(self, active: Active) -> None:
         if active in tuple(self.faults):
             self._waking = asyncio.get_running_loop().create_task(self.heal(active.fault.name))
+            self._waking.add_done_callback(asyncio.Task.result)  # for the loop to tell of a pod that stays away
 
     @property
     def metrics_fault(self) -> MetricsFault | None:

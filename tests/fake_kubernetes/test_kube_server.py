@@ -121,3 +121,14 @@ def test_no_bytes_keep_the_server_from_serving(data):
             server.release()
 
     asyncio.run(scenario())
+
+
+def test_a_handler_that_fails_ends_the_connection_and_why_is_told():
+    told = []
+
+    async def fails(_):
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        raise RuntimeError("ours")
+
+    assert _talk(fails, b"GET / HTTP/1.1\r\n" + CLOSE) == b""
+    assert [str(one) for one in told] == ["ours"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from fake_modelserver import Fault, FaultType, Fleet, Gauges, PodSpec
+from fake_modelserver.errors import AddressTakenError
 from fake_modelserver.faults import KINDS, Faults
 from fake_modelserver.faults.pages import GARBAGE
 
@@ -450,3 +451,19 @@ def test_a_stream_fault_leaves_other_answers_alone(run):
         return (await client.post(f"http://{pod.endpoint}/v1/completions", json=plain)).json()["choices"][0]["text"]
 
     assert with_pod(run, [fault("cut"), fault("abort")], look) == "This answer comes from pod a."
+
+
+def test_a_pod_whose_address_was_taken_while_it_was_down_is_told_of(run):
+    async def scenario():
+        told = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context["exception"]))
+        async with Fleet(mode="shared") as fleet:
+            pod = await fleet.add(SPEC)
+            await pod.inject(fault("down"))
+            other = await asyncio.start_server(lambda *_: None, pod.addresses[0].host, pod.addresses[0].port)
+            await pod.inject(fault("down", duration=1))
+            assert isinstance(await asyncio.wait_for(told, 30), AddressTakenError)
+            other.close()
+            await other.wait_closed()
+
+    run(scenario())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
+import pytest
 
 from fake_modelserver import Fleet, PodSpec, Served
 from fake_modelserver.messages import Request, Response
@@ -41,5 +44,22 @@ def test_each_chunk_but_the_first_waits_for_the_owner(run):
             answer = await client.get(f"http://{pod.endpoint}/")
         assert answer.content == b"abcdef"
         assert waited == [2, 3]
+
+    run(test())
+
+
+def test_an_answer_that_breaks_ends_the_connection_and_why_is_told(run):
+    async def test():
+        async def paced(_: int) -> None:
+            raise RuntimeError("ours")
+
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        script = Response(chunks=(b"ab", b"c"), paced=paced)
+        async with Fleet(script=lambda _: script) as fleet, httpx.AsyncClient() as client:
+            pod = await fleet.add(PodSpec(name="a"))
+            with pytest.raises(httpx.HTTPError):
+                await asyncio.wait_for(client.get(f"http://{pod.endpoint}/"), 30)
+        assert [str(one) for one in told] == ["ours"]
 
     run(test())
