@@ -147,6 +147,10 @@ class Channel:
                 stream.start(await self.transport())
             except ConnectFailed as problem:
                 stream.give_up(problem)
+            except Exception as problem:  # noqa: BLE001 - nobody waits for it but the stream
+                told = {"message": "a refused stream can't be opened again", "exception": problem}
+                asyncio.get_running_loop().call_exception_handler(told)
+                stream.give_up(f"our own trouble: {problem}")
 
         task = asyncio.get_running_loop().create_task(again())
         self._reopening[task] = stream

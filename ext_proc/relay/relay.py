@@ -332,6 +332,11 @@ class Link:
             self._unreachable(problem)
             self.down.abort()
             return
+        except Exception as problem:  # noqa: BLE001 - nobody waits for it but the data plane
+            told = {"message": "no connection to the EPP could be made", "exception": problem}
+            asyncio.get_running_loop().call_exception_handler(told)
+            self.down.abort()
+            return
         finally:
             self._dialling = None
         self.up = up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc as grpcio
@@ -455,6 +456,26 @@ def test_a_stream_that_waits_to_be_opened_again_is_lost_with_its_channel() -> No
             assert (await stream.wait_ended()).how == "lost"
 
     run(main)
+
+
+def test_a_stream_that_we_fail_to_open_again_is_lost_and_why_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[BaseException] = []
+
+    async def handler(stream: ServedStream) -> None:
+        stream.reset(ErrorCode.REFUSED_STREAM)
+
+    async def fails() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        async with scripted(handler) as channel:
+            stream = await channel.open()
+            monkeypatch.setattr(channel, "transport", fails)
+            assert (await stream.wait_ended()).how == "lost"
+
+    run(main)
+    assert [str(one) for one in told] == ["[Errno 24] Too many open files"]
 
 
 def test_a_refusal_after_an_answer_is_a_reset() -> None:

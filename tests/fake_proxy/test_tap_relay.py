@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import os
 import socket
@@ -877,3 +878,22 @@ def test_a_socket_that_is_reset_is_a_connection_lost() -> None:
             assert tap.streams == 0
 
     run(main)
+
+
+def test_a_connection_that_we_fail_to_make_ends_that_of_the_data_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[BaseException] = []
+
+    async def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        async with tap_to(unused()) as tap:
+            reader, writer = await asyncio.open_connection(tap.host, tap.port)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.transport.abort()
+
+    monkeypatch.setattr("ext_proc.relay.relay.connect", fails)
+    run(main)
+    assert [str(one) for one in told] == ["[Errno 24] Too many open files"]
