@@ -202,6 +202,8 @@ class _Connection:
                     return
         except (OSError, h11.RemoteProtocolError):
             pass
+        except Exception as problem:  # noqa: BLE001 - raised where the exchange is awaited
+            exchange.defect(problem)
         exchange.client_gone(client.point)
 
     async def _read_body(self, client: _LiveClient) -> bool:

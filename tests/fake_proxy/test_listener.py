@@ -421,3 +421,16 @@ def test_closing_ends_connections_that_are_just_being_accepted(turns: int) -> No
                 writer.transport.abort()
 
     uvloop.run(asyncio.wait_for(main(), 30))
+
+
+def test_an_error_of_ours_in_reading_a_request_ends_the_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise RuntimeError("ours")
+
+    async def main() -> None:
+        monkeypatch.setattr("fake_proxy.listener._Connection._read_body", fails)
+        async with stage() as here:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await here.client.post("/v1/chat/completions", json=CHAT)
+
+    run(main)
