@@ -137,8 +137,8 @@ class JudgingProcess:
                 if not self._waiting:
                     self._idle.set()
             return judged, ""
-        except HarnessError as problem:
-            return judged, problem.message
+        except Exception as problem:  # noqa: BLE001 - whatever broke, judging goes on with what comes next
+            return judged, problem.message if isinstance(problem, HarnessError) else repr(problem)
         finally:
             self.lost += len(batch)
             await asyncio.to_thread(child.close)

@@ -408,6 +408,30 @@ def test_a_judging_process_that_dies_is_started_again() -> None:
     run(main)
 
 
+def test_an_error_where_results_go_is_told_and_judging_goes_on() -> None:
+    async def main() -> None:
+        results: list[JudgedExchange] = []
+        troubles: list[str] = []
+
+        def judged(one: JudgedExchange) -> None:
+            if one.exchange == "a":
+                raise RuntimeError("ours")
+            results.append(one)
+
+        process = JudgingProcess(JudgingSettings(context=CONTEXT), judged, troubles.append)
+        await process.start()
+        assert process.offer(gathered("a"))
+        while not troubles:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert "RuntimeError('ours')" in troubles[0]
+        assert process.offer(gathered("b"))
+        await process.close(timeout=30)
+        assert [one.exchange for one in results] == ["b"]
+        assert process.lost == 1
+
+    run(main)
+
+
 def _child() -> int:
     """The process id of the judging process that this one has started."""
     found = []
