@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
@@ -19,7 +19,9 @@ ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 
 
 
 @contextlib.asynccontextmanager
-async def asked(answers: int) -> AsyncIterator[tuple[ServerClient, list[int]]]:
+async def asked(
+    answers: int, late: Callable[[float], float] = lambda _: 0.0
+) -> AsyncIterator[tuple[ServerClient, list[int]]]:
     """A client, and how many requests came on each connection: a server that closes it in place of another answer."""
     came: list[int] = []
     served: list[asyncio.Task[None]] = []
@@ -46,7 +48,7 @@ async def asked(answers: int) -> AsyncIterator[tuple[ServerClient, list[int]]]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = "http://{}:{}".format(*server.sockets[0].getsockname())
     async with server:
-        async with ServerClient(ModelServerProfile(role="model-server"), url, url) as client:
+        async with ServerClient(ModelServerProfile(role="model-server"), url, url, late) as client:
             yield client, came
         await asyncio.gather(*served)
 
@@ -61,6 +63,21 @@ def test_what_a_used_connection_does_not_answer_is_asked_again(answers: int, out
             return came[:]
 
     assert asyncio.run(ask()) == ([2, 2, 1] if answers else [1, 1])
+
+
+@pytest.mark.parametrize(("late", "outcome"), [(1.0, "response"), (0.0, "failed")], ids=["ours", "the server's"])
+def test_time_that_is_not_the_servers_does_not_make_a_closed_connection_its_failure(
+    monkeypatch: pytest.MonkeyPatch, late: float, outcome: str
+) -> None:
+    """A machine that is busy tells late that a used connection had been closed."""
+    request = request_of(ModelServerProfile(role="model-server"), "m", Ask(), Random(1), Random(2))
+    monkeypatch.setattr("conformance.run.model_server.client.AT_ONCE", 0.0)
+
+    async def ask() -> list[str]:
+        async with asked(1, lambda seconds: late * seconds) as (client, _):
+            return [(await client.ask(request)).outcome for _ in range(2)]
+
+    assert asyncio.run(ask()) == ["response", outcome]
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class ModelServerRunner(TargetRunner):
 
     async def _start_once(self) -> None:
         await self.target.start()
-        self.client = ServerClient(self.profile, self.target.url, self.profile.page_url(self.target.url))
+        self.client = ServerClient(self.profile, self.target.url, self.profile.page_url(self.target.url), self.late)
         self.status("waiting for the first answer")
         until = asyncio.get_running_loop().time() + (self.profile.timeouts.start if self.profile.started_by_us else 0.0)
         try:
