@@ -247,7 +247,8 @@ class Http1Exchange:
     @property
     def reusable(self) -> bool:
         """Whether another request may follow the one that is complete."""
-        return self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
+        done = self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
+        return done and not (self._writer.is_closing() or self._reader.at_eof())
 
     def again(self, request: HttpRequest, response: ResponseParts) -> None:
         """Take another request on the connection."""

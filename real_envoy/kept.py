@@ -9,7 +9,8 @@ from real_envoy.http_client import Http1Exchange, HttpResponse, ResponseParts, r
 
 
 class KeptConnection:
-    """Opened for its first request, and again after a response with which the gateway closed it."""
+    """Opened for its first request, and again where the gateway has closed it, with a response or after it: it may do
+    so at any time (RFC 9112, section 9.5)."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -24,6 +25,8 @@ class KeptConnection:
     async def send(self, request: HttpRequest, *, timeout: float = 10.0) -> HttpResponse:
         """Send the whole of `request` and read its response. Raises `OSError`, as `send_request` does."""
         response = ResponseParts(None)
+        if self._http is not None and not self._http.reusable:
+            await self.close()
         if self._http is None:
             http = Http1Exchange(self._address, request, response)
             await http.connect()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvloop
 
 from fake_modelserver import Fleet, PodSpec
 from fake_modelserver.messages import Request, Response
@@ -56,6 +58,32 @@ def test_a_connection_that_was_closed_is_opened_anew() -> None:
                 assert [(await kept.send(GET)).status for _ in range(3)] == [200, 200, 200]
 
     run(main)
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_a_connection_that_was_closed_without_a_word_after_a_response_is_opened_again(
+    loop: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def main() -> None:
+        closed: asyncio.Queue[None] = asyncio.Queue()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+            closed.put_nowait(None)
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            host, port = server.sockets[0].getsockname()
+            async with KeptConnection(f"{host}:{port}") as kept:
+                for _ in range(3):
+                    assert (await kept.send(GET)).status == 204
+                    await closed.get()
+                    for _ in range(5):
+                        await asyncio.sleep(0)  # the end of the connection is there, and is read now
+
+    loop(asyncio.wait_for(main(), 30))
 
 
 def test_trouble_is_in_the_response_or_raised() -> None:
