@@ -167,7 +167,7 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     silent = stop.kind is StopKind.HANG
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
-    hint = _HINTS.get(requirement, "" if silent else _ENDS[side])
+    hint = _HINTS.get(requirement, "" if silent else _LOST if stop.kind is StopKind.LOST else _ENDS[side])
     if silent and requirement == "ENV-21":
         actual += f", with {len(view.overlapping) + 1} streams open at the same time"
         hint = _CROWDED
@@ -187,6 +187,10 @@ _ENDS = {
     REQUEST: "Send an ImmediateResponse instead of ending the stream.",
     RESPONSE: "Answer the whole response before the stream ends: what was let through can't be taken back.",
 }
+_LOST = (
+    "The process ended, or it closed the connection while a stream was open on it. Where connections have a limit of "
+    "age, or the server stops, let open streams end first (grpc-go: MaxConnectionAgeGrace, GracefulStop)."
+)
 _CROWDED = (
     "Requests like this one are answered when fewer streams are open. A server with a thread for each stream may have "
     "run out of threads; a lock or a queue that streams share looks the same."

@@ -283,6 +283,15 @@ class TestUnanswered:
         assert ask(script).blamed == {"ENV-16"}
         assert ask(script, "0.2.0").blamed == {"ENV-16"}
 
+    def test_a_lost_connection_may_be_one_that_was_closed_for_its_age(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).upstream(A).response_headers(served=A)
+        one.answers(headers_answer(side="response")).chunk(b"{}", side="response").lost()
+        finding = ask(script).finding("ENV-16")
+        assert finding.verdict is Verdict.FAIL
+        assert "connection" in finding.hint
+        assert "MaxConnectionAgeGrace" in finding.hint
+
     def test_closed_with_the_body_outstanding(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A)).closed()
