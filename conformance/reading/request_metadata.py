@@ -82,10 +82,15 @@ class SubsetHint:
             case "unset":
                 return "no subset hint"
             case "list":
-                shown = ", ".join(self.items[:6]) + (", …" if len(self.items) > 6 else "")
+                shown = ", ".join(map(_shown, self.items[:6])) + (", …" if len(self.items) > 6 else "")
                 return f"subset hint [{shown}]"
             case _:
                 return f"subset hint of the wrong type: {json.dumps(self.value, ensure_ascii=False)[:80]}"
+
+
+def _shown(item: str) -> str:
+    """An item of a list; in quotes if it is no endpoint: it may be empty, or have blanks or a comma."""
+    return item if parse(item).canonical and not parse(item).padded else repr(item)
 
 
 UNSET = SubsetHint(kind="unset")

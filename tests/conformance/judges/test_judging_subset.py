@@ -49,6 +49,14 @@ class TestPicks:
         assert A in finding.actual
         assert B in finding.actual
 
+    @pytest.mark.parametrize(
+        ("subset", "shown"),
+        [([""], "['']"), ([STRANGER, ""], f"[{STRANGER}, '']"), ([" ", "a,b"], "[' ', 'a,b']"), ([], "[]")],
+    )
+    def test_items_that_are_no_endpoints_are_shown_in_quotes(self, ask, subset, shown):
+        found = ask(picked(A, subset=subset)).findings
+        assert any(one.actual == f"{A} is not in the list (subset hint {shown})" for one in found)
+
     def test_only_the_first_inside(self, ask):
         assert ask(picked(f"{B},{C}", subset=[B])).blamed == {"EPP-SUB-01"}
 
