@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -25,9 +26,15 @@ def damaged(page: bytes, fault: Fault, names: Names) -> bytes:
     return ("\n".join(changed) + "\n").encode() if changed else b""
 
 
+_SAMPLE = re.compile(rb"^[^#\s{]+(?:\{.*\})?(?= )", re.MULTILINE)
+"""A sample up to its value."""
+
+
 def _half(page: bytes, fault: Fault) -> bytes:
+    """The page up to a sample without its value: who reads lines finds nothing odd in half a comment."""
     at = round(len(page) * fault["share"])
-    return page[: at - 1] if page[at - 1 : at] == b"\n" else page[:at]
+    ends = [one.end() for one in _SAMPLE.finditer(page)]
+    return page[: next((end for end in ends if end >= at), ends[-1] if ends else at)]
 
 
 _BYTES: dict[FaultType, Callable[[bytes, Fault], bytes]] = {
