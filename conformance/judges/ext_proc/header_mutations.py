@@ -133,12 +133,27 @@ def protected_headers(view: ExchangeView) -> Iterator[Ruling]:
             if protected(name) and value not in values_of(sent, _alias(name)):
                 fine = False
                 actual = f"{name} is set to {value.decode('latin-1')[:80]!r}"
-                hint = "Envoy ignores it, or fails the request where disallow_is_error is set."
-                yield view.warn("ENV-26", f"{name} is left alone", actual, at=message, hint=hint)
+                yield view.warn("ENV-26", f"{name} is left alone", actual, at=message, hint=_IGNORED)
+        for name in _protected_removals(message, sent):
+            fine = False
+            yield view.warn("ENV-26", f"{name} is left alone", "it is to be removed", at=message, hint=_IGNORED)
     over = [*_over_a_limit(view, direction), *_over_a_limit(view, view.stream.response)]
     yield from over
     if fine and not over and view.destination.observed:
         yield passed("ENV-26")
+
+
+_IGNORED = "Envoy ignores it, or fails the request where disallow_is_error is set."
+
+
+def _protected_removals(message: DecodedMessage, sent: HeaderList) -> list[str]:
+    """The headers that an answer removes for good, of those that were sent and that data planes keep."""
+    mutation = message.header_mutation
+    if mutation is None:
+        return []
+    own = {option.header.key.lower() for option in mutation.set_headers}
+    names = {name.lower() for name in mutation.remove_headers} - own
+    return sorted(one for one in names if (protected(one) or one.startswith(":")) and values_of(sent, _alias(one)))
 
 
 def _over_a_limit(view: ExchangeView, direction: StreamDirection) -> Iterator[Ruling]:

@@ -657,6 +657,16 @@ class TestHeaders:
         assert ask(mutated(option(":authority", A))).warned == {"ENV-26"}
         assert ask(mutated(option(":authority", "gateway.example"), option(":method", "POST"))).blamed == set()
 
+    @pytest.mark.parametrize("name", [":path", ":Method", "host"])
+    def test_protected_headers_are_removed(self, ask, name):
+        verdicts = ask(mutated(remove=[name]))
+        assert verdicts.blamed == verdicts.warned == {"ENV-26"}
+        assert "to be removed" in verdicts.finding("ENV-26").actual
+
+    def test_what_was_not_sent_may_be_removed(self, ask):
+        assert ask(mutated(remove=["x-envoy-retry-on"])).blamed == set()
+        assert ask(mutated(option(":method", "POST"), remove=[":method"])).blamed == set()
+
     def test_too_many_headers(self, ask):
         many = [option(f"x-{n}", "1") for n in range(100)]
         assert ask(mutated(*many)).warned == {"ENV-26"}
