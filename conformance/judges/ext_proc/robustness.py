@@ -38,17 +38,21 @@ def _crash(crash: Crash) -> Ruling:
     lines = output.splitlines()
     last = f"; its last words: {' '.join(cause_of(lines) or lines[-1:])[:300]}" if output else ""
     lone = crash.suspects[0] if len(crash.suspects) == 1 else None
-    several = "" if lone else f" with {len(crash.suspects)} exchanges in flight"
+    several = "" if lone else f" with {len(crash.suspects) or 'no'} exchanges in flight"
     return Ruling(
         requirement=_whose(lone) if lone else "ENV-27",
         verdict=Verdict.FAIL,
         expected=("the process stays alive",),
         actual=f"the process ended with {how}{several}{last}",
-        hint="" if lone else "Any of them may have ended it, or their number: each is tried alone by other scenarios.",
+        hint="" if lone else _OF_SEVERAL if crash.suspects else _OF_NONE,
         exchange=lone.exchange if lone else None,
         seq=crash.entry.seq,
         nature=Nature.CRASH,
     )
+
+
+_OF_SEVERAL = "Any of them may have ended it, or their number: each is tried alone by other scenarios."
+_OF_NONE = "Look at what reads the pods' metrics, what follows the pool, and what goes on after an exchange has ended."
 
 
 def _whose(view: ExchangeView) -> str:

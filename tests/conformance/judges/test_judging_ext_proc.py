@@ -497,6 +497,12 @@ class TestRobustness:
         assert finding.exchange is None
         assert ask(script).failed == {"ENV-27"}
 
+    def test_death_before_any_exchange_blames_none(self, ask):
+        finding = ask(Script(pool=POOL).gauges("a", metrics="half").crashed(code=2)).finding("ENV-27")
+        assert "with no exchanges in flight" in finding.actual
+        assert "Any of them" not in finding.hint
+        assert "metrics" in finding.hint
+
     @pytest.mark.parametrize("step", ["never begun", "refused", "lost", "reset", "silent", "status"])
     @pytest.mark.parametrize(
         "expected", [Expectation(answer=("endpoint",)), Expectation(within=(A,)), Expectation(status=(200,))]
