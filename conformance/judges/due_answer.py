@@ -142,6 +142,9 @@ def _load(history: GaugesHistory, states: Iterable[_State], allowed: frozenset[s
 
 
 def _at_most(values: Mapping[str, Any], queue: float, kv: float) -> bool:
+    """Whether no gauge is above these; of gauges that move, where each began is all that is known."""
+    if values.get("course", "steady") != "steady":
+        return False
     return _number(values.get("queue")) <= queue and _number(values.get("kv")) <= kv
 
 

@@ -417,6 +417,15 @@ class TestNotSteered:
     def test_an_idle_429_is_inconclusive(self, ask):
         assert ask(answered(immediate(429)))["EPP-DEST-01"] is Verdict.INCONCLUSIVE
 
+    @pytest.mark.parametrize(("course", "idle"), [("steady", True), ("fills", False), ("at-odds", False)])
+    def test_a_pod_whose_gauges_move_is_not_idle(self, ask, course, idle):
+        """What the log has of them is where they began."""
+        script = Script(pool=POOL)
+        for name in POOL:
+            script.gauges(name, queue=0, kv=0.1, metrics="ok", course=course if name == "a" else "steady")
+        script.exchange().request(BODY).answers(immediate(429)).drained()
+        assert ask(script).blamed == ({"EPP-DEST-01"} if idle else set())
+
     def test_503_with_a_ready_pool_fails(self, ask):
         assert ask(answered(immediate(503))).blamed == {"EPP-ERR-02"}
         assert ask(answered(immediate(503)), "0.2.0").blamed == {"EPP-DEST-01"}
