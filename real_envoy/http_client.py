@@ -350,10 +350,9 @@ class _Http2:
             (b":authority", request.authority.encode()),
         )
         lower = tuple((name.lower(), value) for name, value in headers)
-        if await self._transport.wait_open():
-            self._stream = self._transport.open((*pseudo, *lower), self, end=end)
-        else:  # it was closed, or said GOAWAY, as it was made
-            self._response.end(complete=False)
+        if not await self._transport.wait_open():  # it was closed, or said GOAWAY, as it was made
+            raise ConnectionError(f"{self._address}: the HTTP/2 connection takes no request")
+        self._stream = self._transport.open((*pseudo, *lower), self, end=end)
 
     async def data(self, data: bytes, *, end: bool) -> None:
         self._ended = end
