@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.errors import TargetUnreachableError
+from conformance.errors import IncompleteError, TargetUnreachableError
 from conformance.run.data_plane.plane import FakeDataPlane
 from conformance.run.data_plane.replies import MayDial
 from conformance.run.data_plane.stimuli import Prepared
@@ -37,7 +37,7 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
     """Start a copy of `first` with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
-    request is not judged.
+    request is not judged. Raises `IncompleteError` for one that does neither in time: it may be about to do either.
     """
     for _ in range(PORT_TRIES):
         recorder = Recorder()
@@ -49,6 +49,9 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
             pace = Pace(deadline=first.profile.timeouts.answer)
             outcome = await plane.carry_out(request, "start", note={}, pace=pace, fresh_connection=False)
             await target.given_time_to_end() if outcome.stream is not None and outcome.stream.how == "lost" else None
+            if outcome.expired and not target.crashed:
+                what = f"a second copy of the target neither answered nor ended within {pace.deadline:g} s"
+                raise IncompleteError(what, hint="give it longer: timeouts.answer")
             if not target.crashed:
                 return StartOutcome(started=True)
             problem = (await target.explain_end()).message

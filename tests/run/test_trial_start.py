@@ -1,0 +1,67 @@
+"""A second copy of a target, started to see whether it takes a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from conformance.errors import IncompleteError
+from conformance.run.data_plane.stimuli import prepare
+from conformance.run.epp.target import Target
+from conformance.run.epp.trial_start import StartOutcome, trial_start
+from conformance.scenario.references import NOBODY
+from conformance.scenario.schema import Exchange
+from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts
+
+PROGRAM = """
+import asyncio, sys
+from ext_proc.server import serve
+
+async def handler(stream):
+    await stream.recv()
+    if sys.argv[2] == "waits":
+        await asyncio.Event().wait()
+
+async def main():
+    await serve("127.0.0.1", int(sys.argv[1]), handler)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def started(folder: Path, what: str) -> StartOutcome:
+    """What is found of a copy that does `what` with its first request."""
+    (folder / "epp.py").write_text(PROGRAM)
+    command = ("env", f"PYTHONPATH={Path.cwd()}", "{python}", str(folder / "epp.py"), "{port}", what)
+    profile = Profile(
+        name=what,
+        address="127.0.0.1:{port}",
+        start=Start(command=command),
+        discovery=Discovery(file=File()),
+        timeouts=Timeouts(answer=60 if what != "waits" else 1, stop=0.3),
+    )
+    request = prepare(
+        Exchange(ending="envoy"),
+        index=0,
+        mode="full-duplex",
+        profile=profile,
+        endpoints={NOBODY: ("127.0.0.1:9",)},
+        pool=(),
+        rng=Random(1),
+    )
+    first = Target(profile, "1.0.0", {"workdir": str(folder)}, emit=lambda _: None)
+    return asyncio.run(trial_start(first, request, "", lambda _: False))
+
+
+def test_one_that_answers_has_started(tmp_path: Path) -> None:
+    assert started(tmp_path, "answers").started
+
+
+def test_one_that_does_neither_in_time_may_be_about_to_do_either(tmp_path: Path) -> None:
+    """It may read its configuration only after it listens, and have got no processor to end with its complaint."""
+    with pytest.raises(IncompleteError, match="neither answered nor ended"):
+        started(tmp_path, "waits")
