@@ -28,7 +28,7 @@ def defect_of(context: dict[str, Any]) -> BaseException | None:
     return problem if ours and not context.keys() & {"future", "asyncgen"} else None
 
 
-class Defects:
+class DefectWatch:
     """The handler of a loop's exceptions that remembers the defects among them."""
 
     def __init__(self) -> None:
@@ -46,6 +46,6 @@ class Defects:
 
 
 def defect_since(begin: float) -> str:
-    """`Defects.since` of the running loop, where it has such a handler."""
+    """`DefectWatch.since` of the running loop, where it has such a handler."""
     handler = asyncio.get_running_loop().get_exception_handler()
-    return handler.since(begin) if isinstance(handler, Defects) else ""
+    return handler.since(begin) if isinstance(handler, DefectWatch) else ""

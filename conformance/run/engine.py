@@ -19,7 +19,7 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
-from conformance.run.defects import Defects
+from conformance.run.defects import DefectWatch
 
 T = TypeVar("T")
 
@@ -176,7 +176,7 @@ class EngineThread:
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.set_exception_handler(Defects())
+        self._loop.set_exception_handler(DefectWatch())
         meter = self._loop.create_task(self.lag.run())
         try:
             self._loop.run_forever()

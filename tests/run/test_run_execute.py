@@ -17,7 +17,7 @@ from conformance.judges import judge
 from conformance.planning.plan import Work
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
-from conformance.run.defects import Defects, defect_since
+from conformance.run.defects import DefectWatch, defect_since
 from conformance.run.engine import LAGGING, LagMeter
 from conformance.run.epp.execute import EppExecution
 from conformance.run.execution import execute
@@ -80,7 +80,7 @@ def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Ex
 def test_which_troubles_of_the_loop_are_our_own(context: dict, ours: bool):
     async def main() -> str:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(Defects())
+        loop.set_exception_handler(DefectWatch())
         began = time.monotonic()
         loop.call_exception_handler({"message": "", **context})
         assert not defect_since(time.monotonic() + 1)
