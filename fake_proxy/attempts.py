@@ -153,7 +153,7 @@ class Attempts:
             await self._events.failed(attempt, how)
 
     def defect(self, problem: Exception) -> None:
-        """An attempt ended with an error of ours."""
+        """An attempt ended with our own error."""
         self._events.defect(problem)
 
     # ------------------------------------------------------------------------------------------------------------------

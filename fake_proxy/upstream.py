@@ -49,7 +49,7 @@ class UpstreamEvents(Protocol):
         """The attempt broke before the response was complete."""
 
     def defect(self, problem: Exception) -> None:
-        """The attempt ended with an error of ours: nothing that the endpoint did."""
+        """The attempt ended with our own error: nothing that the endpoint did."""
 
 
 class Attempt(Protocol):
