@@ -139,6 +139,8 @@ class LiveTap:
             raise
         loop = asyncio.get_running_loop()
         self._beside = (loop.create_task(self._look()), loop.create_task(self._lag.run()))
+        for task in self._beside:
+            task.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -232,6 +234,12 @@ class LiveTap:
             self._warn(f"{one.exchange}: {one.problem}")
         for text in one.shown:
             self._show(text)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What goes on beside the relaying ends when it is cancelled, or it broke."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.tally.problems += 1
+            self._warn(f"silent streams are not looked for any more, relaying goes on: {problem!r}")
 
     async def _look(self) -> None:
         told = looks = 0

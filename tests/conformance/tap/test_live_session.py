@@ -576,6 +576,23 @@ def test_a_data_plane_that_can_not_be_served_is_told_of(tmp_path: Path, served: 
     run(main)
 
 
+def test_a_tap_that_looks_for_silent_streams_no_more_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise RuntimeError("ours")
+
+    async def main() -> None:
+        monkeypatch.setattr("conformance.tap.session.LOOK", 0.01)
+        monkeypatch.setattr("conformance.tap.gathering.Gathering.look", fails)
+        async with live(picks(A)) as (tap, heard):
+            while not heard.warned:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await drive(tap.address, (*SHAPES["chat"], ProxyConfig()))
+        assert "RuntimeError('ours')" in heard.warned[0]
+        assert tap.exit_code == 3
+
+    run(main)
+
+
 def test_relaying_goes_on_without_any_judging(monkeypatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(sys, "executable", "/bin/false")
