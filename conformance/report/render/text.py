@@ -20,7 +20,7 @@ from conformance.report.document.rows import RequirementRow, VersionRow
 from conformance.report.render.gauges import gauges, gauges_line
 from conformance.report.render.marks import STYLE, SYMBOL, WORD, mark, plural, protocol
 from conformance.report.render.transcript import Line, transcript
-from conformance.verdict import Result, Verdict
+from conformance.verdict import UNSETTLED, Result, Verdict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -165,7 +165,9 @@ def summary_text(report: Report, paths: Iterable[Path | str] = (), *, width: int
 def _facts(report: Report, paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     headline = report.headline()
     if headline is not None and headline.blockers and not report.stopped:
-        unsettled = report.result is Result.INCOMPLETE and report.complete
+        unsettled = report.result is Result.INCOMPLETE and (
+            report.complete or any(row.verdict in UNSETTLED for row in report.results)
+        )
         folder = f" {shlex.quote(str(paths[0].parent))}" if paths else ""
         why = f"  (why: epp-conformance report show{folder} --unsettled)" if unsettled else ""
         yield "blockers", " ".join(headline.blockers) + why

@@ -102,6 +102,17 @@ def test_what_is_incomplete_though_all_was_run_says_where_the_reason_is(run):
     assert "report show 'my r' --unsettled" in summary_text(seal(document), ["my r/report.html"]).plain
 
 
+def test_a_selection_of_which_a_scenario_is_inconclusive_says_so_too(run):
+    document = run.report().document()
+    document.update(result="incomplete", complete=False)
+    document["versions"][0].update(result="incomplete", blockers=["ENV-01"])
+    for one in document["results"]:
+        one["verdict"] = "pass"
+    assert "--unsettled" not in summary_text(seal(document), ["r/report.html"]).plain
+    document["results"][0]["verdict"] = "inconclusive"
+    assert "report show r --unsettled" in summary_text(seal(document), ["r/report.html"]).plain
+
+
 def test_a_narrow_terminal_costs_neither_the_seed_nor_a_blocker(run):
     document = run.report().document()
     document["environment"]["seed"] = 4294967295
