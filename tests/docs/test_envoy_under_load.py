@@ -30,6 +30,11 @@ BUSY = (
     "do sleep 0.1; done; "
 )
 """Wait until requests are with the EPP: on a busy machine the clients may start later than the page's seconds say."""
+CONNECTED = (
+    "until curl -s 'http://127.0.0.1:9901/stats?filter=http.gateway.downstream_cx_active$' | grep -q ': 15'; "
+    "do sleep 0.1; done; "
+)
+"""Wait until the three clients of the page, with five connections each, are there to be served."""
 JUDGED = "until curl -s http://127.0.0.1:9102/metrics | grep -q '^epp_tap_judging_waiting 0'; do sleep 0.1; done; "
 """Wait until the tap has judged all: on a busy machine judging may be further behind than the tap waits for it."""
 PORTS = ("8001", "8002", "9002", "9003", "9102", "9901", "10000")
@@ -40,7 +45,11 @@ def script(folder):
     """The page as a shell script that prints each heading before what its commands print, and the files it names."""
     fresh = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     page = PAGE
-    for before, what in ((BUSY, "sleep 1; kill -KILL"), (JUDGED, "kill $TAP")):
+    for before, what in (
+        (CONNECTED, "sleep 2; kill -STOP"),
+        (BUSY, "sleep 1; kill -KILL"),
+        (JUDGED, "kill $TAP"),
+    ):
         assert what in page
         page = page.replace(what, before + what)
     page = re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda at: str(fresh[at[0]]), page)
@@ -131,8 +140,8 @@ def test_an_epp_that_dies_costs_what_the_failure_mode_says(printed):
     shown = printed["An EPP that dies: failing closed and failing open"]
     closed, with_body, bodyless = statuses(shown)
     for served, *_, lost in (closed, with_body):
-        assert served > 0
-        assert lost > 0
+        assert served > 0, shown
+        assert lost > 0, shown
     assert bodyless[0] > closed[0]
     assert value(shown, "failure_mode_allowed") > 0
     assert '"object":"text_completion"' in shown
