@@ -191,8 +191,7 @@ class Pod:
     def page(self, *, rank: int = 0) -> bytes:
         """The page that shows the rank at that place, without its faults and without a scrape."""
         self._ranks.refresh()
-        exporters = self._ranks.exporters
-        return exporters[min(rank, len(exporters) - 1)].render()
+        return self._ranks.exporters[min(rank, len(self._ranks.exporters) - 1)].render()
 
     async def restart(self, *, down: float = 0.0) -> None:
         """End as a process does, and after `down` seconds begin again: no connection, counters at zero."""
@@ -227,7 +226,7 @@ class Pod:
     def _up_again(self, active: Active) -> None:
         if active in tuple(self.faults):
             self._waking = asyncio.get_running_loop().create_task(self.heal(active.fault.name))
-            self._waking.add_done_callback(asyncio.Task.result)  # for the loop to tell of a pod that stays away
+            self._waking.add_done_callback(lambda task: task.cancelled() or task.result())  # the loop tells of errors
 
     @property
     def metrics_fault(self) -> MetricsFault | None:
