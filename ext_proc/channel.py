@@ -147,7 +147,7 @@ class Channel:
                 stream.start(await self.transport())
             except ConnectFailed as problem:
                 stream.give_up(problem)
-            except Exception as problem:  # noqa: BLE001 - nobody waits for it but the stream
+            except Exception as problem:  # noqa: BLE001 - only the stream waits for it
                 told = {"message": "a refused stream can't be opened again", "exception": problem}
                 asyncio.get_running_loop().call_exception_handler(told)
                 stream.give_up(f"our own trouble: {problem}")

@@ -261,7 +261,7 @@ class _Connection(asyncio.Protocol):
                     await self._send(answer.body)
         except ConnectionAbortedError:
             self._transport.abort()
-        except Exception as problem:  # noqa: BLE001 - nobody waits for it, and the client sees its connection end
+        except Exception as problem:  # noqa: BLE001 - no task awaits it; the client sees its connection end
             told = {"message": "answering a request failed", "exception": problem, "protocol": self}
             asyncio.get_running_loop().call_exception_handler(told)
         finally:

@@ -1,4 +1,4 @@
-"""What breaks in our own code where nobody waits for it: in callbacks of the event loop, and in tasks beside.
+"""What breaks in our own code where no caller takes the error: in callbacks of the event loop, and in tasks beside.
 
 The loop prints it and goes on. It closes a connection in whose callback something was raised, and our EPP or model
 server answers with an error: both would seem to be the target's doing.

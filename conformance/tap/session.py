@@ -239,7 +239,7 @@ class LiveTap:
         """What goes on beside the relaying ends when it is cancelled, or it broke."""
         if not task.cancelled() and (problem := task.exception()) is not None:
             self.tally.problems += 1
-            self._warn(f"silent streams are not looked for any more, relaying goes on: {problem!r}")
+            self._warn(f"silent streams may be missed from now on, relaying goes on: {problem!r}")
 
     async def _look(self) -> None:
         told = looks = 0

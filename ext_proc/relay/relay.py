@@ -332,7 +332,7 @@ class Link:
             self._unreachable(problem)
             self.down.abort()
             return
-        except Exception as problem:  # noqa: BLE001 - nobody waits for it but the data plane
+        except Exception as problem:  # noqa: BLE001 - only the data plane waits for it
             told = {"message": "no connection to the EPP could be made", "exception": problem}
             asyncio.get_running_loop().call_exception_handler(told)
             self.down.abort()
