@@ -33,18 +33,18 @@ _EXCUSED = (
 async def differing_details(stack: Stack, chosen: Iterable[Case]) -> dict[str, tuple[str, str]]:
     """Run `chosen`; where RESPONSE_CODE_DETAILS differ: the fake's, and Envoy's out of its access log."""
     already = len(await _access_log(stack))
-    ids = [case.id for case in chosen]
     for case in chosen:
         await stack.run(case)
     log = (await _access_log(stack))[already:]
-    pairs = {case: (stack.details[case], line["details"]) for case, line in zip(ids, log, strict=True)}
+    cases = stack.asked[already:]
+    pairs = {case: (stack.details[case], line["details"]) for case, line in zip(cases, log, strict=True)}
     return {case: pair for case, pair in pairs.items() if pair[0] != pair[1]}
 
 
 async def _access_log(stack: Stack) -> list[dict[str, Any]]:
     """The access log, when it has a line for each request so far: Envoy writes in batches."""
     async with asyncio.timeout(10):
-        while len(log := stack.envoy.access_log()) < stack.asked:
+        while len(log := stack.envoy.access_log()) < len(stack.asked):
             await asyncio.wait([stack.envoy.exited], timeout=0.005)
             stack.envoy.check()
     return log
