@@ -74,8 +74,6 @@ def proxy(
 
     curl localhost:8080/v1/chat/completions -d '{"model": "llama-3", "messages": [{"role": "user", "content": "hi"}]}'
     """
-    import time
-
     from conformance.cli.console import out, without_colour
     from conformance.cli.serving import until_interrupted
     from conformance.cli.tap import judged_by, listening, spoken
@@ -114,7 +112,7 @@ def proxy(
         recorder=recorder,
         config=config,
         stimulus=stimulus,
-        pace=Pace(deadline=timeout, withheld=lambda seconds: lag.total(time.monotonic() - seconds)),
+        pace=Pace(deadline=timeout, withheld=lag.lately),
         finished=lambda outcome: narrator.finished(outcome.exchange),
     )
     until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show, lag))

@@ -166,7 +166,8 @@ class Traffic:
         """A wait from the monotonic time `since` ran out: for the target, for us, or for others with its processor?"""
         waited = self.now() - since
         others = self._prompt >= since  # a target that answered requests that came later had a processor
-        if not others and (trouble := starved(self._withheld(waited), waited, "an answer")):
+        withheld, ours = (0.0, 0.0) if others else (self._withheld(waited), self._lag.lately(waited))
+        if trouble := starved(withheld, waited, "an answer", ours=ours):
             exchange.trouble = trouble
             return
         slow_at, took = self._slow

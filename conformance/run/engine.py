@@ -100,6 +100,11 @@ class LagMeter:
         """The seconds of all standstills between two times."""
         return sum(self._standstills(begin, end))
 
+    def lately(self, seconds: float, ago: float = 0.0) -> float:
+        """The seconds of all standstills in so many seconds, which ended `ago` seconds ago."""
+        end = time.monotonic() - ago
+        return self.total(end - seconds, end)
+
     def spoilt(self, begin: float, end: float = math.inf, *, most: float = LAGGING) -> float:
         """The seconds of standstills, if a wait between two times that ran out proves nothing for them; else 0.
 
@@ -115,7 +120,7 @@ class LagMeter:
         It does if the loop did not stand still in about the time in which it was `due`: such a wait is put off.
         """
         end = time.monotonic() - ago
-        if seconds - self.total(end - seconds, end) >= ENOUGH * due:
+        if seconds - self.lately(seconds, ago) >= ENOUGH * due:
             return ""
         late = self.spoilt(end - seconds, end)
         waited = f"{late:.1f} of the {seconds:.1f} s in which it waited ({what})"

@@ -165,8 +165,10 @@ def _unproven(runner: TargetRunner, episode: Episode) -> str:
         had = wait.seconds - runner.kept_from(wait.seconds, ago)
         if had >= ENOUGH * runner.profile.timeouts.answer:
             continue
-        ours = runner.lag.excuse(wait.seconds, wait.what, ago=ago)
-        if trouble := ours or starved(runner.target.withheld(wait.seconds, ago), wait.seconds, wait.what):
+        if trouble := runner.lag.excuse(wait.seconds, wait.what, ago=ago):
+            return trouble
+        withheld, ours = runner.target.withheld(wait.seconds, ago), runner.lag.lately(wait.seconds, ago)
+        if trouble := starved(withheld, wait.seconds, wait.what, ours=ours):
             return trouble
     return ""
 

@@ -30,15 +30,22 @@ KEPT = 120.0
 STARVED = 0.5
 """A target that got no processor for more than this part of a wait is not accused of it."""
 
+_TOLD = 0.05
+"""Seconds of standstills that are told of."""
+
 _SECOND = 1e9
 
 
-def starved(withheld: float, seconds: float, what: str) -> str:
-    """Why a wait of so many seconds for `what`, which ran out, is not held against the target; "" if it is."""
-    if withheld <= STARVED * seconds:
+def starved(withheld: float, seconds: float, what: str, *, ours: float = 0.0) -> str:
+    """Why a wait of so many seconds for `what`, which ran out, is not held against the target; "" if it is.
+
+    In `ours` of them the suite's own event loop stood still, maybe in the same.
+    """
+    if not withheld or withheld + ours <= STARVED * seconds:
         return ""
     waited = f"{withheld:.1f} of the {seconds:.1f} s in which it was waited for ({what})"
-    return f"the target got no processor for {waited}: this machine is too busy"
+    also = f", and the suite's own event loop stood still for {ours:.1f} s" if ours >= _TOLD else ""
+    return f"the target got no processor for {waited}{also}: this machine is too busy"
 
 
 @dataclass(frozen=True, slots=True)

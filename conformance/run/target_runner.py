@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Self
@@ -122,10 +121,9 @@ class TargetRunner(ABC):
     # -- work ----------------------------------------------------------------------------------------------------------
 
     def kept_from(self, seconds: float, ago: float = 0.0) -> float:
-        """Of so many seconds, which ended `ago` seconds ago: those in which the target got no processor, or in which
-        our own loop stood still, as the target may have."""
-        end = time.monotonic() - ago
-        return min(seconds, max(self.target.withheld(seconds, ago), self.lag.total(end - seconds, end)))
+        """Of so many seconds, which ended `ago` seconds ago, at most: those in which the target got no processor, and
+        those in which our own loop stood still, as the target may have."""
+        return min(seconds, self.target.withheld(seconds, ago) + self.lag.lately(seconds, ago))
 
     async def prepare(self, pool: Pool) -> None:  # noqa: B027 - a role may share one pool among all
         """Make the pool that a batch starts from."""

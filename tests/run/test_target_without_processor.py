@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.cli import call
+from tests.support.busy import busy
 
 EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
-BUSY = """
-import os
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-print(flush=True)
-while os.getppid() != 1:
-    pass
-"""
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long a thread was kept from running"),
 ]
-
-
-@contextlib.contextmanager
-def busy(programs: int) -> Iterator[None]:
-    """So many other programs want the first core, which the system divides among all alike."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(programs):
-            command = (sys.executable, "-c", BUSY)
-            program = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
-            stack.callback(program.kill)
-            assert program.stdout is not None
-            program.stdout.readline()
-        yield
 
 
 def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
