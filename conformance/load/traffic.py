@@ -166,7 +166,7 @@ class Traffic:
         """A wait from the monotonic time `since` ran out: for the target, for us, or for others with its processor?"""
         waited = self.now() - since
         others = self._prompt >= since  # a target that answered requests that came later had a processor
-        withheld, ours = (0.0, 0.0) if others else (self._withheld(waited), self._lag.lately(waited))
+        withheld, ours = (0.0, 0.0) if others else (self._withheld(waited), self._lag.total(since))
         if trouble := starved(withheld, waited, "an answer", ours=ours):
             exchange.trouble = trouble
             return

@@ -102,7 +102,7 @@ class Stack:
     gateways: Mapping[str, Gateway]
     models: ModelServers = field(default_factory=ModelServers)
     details: dict[str, str] = field(default_factory=dict)
-    """Why the fake's client got what it got, by case, in the order of Envoy's access log."""
+    """Why the fake's client got what it got, by case."""
     asked: list[str] = field(default_factory=list)
     """The cases of the requests that went through Envoy so far, each of which will have its line in the access log."""
 

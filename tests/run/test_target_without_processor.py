@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.cli import call
-from tests.support.busy import busy
+from tests.support.standstills import standstills
 
 EPP = Path(__file__).parents[1] / "support" / "hostile" / "epps.py"
+BUSY = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+print(flush=True)
+while os.getppid() != 1:
+    pass
+"""
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how long a thread was kept from running"),
 ]
+
+
+@contextlib.contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """So many other programs want the first core, which the system divides among all alike."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(programs):
+            command = (sys.executable, "-c", BUSY)
+            program = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
+            stack.callback(program.kill)
+            assert program.stdout is not None
+            program.stdout.readline()
+        yield
 
 
 def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
@@ -30,10 +53,13 @@ def profile(folder: Path, mode: str, *, answer: float, good: int = 3) -> Path:
 
 def run(folder: Path, mode: str, *, answer: float) -> tuple[int, dict]:
     """The exit code and the report of a run. The gate takes the good streams."""
-    few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
-    made = str(profile(folder, mode, answer=answer))
-    code = call(["run", "--profile", made, *few, "-q", "-o", str(folder / "r")])
+    code = call(arguments(folder, mode, answer))
     return code, json.loads((folder / "r/report.json").read_text())
+
+
+def arguments(folder: Path, mode: str, answer: float) -> list[str]:
+    few = ("--scenario", "destination.completion[http=1]", "--body-mode", "full-duplex", "--jobs", "1")
+    return ["run", "--profile", str(profile(folder, mode, answer=answer)), *few, "-q", "-o", str(folder / "r")]
 
 
 def load(folder: Path, mode: str, *flags: str, answer: float) -> tuple[int, dict]:
@@ -56,6 +82,17 @@ def test_one_that_hardly_gets_it_is_not_accused(tmp_path: Path) -> None:
     assert [result["verdict"] for result in report["results"]] == ["error"]
     assert "the target got no processor for" in json.dumps(report["results"])
     assert code == 3
+
+
+def test_what_others_took_and_standstills_are_added_up(tmp_path: Path) -> None:
+    """A fourth of a core, and that only while the machine does not stand still: neither alone is half of a wait."""
+    with busy(3):
+        command = [sys.executable, "-m", "conformance", *arguments(tmp_path, "computes:0.25", 0.5)]
+        process = subprocess.Popen(command)
+        with standstills(process.pid, seconds=(0.7, 1.3), between=(0.2, 0.8), seed=1):
+            process.wait()
+    report = json.loads((tmp_path / "r/report.json").read_text())
+    assert {row["verdict"] for row in report["requirements"]}.isdisjoint({"fail", "warn"})
 
 
 def test_one_that_computes_without_end_is_accused(tmp_path: Path) -> None:

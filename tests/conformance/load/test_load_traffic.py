@@ -69,6 +69,9 @@ def traffic_of(late: float, withheld: float, transport: Any = _ignore) -> Traffi
         (ENDING, 0.7, None, 0.0, True),
         (DEADLINE, 0.02, None, 0.4, False),
         (DEADLINE, 0.02, None, 0.6, True),
+        (ENDING, 0.4, None, 0.3, True),  # both together
+        (ENDING, 0.4, None, 0.05, False),
+        (ENDING, 0.4, 0.2, 0.3, False),
         (DEADLINE, 0.02, 9.0, 0.6, True),
         (DEADLINE, 0.02, 2.0, 0.6, False),  # it had a processor for a request that came later
     ],
