@@ -88,7 +88,7 @@ def test_a_process_that_ends_after_the_last_exchange_is_a_finding(cli, tmp_path:
     assert ran.code == 1, ran.out + ran.err
     found = json.loads((tmp_path / "r" / "load.json").read_text())
     assert {row["id"] for row in found["requirements"] if row["verdict"] == "fail"} == {"ENV-27"}
-    assert found["exchanges"]["judged"] == 20
+    assert found["exchanges"]["judged"] == found["exchanges"]["begun"]
     assert ran.out.count("FAIL") == 1, ran.out  # the process, and no exchange
 
 
@@ -97,7 +97,8 @@ def test_what_is_never_answered_is_in_the_times(cli, tmp_path: Path) -> None:
     flags = ("--profile", profile(tmp_path, "silent", answer=1), "--rate", "20", "--seconds", "1")
     ran = cli("load", *flags, "-o", tmp_path / "r")
     assert ran.code == 1, ran.out + ran.err
-    times = json.loads((tmp_path / "r" / "load.json").read_text())["figures"]["milliseconds"]
+    found = json.loads((tmp_path / "r" / "load.json").read_text())
+    times = found["figures"]["milliseconds"]
     for one in ("timeToPick", "addedTimeToFirstByte"):
-        assert times[one]["count"] == 20
+        assert times[one]["count"] == found["exchanges"]["begun"] > 0
         assert times[one]["p99"] >= 1000
