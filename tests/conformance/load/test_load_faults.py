@@ -133,7 +133,7 @@ async def compare(tmp_path, deviation, times: int):
     meter = LagMeter()
     measuring = asyncio.ensure_future(meter.run())
     try:
-        for _ in range(3):
+        for _ in range(6):
             began = time.monotonic()
             said = await compared(tmp_path, deviation, times)
             if meter.worst(began) < LATE:
