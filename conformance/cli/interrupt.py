@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from types import FrameType
 
 SAME_WISH = 3.0
 """Seconds in which further interruptions are taken for the same one; after that they end what is still done."""
@@ -16,7 +18,7 @@ SAME_SIGNAL = 0.3
 make of one signal."""
 
 _AGAIN = 0.02
-"""Seconds until a signal comes again that was lost in a finalizer, which is over by then, or loses it once more."""
+"""Seconds until a signal comes again that was lost in a finalizer, and between further ones until it is heeded."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -29,8 +31,11 @@ class Interrupt:
         """Seconds in which those that follow the first one mean the same."""
         self._meant, self._same = -SAME_WISH, SAME_WISH
         self._number, self._lost = signal.SIGINT.value, False
+        self._usual = sys.unraisablehook
 
-    def __call__(self, number: int, _: object) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._lost and _runs(Interrupt.dropped, frame):
+            return  # what is raised in that hook is lost for good
         now = time.monotonic()
         if self._lost or now - self._meant >= self._same:
             if not self._lost:
@@ -38,15 +43,28 @@ class Interrupt:
             self._meant, self._number, self._lost = now, number, False
             raise KeyboardInterrupt
 
-    def again(self) -> None:
-        """What was raised was lost: the signal comes again, and is no other."""
+    def dropped(self, lost: sys.UnraisableHookArgs) -> None:
+        """The hook for what Python drops (`sys.unraisablehook`). A signal that is lost so comes again, as the same."""
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            self._usual(lost)
+            return
         self._lost = True
+        with contextlib.suppress(RuntimeError):  # the interpreter ends, and so does the command
+            threading.Thread(target=self._again, daemon=True).start()
+
+    def _again(self) -> None:
         main = threading.main_thread().ident
         assert main is not None
-        again = threading.Timer(_AGAIN, signal.pthread_kill, (main, self._number))
-        again.daemon = True
-        with contextlib.suppress(RuntimeError):  # the interpreter ends, and so does the command
-            again.start()
+        while self._lost:
+            time.sleep(_AGAIN)
+            signal.pthread_kill(main, self._number)
+
+
+def _runs(function: Callable[..., object], frame: FrameType | None) -> bool:
+    """Whether `frame`, or what called it, is a call of the function."""
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def interruptible() -> None:
@@ -54,15 +72,8 @@ def interruptible() -> None:
 
     Python drops what is raised in a finalizer or in the callback of a weak reference, and runs handlers there, too.
     """
-    interrupt, usual = Interrupt(), sys.unraisablehook
-
-    def dropped(lost: sys.UnraisableHookArgs) -> None:
-        if isinstance(lost.exc_value, KeyboardInterrupt):
-            interrupt.again()
-        else:
-            usual(lost)
-
-    sys.unraisablehook = dropped
+    interrupt = Interrupt()
+    sys.unraisablehook = interrupt.dropped
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)

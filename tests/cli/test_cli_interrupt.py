@@ -20,6 +20,11 @@ class Slow:
         while True:
             time.sleep(0.01)
 
+def start(thread, started=threading.Thread.start):
+    started(thread)
+    time.sleep({starting})
+
+threading.Thread.start = start
 interruptible()
 for _ in range({times}):
     Slow()
@@ -52,11 +57,12 @@ Interrupt.__call__ = handle
 """
 
 
+@pytest.mark.parametrize("starting", [0, 0.2])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_in_a_finalizer_comes_again(name: str, times: int) -> None:
-    """The second one is lost as the first comes again."""
-    code = IN_FINALIZERS.format(name=name, times=times)
+def test_a_signal_in_a_finalizer_comes_again(name: str, times: int, starting: float) -> None:
+    """The second one is lost as the first comes again; or that comes while the thread is started that sends it."""
+    code = IN_FINALIZERS.format(name=name, times=times, starting=starting)
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=False)
     assert (ran.stdout, ran.stderr) == ("interrupted\n", "")
 
