@@ -68,7 +68,7 @@ def proxy(
     """Serve HTTP as a gateway would: every request goes through the endpoint picker to the model server that it picks.
 
     The conversation is printed as it happens, and judged when it is over. Ends with Ctrl-C. The exit code is 1 if a
-    rule was broken, and 3 if something could not be judged.
+    rule was broken, and 3 if something could not be judged, or the proxy itself failed.
 
     epp-conformance proxy --epp localhost:9002 --pods 3 --endpoints-file endpoints
 
@@ -115,10 +115,10 @@ def proxy(
         pace=Pace(deadline=timeout, withheld=lag.lately),
         finished=lambda outcome: narrator.finished(outcome.exchange),
     )
-    until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show, lag))
+    defect = until_interrupted(_serve(listening(listen, "--listen"), serving, pods, endpoints_file, show, lag))
     narrator.stop()
     tally = narrator.tally
-    ours = tally.problems or tally.of(Verdict.ERROR)
+    ours = defect or tally.problems or tally.of(Verdict.ERROR)
     raise typer.Exit(1 if tally.violating else 3 if ours else 0)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-def until_interrupted(work: Coroutine[Any, Any, None], leave: Callable[[], None] | None = None) -> None:
+def until_interrupted(work: Coroutine[Any, Any, None], leave: Callable[[], None] | None = None) -> str:
     """Run `work` on its own engine. An interruption is its normal end: everything is closed, the exit code 0.
 
     With `leave`, the first interruption calls that, on the engine's loop, and `work` then ends by itself; a second one
-    is what the first is without.
+    is what the first is without. Returns what failed of the suite itself meanwhile, in words; empty if nothing did.
     """
     from conformance.cli.interrupt import second_is_another_wish
     from conformance.run.engine import EngineThread
@@ -20,3 +20,4 @@ def until_interrupted(work: Coroutine[Any, Any, None], leave: Callable[[], None]
         second_is_another_wish()
     with EngineThread() as engine, contextlib.suppress(KeyboardInterrupt):
         engine.call(work, leave)
+    return engine.defects.since(0)

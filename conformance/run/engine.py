@@ -137,6 +137,7 @@ class EngineThread:
 
     def __init__(self) -> None:
         self.lag = LagMeter()
+        self.defects = DefectWatch()
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._main, name="epp-conformance-engine", daemon=True)
 
@@ -181,7 +182,7 @@ class EngineThread:
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.set_exception_handler(DefectWatch())
+        self._loop.set_exception_handler(self.defects)
         meter = self._loop.create_task(self.lag.run())
         try:
             self._loop.run_forever()

@@ -277,3 +277,12 @@ def test_a_standstill_of_the_proxy_is_not_the_silence_of_the_epp(program) -> Non
         assert code == 0, said
 
     asyncio.run(asyncio.wait_for(main(), 150))
+
+
+def test_a_defect_of_the_proxy_is_no_success(cli, monkeypatch) -> None:
+    async def failing(*_: object) -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr("conformance.cli.proxy._serve", failing)
+    assert cli("proxy", "--epp", "127.0.0.1:9").code == 3

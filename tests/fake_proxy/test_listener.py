@@ -242,6 +242,26 @@ def test_no_epp_is_a_500_as_with_envoy() -> None:
     run(main)
 
 
+def test_a_defect_in_a_connection_reaches_the_handler_of_the_loop() -> None:
+    async def main() -> None:
+        seen: asyncio.Queue[BaseException] = asyncio.Queue()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.put_nowait(context["exception"]))
+
+        def finished(outcome: ExchangeOutcome) -> None:
+            raise ZeroDivisionError
+
+        channel = Channel("127.0.0.1:9")
+        serving = Serving(channel=channel, recorder=Recorder(), finished=finished)
+        listener = await open_listener("127.0.0.1", 0, serving)
+        async with httpx.AsyncClient(base_url=f"http://{listener.address}") as client:
+            assert (await client.post("/x", content=b"{}")).status_code == 500
+        assert isinstance(await seen.get(), ZeroDivisionError)
+        await listener.close()
+        await channel.close()
+
+    run(main)
+
+
 def test_a_model_server_that_is_gone_is_a_503() -> None:
     async def main() -> None:
         upstream = ScriptedUpstream({})
