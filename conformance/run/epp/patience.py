@@ -15,7 +15,7 @@ from conformance.judges.epp.streaming import ECHO
 from conformance.reading.stream_state import AWAITED_ANSWER
 from conformance.scenario.schema import Reply
 from ext_proc.record import STILL_OPEN, Author, Entry, Message, Recorder, StreamEnded, Wait
-from fake_proxy.pace import Pace
+from fake_proxy.pace import PATIENCE, Pace
 
 BRIEF = 1.0
 """Seconds for what the target has not done before."""
@@ -60,12 +60,13 @@ class Patience:
 
         `hold`, `withheld`: see `Pace`.
         """
-        limit = deadline or self._answer
+        limit = usual = deadline or self._answer
         if self.shortened:
             limit = min(limit, max(BRIEF, ROOM * self._slowest))
         echo = self._for(ECHO, limit) + reply.gap_seconds
         return Pace(
             deadline=limit + pauses + reply.pause + (echo if reply.lock_step else 0),
+            whole=PATIENCE * usual,  # one that answers is not silent, however many messages there are
             lock_step=reply.lock_step,
             echo_timeout=echo,
             ending_timeout=self._for(STILL_OPEN, limit),
