@@ -103,13 +103,8 @@ class Listener:
         connection = _Connection(reader, writer, self._serving, self._numbers)
         task = asyncio.get_running_loop().create_task(connection.serve())
         self._connections[task] = writer
-        task.add_done_callback(self._over)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        """No one awaits a connection: what it raised is a defect, and raised here for the loop's handler to see."""
-        del self._connections[task]
-        if not task.cancelled():
-            task.result()
+        task.add_done_callback(self._connections.pop)
+        task.add_done_callback(lambda task: task.cancelled() or task.result())  # the loop tells of errors
 
 
 class _Connection:

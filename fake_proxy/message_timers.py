@@ -52,7 +52,7 @@ class MessageTimers:
         timer, now = self._running[side], self._loop.time()
         if (sending := self._sending()) != timer.seen:
             timer.since, timer.seen = now, sending  # what has not left yet can't be answered
-        pace = replace(self._pace, deadline=seconds)
+        pace = replace(self._pace, deadline=seconds, whole=0)
         if (left := pace.left(timer.began, timer.since, now)) > 0:
             timer.handle = self._loop.call_later(left, self._fire, side, seconds)
             return

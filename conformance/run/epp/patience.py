@@ -64,9 +64,10 @@ class Patience:
         if self.shortened:
             limit = min(limit, max(BRIEF, ROOM * self._slowest))
         echo = self._for(ECHO, limit) + reply.gap_seconds
+        expected = pauses + reply.pause + (echo if reply.lock_step else 0)
         return Pace(
-            deadline=limit + pauses + reply.pause + (echo if reply.lock_step else 0),
-            whole=PATIENCE * usual,  # one that answers is not silent, however many messages there are
+            deadline=limit + expected,
+            whole=PATIENCE * (usual + expected),  # one that answers is not silent, however many messages there are
             lock_step=reply.lock_step,
             echo_timeout=echo,
             ending_timeout=self._for(STILL_OPEN, limit),
