@@ -30,28 +30,28 @@ BUSY = (
     "do sleep 0.1; done; "
 )
 """Wait until requests are with the EPP: on a busy machine the clients may start later than the page's seconds say."""
-CONNECTED = (
-    "until curl -s 'http://127.0.0.1:9901/stats?filter=http.gateway.downstream_cx_active$' | grep -q ': 15'; "
-    "do sleep 0.1; done; "
-)
-"""Wait until the three clients of the page, with five connections each, are there to be served."""
+LONGER = "h2load --log-file=$BASHPID.served -c 5 -m 100 --rps 10 -D 20"
+"""The three clients of the page, with time for a machine that is busy, and a file each of what was answered."""
+SERVED = "until [ $(grep -l '[[:space:]]200[[:space:]]' *.served | wc -l) = 3 ]; do sleep 0.1; done; "
+"""Wait until each of the three was served: on a busy machine it may take longer than the page's seconds."""
 JUDGED = "until curl -s http://127.0.0.1:9102/metrics | grep -q '^epp_tap_judging_waiting 0'; do sleep 0.1; done; "
 """Wait until the tap has judged all: on a busy machine judging may be further behind than the tap waits for it."""
 PORTS = ("8001", "8002", "9002", "9003", "9102", "9901", "10000")
-SECONDS = 120
+SECONDS = 240
 
 
 def script(folder):
     """The page as a shell script that prints each heading before what its commands print, and the files it names."""
     fresh = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
     page = PAGE
-    for before, what in (
-        (CONNECTED, "sleep 2; kill -STOP"),
-        (BUSY, "sleep 1; kill -KILL"),
-        (JUDGED, "kill $TAP"),
+    for what, instead in (
+        ("h2load -c 5 -m 100 --rps 10 -D 8", LONGER),
+        ("sleep 2; kill -STOP", SERVED + "sleep 2; kill -STOP"),
+        ("sleep 1; kill -KILL", BUSY + "sleep 1; kill -KILL"),
+        ("kill $TAP", JUDGED + "kill $TAP"),
     ):
         assert what in page
-        page = page.replace(what, before + what)
+        page = page.replace(what, instead)
     page = re.sub(rf"\b(?:{'|'.join(PORTS)})\b", lambda at: str(fresh[at[0]]), page)
     lines = []
     for part in PARTS.finditer(page):
