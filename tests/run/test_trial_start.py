@@ -12,6 +12,7 @@ from conformance.errors import IncompleteError
 from conformance.run.data_plane.stimuli import prepare
 from conformance.run.epp.target import Target
 from conformance.run.epp.trial_start import StartOutcome, trial_start
+from conformance.run.processor import ProcessorTime
 from conformance.scenario.references import NOBODY
 from conformance.scenario.schema import Exchange
 from conformance.targets.profile import Discovery, File, Profile, Start, Timeouts
@@ -26,6 +27,8 @@ async def handler(stream):
         await asyncio.Event().wait()
 
 async def main():
+    if sys.argv[2] == "hangs":
+        await asyncio.Event().wait()
     await serve("127.0.0.1", int(sys.argv[1]), handler)
     await asyncio.Event().wait()
 
@@ -34,7 +37,7 @@ asyncio.run(main())
 
 
 def started(folder: Path, what: str) -> StartOutcome:
-    """What is found of a copy that does `what` with its first request."""
+    """What is found of a copy that does `what` with its first request, or hangs before it listens."""
     (folder / "epp.py").write_text(PROGRAM)
     command = ("env", f"PYTHONPATH={Path.cwd()}", "{python}", str(folder / "epp.py"), "{port}", what)
     profile = Profile(
@@ -42,7 +45,7 @@ def started(folder: Path, what: str) -> StartOutcome:
         address="127.0.0.1:{port}",
         start=Start(command=command),
         discovery=Discovery(file=File()),
-        timeouts=Timeouts(answer=60 if what != "waits" else 1, stop=0.3),
+        timeouts=Timeouts(start=1 if what == "hangs" else 60, answer=1 if what == "waits" else 60, stop=0.3),
     )
     request = prepare(
         Exchange(ending="envoy"),
@@ -65,3 +68,17 @@ def test_one_that_does_neither_in_time_may_be_about_to_do_either(tmp_path: Path)
     """It may read its configuration only after it listens, and have got no processor to end with its complaint."""
     with pytest.raises(IncompleteError, match="neither answered nor ended"):
         started(tmp_path, "waits")
+
+
+def test_one_that_does_not_listen_in_time_has_not_started(tmp_path: Path) -> None:
+    outcome = started(tmp_path, "hangs")
+    assert not outcome.started
+    assert "refused after 1 s" in outcome.output
+
+
+def test_one_that_got_no_processor_to_listen_in_time_may_be_about_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessorTime, "withheld", lambda _, seconds, __: 0.8 * seconds)
+    with pytest.raises(IncompleteError, match=r"got no processor for 0\.8 of the 1\.0 s"):
+        started(tmp_path, "hangs")

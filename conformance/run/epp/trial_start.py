@@ -12,6 +12,7 @@ from conformance.run.data_plane.plane import FakeDataPlane
 from conformance.run.data_plane.replies import MayDial
 from conformance.run.data_plane.stimuli import Prepared
 from conformance.run.epp.target import Target
+from conformance.run.processor import starved
 from conformance.run.running_target import PORT_TRIES
 from ext_proc.record import Recorder
 from fake_proxy.pace import Pace
@@ -37,7 +38,8 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
     """Start a copy of `first` with `configuration` in `{reporterConfig}`.
 
     It has started when it answers `request`, and has not ended by then. Its events are in no log: what it says to the
-    request is not judged. Raises `IncompleteError` for one that does neither in time: it may be about to do either.
+    request is not judged. Raises `IncompleteError` for one that does neither in time, as it may be about to do either,
+    and for one that got no processor to listen in time.
     """
     for _ in range(PORT_TRIES):
         recorder = Recorder()
@@ -56,6 +58,10 @@ async def trial_start(first: Target, request: Prepared, configuration: str, may_
                 return StartOutcome(started=True)
             problem = (await target.explain_end()).message
         except TargetUnreachableError as unreachable:
+            patience = first.profile.timeouts.start
+            busy = starved(target.withheld(patience, 0.0), patience, "a second copy that listens")
+            if busy and not target.crashed:
+                raise IncompleteError(busy, hint="give it longer: timeouts.start") from unreachable
             problem = unreachable.message
         finally:
             taken = target.lost_its_port
