@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import select
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -246,9 +247,16 @@ class Http1Exchange:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow the one that is complete."""
+        """Whether another request may follow the one that is complete.
+
+        What has arrived and was not read yet is the connection's end, as no response is due.
+        """
         done = self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
-        return done and not (self._writer.is_closing() or self._reader.at_eof())
+        if not done or self._writer.is_closing() or self._reader.at_eof():
+            return False
+        arrived = select.poll()
+        arrived.register(self._writer.get_extra_info("socket").fileno(), select.POLLIN)
+        return not arrived.poll(0)
 
     def again(self, request: HttpRequest, response: ResponseParts) -> None:
         """Take another request on the connection."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -84,6 +86,37 @@ def test_a_connection_that_was_closed_without_a_word_after_a_response_is_opened_
                         await asyncio.sleep(0)  # the end of the connection is there, and is read now
 
     loop(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_an_end_that_was_not_read_yet_is_seen(loop: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    closing, closed = threading.Event(), threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(4096).endswith(b"\r\n\r\n")
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+                assert closing.wait(30)
+            closed.set()
+
+    async def main() -> None:
+        async with KeptConnection(f"127.0.0.1:{server.getsockname()[1]}") as kept:
+            assert (await kept.send(GET)).status == 204
+            closing.set()
+            assert closed.wait(30)  # the event loop stands still, and reads nothing
+            assert (await kept.send(GET)).status == 204
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(30)
+        serving = threading.Thread(target=serve, args=(server,))
+        serving.start()
+        try:
+            loop(asyncio.wait_for(main(), 30))
+        finally:
+            closing.set()
+            serving.join(60)
 
 
 def test_trouble_is_in_the_response_or_raised() -> None:
