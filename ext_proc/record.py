@@ -276,6 +276,9 @@ STILL_OPEN = "end of stream after half-close"
 DRAINING = "end of stream while draining"
 """That of a wait which ends when nothing more comes: its end without a status says nothing of the EPP."""
 
+A_CONNECTION = "a connection"
+"""The wait for one to the EPP, or to the gateway."""
+
 STREAMS_END = "the ext_proc streams end"
 """That of the wait for a gateway's streams to its EPP once the client has its response."""
 

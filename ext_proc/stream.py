@@ -18,6 +18,7 @@ from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.inbox import Inbox, Listener, Received
 from ext_proc.record import (
+    A_CONNECTION,
     Author,
     Event,
     HalfClosed,
@@ -60,7 +61,7 @@ def stream_name() -> str:
 def record_late_connection(recorder: Recorder, exchange: str | None, problem: ConnectFailed) -> None:
     """Record the wait for a connection, if there is none because it ran out."""
     if isinstance(problem, ConnectTimedOut):
-        recorder.emit(Wait(exchange=exchange, what="a connection", outcome="expired", seconds=problem.seconds))
+        recorder.emit(Wait(exchange=exchange, what=A_CONNECTION, outcome="expired", seconds=problem.seconds))
 
 
 def record_unreached(recorder: Recorder, exchange: str | None, problem: ConnectFailed) -> StreamEnded:

@@ -15,13 +15,15 @@ from real_envoy.errors import (
     EnvoyTooOldError,
     EnvoyUnusableError,
 )
-from real_envoy.http_client import MOST, HttpResponse, send_request
+from real_envoy.http_client import CONNECT, send_request
+from real_envoy.http_response import MOST, HttpResponse
 from real_envoy.process import Envoy, start_envoy, validate
 from real_envoy.rendering import render
 from real_envoy.settings import EnvoySettings, Routing, subset_header_value
 from real_envoy.variants import VARIANTS, EnvoyVariant
 
 __all__ = [
+    "CONNECT",
     "MOST",
     "VARIANTS",
     "Envoy",

@@ -7,33 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import select
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import h11
 
 from ext_proc.http2.address import split_address
 from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.dial import connect
-from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.errors import ConnectFailed, ConnectTimedOut
 from ext_proc.http2.frames import ErrorCode, Setting
 from ext_proc.http2.streams import CloseKind
 from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers, header
 from ext_proc.turns import Turns
 from ext_proc.writing import write_if_open
-from fake_proxy.client import Abort, AbortPoint, HttpRequest
+from fake_proxy.client import AbortPoint, HttpRequest
+from real_envoy.http_response import HttpResponse, ResponseParts
 
 _READ = 64 * 1024
 
-MOST = 64 * 1024 * 1024
-"""Bytes of a body, at most: the largest that a scenario sends."""
-
-KEPT = 1024 * 1024
-"""Bytes that are kept of a body that did not end: enough to show what came."""
+CONNECT = 5.0
+"""Seconds for a connection, with the gateway's settings if it is one of HTTP/2."""
 
 CONTINUE = 0.2
 """Seconds for which a client with `expect: 100-continue` waits before it sends its body all the same: no server has to
@@ -44,31 +39,6 @@ EchoReached = Callable[[int], Awaitable[None]]
 
 Leaving = Callable[[], Awaitable[None]]
 """Waits until the gateway has got hold of what was sent, before the client goes away in the midst of its request."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpResponse:
-    """What a client got. `status` is None if nothing came; `complete` is False if the response was cut or never ended.
-
-    `headers` are without pseudo-headers. `pieces` are the body as it arrived: chunks of HTTP/1.1, DATA of HTTP/2.
-    """
-
-    status: int | None = None
-    headers: Headers = ()
-    pieces: tuple[bytes, ...] = ()
-    trailers: Headers = ()
-    complete: bool = False
-    expired: bool = False
-    """The time was over before the response was complete."""
-    endless: bool = False
-    """The body was larger than `MOST`. Of it, and of one that had not ended in time, at most `KEPT` bytes are here."""
-    aborted: bool = False
-    """The client went away as its request said."""
-
-    @property
-    def body(self) -> bytes:
-        """The pieces put together."""
-        return b"".join(self.pieces)
 
 
 async def send_request(
@@ -84,8 +54,8 @@ async def send_request(
 
     The response is read while the request is still being sent, and may end it early. `echo` carries out the waits of
     chunks with `await_echo`; without it they are no waits. `gone` is told where the client goes away. The abort point
-    `destination` can't be seen by a client: `ValueError`. Raises `OSError` if the gateway can't be reached; whatever
-    else it does is in the response.
+    `destination` can't be seen by a client: `ValueError`. Raises `OSError` if the gateway can't be reached, which is
+    `TimeoutError` if it leaves the connection waiting for `CONNECT` seconds; whatever else it does is in the response.
     """
     if request.abort is not None and request.abort.at == "destination":
         raise ValueError("abort at 'destination': a client of a real gateway does not see the choice of an endpoint")
@@ -106,86 +76,6 @@ async def send_request(
         finally:
             await exchange.close()
     return response.result()
-
-
-@dataclass(slots=True)
-class ResponseParts:
-    """The response as it comes in, and the end of waiting for it."""
-
-    abort: Abort | None
-    gone: Callable[[AbortPoint], None] | None = None
-    status: int | None = None
-    headers: Headers = ()
-    pieces: list[bytes] = field(default_factory=list)
-    trailers: Headers = ()
-    complete: bool = False
-    expired: bool = False
-    endless: bool = False
-    aborted: bool = False
-    size: int = 0
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start `work`; an error that it ends with ends the waiting, and is raised where the task is awaited."""
-
-        def ended(task: asyncio.Task[None]) -> None:
-            if not task.cancelled() and task.exception() is not None:
-                self.over.set()
-
-        task = asyncio.ensure_future(work)
-        task.add_done_callback(ended)
-        return task
-
-    def reached(self, point: AbortPoint, count: int = 1) -> bool:
-        """Note that the exchange is at `point` for the `count`th time; True if the client goes away here."""
-        if self.due(point, count) and not self.over.is_set():
-            self.aborted = True
-            if self.gone is not None:
-                self.gone(point)
-            self.over.set()
-        return self.aborted
-
-    def due(self, point: AbortPoint, count: int = 1) -> bool:
-        """Whether the client goes away at `point`, the `count`th time."""
-        return self.abort is not None and self.abort.at == point and self.abort.after == count
-
-    def head(self, status: int, headers: Headers) -> None:
-        """The response begins."""
-        self.status, self.headers = status, headers
-        self.reached("response-headers")
-
-    def data(self, piece: bytes) -> None:
-        """Body."""
-        if piece and not self.aborted:
-            self.pieces.append(piece)
-            self.size += len(piece)
-            self.reached("response-body", len(self.pieces))
-            if self.size > MOST:
-                self.endless = True
-                self.end(complete=False)
-
-    def end(self, *, complete: bool) -> None:
-        """Nothing comes any more."""
-        if not self.over.is_set():
-            self.complete = complete
-            self.over.set()
-
-    def result(self) -> HttpResponse:
-        """What was got."""
-        return HttpResponse(
-            status=self.status,
-            headers=self.headers,
-            pieces=tuple(self._beginning() if self.expired or self.endless else self.pieces),
-            trailers=self.trailers,
-            complete=self.complete,
-            expired=self.expired,
-            endless=self.endless,
-            aborted=self.aborted,
-        )
-
-    def _beginning(self) -> Iterator[bytes]:
-        ends = itertools.accumulate(map(len, self.pieces))
-        return (piece for piece, end in zip(self.pieces, ends, strict=True) if end <= KEPT)
 
 
 async def _send(
@@ -242,7 +132,11 @@ class Http1Exchange:
         self._h11 = h11.Connection(h11.CLIENT)
 
     async def connect(self) -> None:
-        self._reader, self._writer = await asyncio.open_connection(*split_address(self._address))
+        try:
+            async with asyncio.timeout(CONNECT):
+                self._reader, self._writer = await asyncio.open_connection(*split_address(self._address))
+        except TimeoutError:
+            raise TimeoutError(f"{self._address}: the TCP connection did not come within {CONNECT:g} s") from None
         self._begin()
 
     @property
@@ -345,9 +239,10 @@ class _Http2:
 
     async def connect(self) -> None:
         try:
-            self._transport = await connect(self._address, connection=_connection)
+            self._transport = await connect(self._address, timeout=CONNECT, connection=_connection)
         except ConnectFailed as problem:
-            raise ConnectionError(f"{problem.where}: {problem.what}") from problem  # its hint is for EPPs
+            kind = TimeoutError if isinstance(problem, ConnectTimedOut) else ConnectionError
+            raise kind(f"{problem.where}: {problem.what}") from problem  # its hint is for EPPs
 
     async def head(self, headers: Headers, *, chunked: bool, end: bool) -> None:  # noqa: ARG002 - frames need no coding
         request = self._request

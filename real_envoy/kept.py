@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from fake_proxy.client import HttpRequest
-from real_envoy.http_client import Http1Exchange, HttpResponse, ResponseParts, request_headers
+from real_envoy.http_client import Http1Exchange, request_headers
+from real_envoy.http_response import HttpResponse, ResponseParts
 
 
 class KeptConnection:

@@ -28,7 +28,8 @@ from fake_proxy.client import HttpRequest
 from real_envoy.binary import EnvoyBinary, find_envoy
 from real_envoy.endpoints import write_pool
 from real_envoy.errors import EnvoyDiedError, EnvoyFailedError, EnvoyRejectedError
-from real_envoy.http_client import HttpResponse, send_request
+from real_envoy.http_client import send_request
+from real_envoy.http_response import HttpResponse
 from real_envoy.rendering import ACCESS_LOG, pool_assignment, render
 from real_envoy.settings import EnvoySettings
 

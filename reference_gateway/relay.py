@@ -12,7 +12,8 @@ from ext_proc.channel import Channel
 from ext_proc.messages import ImmediateResponse
 from ext_proc.record import Headers, header
 from fake_proxy.client import HttpRequest
-from real_envoy.http_client import HttpResponse, send_request
+from real_envoy.http_client import send_request
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import DESTINATION, Answered, Decision, EppUnavailable, Talk, local_reply
 from reference_gateway.http import FRAMING, GatewayRequest, GatewayResponse
 

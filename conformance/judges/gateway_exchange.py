@@ -22,6 +22,7 @@ from conformance.reading.endpoints import canonical, parse_list
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
+    A_CONNECTION,
     STREAMS_END,
     ClientAborted,
     ClientResponse,
@@ -250,7 +251,8 @@ class GatewayExchange:
         """Whether the client gave up waiting for its response."""
         complete = self.response is not None and self.response[1].complete
         waits = [entry.event for entry in self.entries if isinstance(entry.event, Wait)]
-        return not complete and any(wait.outcome == "expired" and wait.what != STREAMS_END for wait in waits)
+        others = (A_CONNECTION, STREAMS_END)
+        return not complete and any(wait.outcome == "expired" and wait.what not in others for wait in waits)
 
     @cached_property
     def client_destinations(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from ext_proc.messages import HeaderMutation, ProcessingRequest, ProcessingResponse
-from real_envoy.http_client import HttpResponse
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import DESTINATION, Answered, Decision, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse

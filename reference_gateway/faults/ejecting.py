@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fake_proxy.client import HttpRequest
-from real_envoy.http_client import HttpResponse, send_request
+from real_envoy.http_client import send_request
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import Decision
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest

@@ -8,7 +8,7 @@ import dataclasses
 
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from ext_proc.record import header
-from real_envoy.http_client import HttpResponse
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse

@@ -12,7 +12,7 @@ from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
-from real_envoy.http_client import HttpResponse
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -20,7 +21,8 @@ from ext_proc.http2.transport import Transport
 from ext_proc.record import Headers
 from fake_proxy.client import Abort, AbortPoint, Chunk, HttpRequest
 from real_envoy import HttpResponse, send_request
-from real_envoy.http_client import KEPT, MOST, ResponseParts
+from real_envoy.http_response import KEPT, MOST, ResponseParts
+from real_envoy.kept import KeptConnection
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -261,7 +263,7 @@ def test_a_server_that_never_answers_is_given_up(http: Any) -> None:
 
 @pytest.mark.parametrize(("most", "answer"), [(MOST, "expired"), (2 * KEPT, "endless")])
 def test_of_a_body_that_does_not_end_a_part_is_kept(monkeypatch, most: int, answer: str) -> None:
-    monkeypatch.setattr("real_envoy.http_client.MOST", most)
+    monkeypatch.setattr("real_envoy.http_response.MOST", most)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % MOST + bytes(3 * KEPT))
@@ -445,3 +447,25 @@ def test_a_gateway_that_is_not_there_is_an_error(http: Any) -> None:
             await send_request("127.0.0.1:1", HttpRequest(http=http))
 
     _run(test())
+
+
+@pytest.mark.parametrize("sending", ["http1", "http2", "kept"])
+def test_a_gateway_that_leaves_the_connection_waiting_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, sending: str
+) -> None:
+    """Its queue is full, or it was never given a processor to accept anything."""
+    monkeypatch.setattr("real_envoy.http_client.CONNECT", 0.3)
+
+    async def send(address: str) -> HttpResponse:
+        if sending == "kept":
+            async with KeptConnection(address) as kept:
+                return await kept.send(HttpRequest())
+        return await send_request(address, HttpRequest(http=2 if sending == "http2" else 1))
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, contextlib.ExitStack() as queue:
+        for _ in range(4):
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        with pytest.raises(TimeoutError, match=r"127\.0\.0\.1:\d+: .* did not come within 0\.3 s"):
+            asyncio.run(asyncio.wait_for(send(f"127.0.0.1:{server.getsockname()[1]}"), 30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from pathlib import Path
@@ -22,7 +23,15 @@ from conformance.targets.gateway import Backend, GatewayProfile, GatewayStart
 from conformance.targets.profile import Timeouts
 from conformance.targets.resolve import load_any, shipped
 from conformance.verdict import Result, Verdict
-from ext_proc.record import ClientAborted, ClientResponse, ExchangeOpened, StreamOpened, UpstreamRequest
+from ext_proc.record import (
+    A_CONNECTION,
+    ClientAborted,
+    ClientResponse,
+    ExchangeOpened,
+    StreamOpened,
+    UpstreamRequest,
+    Wait,
+)
 from fake_epp.player import Player
 from real_envoy import VARIANTS, EnvoyError, find_envoy
 
@@ -388,6 +397,29 @@ def test_a_gateway_has_time_to_use_a_pod_again(variant: str) -> None:
     episode = log.finished("gateway.uses-a-list-up").episode
     assert episode is not None
     assert len(episode.exchanges) == 4
+
+
+LEAVES_HTTP2_WAITING = """
+import asyncio
+import reference_gateway.http as http
+from reference_gateway.__main__ import main
+
+http._Either._http2 = lambda self: asyncio.Protocol()
+main()
+"""
+
+
+def test_a_connection_over_http2_that_is_left_waiting_is_waited_for() -> None:
+    """So it can be excused where the gateway got no processor. One that speaks HTTP/1.1 alone is right."""
+    command = ("{python}", "-c", LEAVES_HTTP2_WAITING, *TWO_POOLS[3:])
+    log = Log()
+    outcome = conduct(small(start=GatewayStart(command=command)), "gateway.carries-grpc", log=log)
+    assert not outcome.versions[0].blockers
+    episode = log.finished("gateway.carries-grpc").episode
+    waits = [(wait.what, wait.outcome) for _, wait in episode.of(Wait)]
+    assert waits == [(A_CONNECTION, "expired")]
+    ((_, response),) = episode.of(ClientResponse)
+    assert re.match(r"the connection failed: 127\.0\.0\.1:\d+: .* did not come within 5 s$", response.details)
 
 
 @pytest.mark.parametrize("where", ["epp", "model server"])

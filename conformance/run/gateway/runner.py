@@ -27,6 +27,7 @@ from conformance.scenario.schema import EppScript, Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.targets.http_request import http_request
 from ext_proc.record import (
+    A_CONNECTION,
     STREAMS_END,
     UNCONNECTED,
     ClientAborted,
@@ -41,7 +42,7 @@ from ext_proc.record import (
     header,
 )
 from fake_proxy.client import HttpRequest
-from real_envoy import MOST, HttpResponse, send_request
+from real_envoy import CONNECT, MOST, HttpResponse, send_request
 
 ENDING = 1.0
 """Seconds that a gateway has to end its ext_proc streams once the client has its response, or went away."""
@@ -207,6 +208,8 @@ class GatewayRunner(TargetRunner):
                 response = await send(http, limit)
             except OSError as problem:
                 self._refused = True
+                if isinstance(problem, TimeoutError):
+                    self.recorder.emit(Wait(exchange=name, what=A_CONNECTION, outcome="expired", seconds=CONNECT))
                 details = f"{UNCONNECTED}: {problem.strerror or problem}"
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)
