@@ -39,6 +39,9 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
             if (problem := _illegal(option)) is not None:
                 expected, actual, hint = problem
                 yield view.fail("ENV-11", expected, actual, at=message, hint=hint)
+            elif message.what == "request_trailers" and option.header.key.startswith(":"):
+                expected, actual = "no pseudo-headers in trailers", f"{option.header.key!r} is set in them"
+                yield view.fail("ENV-11", expected, actual, at=message, hint=_MALFORMED)
             elif option.header.value and not option.header.raw_value:
                 yield _in_value(view, message, option)
         for name in mutation.remove_headers:
@@ -50,6 +53,7 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
 
 
 _REJECTED = "Envoy takes nothing of such an answer and fails the request. A newline at the end may come from a file."
+_MALFORMED = "An HTTP/2 request with such trailers is malformed (RFC 9113, section 8.1), and its receiver resets it."
 
 
 def _illegal(option: HeaderValueOption) -> tuple[str, str, str] | None:
