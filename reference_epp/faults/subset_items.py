@@ -11,7 +11,7 @@ from reference_epp.conversation import Conversation
 from reference_epp.deviations import WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.faults.subset import hint
-from reference_epp.picker import Picker, Request
+from reference_epp.picker import Picker, Request, inside_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
@@ -125,6 +125,18 @@ class LastOfSubsetLost(ReadsSomeItems):
 )
 class LongSubsetCut(ReadsSomeItems):
     part = slice(600)
+
+
+@fault(
+    "subset-of-the-best-ten",
+    breaks="EPP-SUB-02",
+    why="Of the ten best endpoints of the pool those in the subset are left; with more pods, an eligible one gets 503.",
+    versions=WITH_SUBSET,
+)
+class SubsetOfTheBestTen(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        everything = self.pool.endpoints
+        return inside_subset(self.rank(everything, request)[:10] if everything else (), request)
 
 
 # -- when it is read
