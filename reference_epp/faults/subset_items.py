@@ -212,3 +212,17 @@ class OddSubsetMeansAllWithoutABody(Conversation):
         if headers.end_of_stream and self.no_list:
             self.subset = None
         return super().on_request_headers(headers)
+
+
+@fault(
+    "subset-forgotten-for-sheddable",
+    breaks="EPP-SUB-01",
+    why="A sheddable request takes another path: if its subset has room, it gets an endpoint of the whole pool.",
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
+    versions=WITH_SUBSET,
+)
+class SubsetForgottenForSheddable(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        candidates = super().eligible(request)
+        room = bool(candidates) and not self.saturated(candidates)
+        return self.pool.endpoints if request.sheddable and room else candidates

@@ -288,6 +288,8 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     note(lambda: made.talk(headers(end=True, subset=[A])))
     note(lambda: made.talk(headers(), *long))
     note(lambda: made.talk(headers(), *body))
+    for _ in range(len(POOL)):
+        note(lambda: made.talk(headers(sheddable, subset=[C]), *body))
     made.load(B, queued=50)
     made.load(C)
     note(lambda: made.talk(headers(subset=[B]), *body))
