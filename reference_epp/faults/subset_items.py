@@ -226,3 +226,17 @@ class SubsetForgottenForSheddable(Picker):
         candidates = super().eligible(request)
         room = bool(candidates) and not self.saturated(candidates)
         return self.pool.endpoints if request.sheddable and room else candidates
+
+
+@fault(
+    "empty-text-means-all",
+    breaks="EPP-SUB-10",
+    why="A hint that is an empty text counts as no hint.",
+    versions=WITH_SUBSET,
+    effect="warn",
+)
+class EmptyTextMeansAll(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        value = hint(metadata, self.epp.subset_namespace)
+        if value is None or value.WhichOneof("kind") != "string_value" or value.string_value:
+            super().read_metadata(kind, metadata)

@@ -79,7 +79,7 @@ LONG = b'"' + b"a" * 600 + b'"}]}'
 """The rest of a JSON body that has several blocks, as prefixes are counted."""
 
 HINTS: list[Any] = [
-    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
+    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", "", 7,
     [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C], [SIX.rpartition(":")[0] + ":9"],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
     [*(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000)), B],
