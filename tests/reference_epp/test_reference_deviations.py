@@ -174,6 +174,8 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ([(":path", b"/v1/completions?q=100%")], body()),
         ([chat, ("x-gateway-destination-endpoint", b"6.6.6.6:1")], body()),
         ([chat], body(b'{"model":"m","messages":[{"role":"user","content":[]}]}')),
+        ([(":method", b"POST"), (":path", b"/v1/messages")], body()),
+        ([(":path", b"/invocations")], body()),
         ([], body(b'{"model":"m","prompt":["a","b"]}')),
         ([], body(b'{"model":["m"],"prompt":"a"}')),
         ([("content-type", b"text/plain")], body(b"x" * 2 * CHUNK_LIMIT)),
