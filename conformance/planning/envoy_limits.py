@@ -24,8 +24,8 @@ def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
 
 _CARRIED = frozenset({
     "method", "path", "headers", "filler_headers", "http", "model", "prompt", "sheddable", "body", "chunks", "end",
-    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "hint", "hint_filler",
-    "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
+    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "models", "hint",
+    "hint_filler", "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
     "interleaved", "lock_step",
 })  # fmt: skip
 """What an exchange may ask for; anything else, and whatever is added to the schema, only the fake does. Of interleaved

@@ -149,6 +149,7 @@ class Exchange(ClientRequest):
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     omit_headers: tuple[Literal["content-type", "x-request-id"], ...] = Field((), description="usual headers left out")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
+    models: tuple[str, ...] = Field((), description="models that the repeats take in turn, as in `model`")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one, before those of the subset")
@@ -191,6 +192,8 @@ class Exchange(ClientRequest):
             raise ValueError("`interleaved` needs several repeats at a time (`concurrent`) of several `chunks`")
         if self.reply.cut:
             raise ValueError("`cut` is for replies to a gateway under test")
+        if self.models and "model" in self.model_fields_set:
+            raise ValueError("`model` has no effect beside `models`")
         return self
 
 

@@ -275,6 +275,14 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         for conversation in (one, two):
             note(lambda conversation=conversation, half=half: conversation.receive(half))
 
+    both = [made.open(), made.open()]
+    for conversation, model in zip(both, (b"m", b"n"), strict=True):
+        begin = [headers(), *([data_plane.request_body(b'{"model": "%s"' % model, end=False)] if mode else [])]
+        for message in begin:
+            note(lambda conversation=conversation, message=message: conversation.receive(message))
+    for conversation in both if mode else ():
+        note(lambda conversation=conversation: conversation.receive(data_plane.request_body(b"}")))
+
     waiting = made.open()
     for message in (headers(), *body, data_plane.response_headers()):
         note(lambda message=message: waiting.receive(message))
