@@ -17,6 +17,8 @@ def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
     """Why a scenario can't run through the real Envoy that is chosen; None if it can, or if the fake is."""
     if choice.variant is None:
         return None
+    if any(step.unread_connection for step in scenario.steps):
+        return f"a real Envoy ({choice.name}) reads from every connection"
     exchanges = (step.exchange for step in scenario.steps if step.exchange is not None)
     found = next((why for one in exchanges if (why := _never(one) or _not_in(choice, one))), None)
     return None if found is None else f"a real Envoy ({choice.name}) {found}"

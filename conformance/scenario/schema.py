@@ -21,6 +21,7 @@ from conformance.scenario.header_fields import Base64, HeaderName, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.models import NOT_SERVED
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
+from conformance.scenario.unread_connection import UnreadConnectionStep
 from conformance.strict_yaml import FileModel
 
 Role = Literal["epp", "data-plane", "model-server"]
@@ -283,8 +284,8 @@ _ANSWERED = ("exchange", "health", "request", "start_with")
 class Step(FileModel):
     """One step: exactly one of the actions, and what is expected of it.
 
-    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart` and `startWith` test an EPP; `request`, `pods` and
-    `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
+    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart`, `startWith` and `unreadConnection` test an EPP;
+    `request`, `pods` and `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
     """
 
     exchange: Exchange | None = Field(None, description="send a request through the data plane")
@@ -294,6 +295,7 @@ class Step(FileModel):
     kubernetes: KubernetesStep | None = Field(None, description="trouble the Kubernetes API")
     restart: Literal["target"] | None = Field(None, description="restart the target")
     start_with: StartWith | None = Field(None, description="start another copy of it with a configuration")
+    unread_connection: UnreadConnectionStep | None = Field(None, description="hold a connection and read nothing of it")
     request: Request | None = Field(None, description="send a request to the gateway")
     pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
     epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(None, description="which EPPs listen")
@@ -318,7 +320,7 @@ class Step(FileModel):
 
 
 ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
-    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with"),
+    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with", "unread_connection"),
     "data-plane": ("request", "pods", "epps"),
     "model-server": ("ask", "load", "scrape"),
 }

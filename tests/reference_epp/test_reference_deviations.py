@@ -35,6 +35,7 @@ ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
     *("malformed-message-is-fatal", "malformed-message-unanswered", "refusal-and-a-reset"),
     *("thread-per-stream", "stream-deadline-of-five-seconds", "queues-until-ready"),
+    *("one-lock-for-all-sends", "queues-what-is-unread", "resets-what-is-unread"),
 }
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
