@@ -34,7 +34,7 @@ CROWD = 4
 KEEPS = 0.3
 """Seconds for which the habit `keeps-by-hint` remembers its pool, for each subset hint apart."""
 
-LONG = 0.2
+LONG = 1.0
 """Seconds that a page may take before the habit `stuck-at-a-page` is stuck."""
 
 MANY = 12
