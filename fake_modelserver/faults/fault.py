@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fnmatch
 import random
 import time
@@ -75,10 +74,7 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Active:
-    """A fault that a pod has. `since` is when it came (monotonic, seconds); `kept` is what it keeps of that instant.
-
-    `gone` is set when it goes, for the responses that it holds.
-    """
+    """A fault that a pod has. `since` is when it came (monotonic, seconds); `kept` is what it keeps of that instant."""
 
     fault: Fault
     since: float
@@ -86,7 +82,6 @@ class Active:
     befell: int = 0
     kept: Any = None
     refreshed: float = 0.0
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Faults:
@@ -110,22 +105,17 @@ class Faults:
     def add(self, fault: Fault) -> Active:
         """Let `fault` come, in the place of one of the same name."""
         now = self._clock()
-        self.remove(fault.name)
         active = self._active[fault.name] = Active(fault=fault, since=now, refreshed=now)
         return active
 
     def remove(self, name: str) -> Fault | None:
         """Let the fault of that name go; it, or None if there is none."""
         active = self._active.pop(name, None)
-        if active is None:
-            return None
-        active.gone.set()
-        return active.fault
+        return active.fault if active else None
 
     def clear(self) -> None:
         """Let all go."""
-        for name in tuple(self._active):
-            self.remove(name)
+        self._active.clear()
 
     def meet(self, path: str) -> list[Active]:
         """The faults that befall the request for `path` that has just come, which counts for them."""
@@ -134,7 +124,7 @@ class Faults:
         for active in self:
             fault = active.fault
             if fault.duration is not None and now - active.since >= fault.duration / 1000:
-                self.remove(fault.name)
+                del self._active[fault.name]
                 continue
             if fault.kind.stage == "pod" or not self._matches(fault, path):
                 continue

@@ -60,7 +60,6 @@ EPP = (
     "destination.several-ports",
     "health.*",
     "errors.shed",
-    "robustness.unread",
 )
 
 
