@@ -46,8 +46,9 @@ MODELS = {
 }
 """Kubernetes' schema as its Python client has it: unknown keys and wrong types are refused."""
 
-POD_IP = {"epp-conformance": "127.83.1.9", "epp-load": "127.83.1.10"}
-"""The address of the pod of each Job that serves a pool."""
+_BLOCK = f"127.0.{1 + os.getpid() % 254}"
+POD_IP = {"epp-conformance": f"{_BLOCK}.9", "epp-load": f"{_BLOCK}.10"}
+"""The address of the pod of each Job that serves a pool: in no block that pools of other runs take."""
 
 
 JOBS = [("job.yaml", "epp-conformance"), ("load.yaml", "epp-load"), ("load.yaml", "epp-load-worker")]
