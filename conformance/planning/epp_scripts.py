@@ -67,6 +67,7 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
+        clears=said.clears,
         replaces={
             side: text.encode()
             for side, text in (("request", said.replaces), ("response", said.replaces_response))

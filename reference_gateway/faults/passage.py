@@ -141,6 +141,20 @@ class _ReplacedResponseLost(Gateway):
     talk_type = _GoingOnWithResponsesTalk
 
 
+class _NeverClearingTalk(Talk):
+    """Of the mutations of a body only another body is known."""
+
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        if answer is not None and answer.HasField("request_body"):
+            answer.request_body.response.body_mutation.ClearField("clear_body")
+        return answer
+
+
+class _ClearedBodiesGoOn(Gateway):
+    talk_type = _NeverClearingTalk
+
+
 class _OpenWithoutBody(Gateway):
     """What was read of the body was for the EPP."""
 
@@ -236,6 +250,20 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         gateway=_ReplacedResponseLost,
         settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="cleared-body-goes-on",
+        why="the EPP clears the body, which was collected for it, and the model server gets it all the same",
+        breaks="DP-EXTP-01",
+        gateway=_ClearedBodiesGoOn,
+        settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="cleared-pieces-go-on",
+        why="the EPP clears the body piece by piece, and the model server gets it all the same",
+        breaks="DP-EXTP-01",
+        gateway=_ClearedBodiesGoOn,
+        settings={"mode": "STREAMED"},
     ),
     Fault(
         name="fails-open-without-the-body",
