@@ -222,6 +222,9 @@ class EppScript(FileModel):
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
+    refuses_end: LocalReply | None = Field(
+        None, description="it answers the client itself at the request's end, having answered all before that"
+    )
     refuses_response: LocalReply | None = Field(
         None, description="it answers the client itself when it is told of the response"
     )

@@ -9,7 +9,7 @@ import dataclasses
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from ext_proc.record import header
 from real_envoy.http_response import HttpResponse
-from reference_gateway.epp_client import Talk
+from reference_gateway.epp_client import Answered, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -114,6 +114,28 @@ class _RefusedResponseTalk(Talk):
 
 class _RefusedResponses(Gateway):
     talk_type = _RefusedResponseTalk
+
+
+class _OnItsWayTalk(Talk):
+    """A request is on its way once the EPP has named its endpoint, and what the EPP refuses of its body goes on."""
+
+    async def _heard(self, side: str, part: str) -> None:
+        try:
+            await super()._heard(side, part)
+        except Answered:
+            if side != "request" or not self._decision.destinations():
+                raise
+
+    async def _streamed(self, side: str, *, trailers: bool) -> None:
+        try:
+            await super()._streamed(side, trailers=trailers)
+        except Answered:
+            if side != "request":
+                raise
+
+
+class _RefusedAfterAPick(Gateway):
+    talk_type = _OnItsWayTalk
 
 
 class _GoingOnTalk(Talk):
@@ -236,6 +258,19 @@ FAULTS: tuple[Fault, ...] = (
         why="the client gets the response of the model server although the EPP refuses it",
         breaks="DP-ERR-01",
         gateway=_RefusedResponses,
+    ),
+    Fault(
+        name="refused-after-a-pick",
+        why="in full duplex a request whose end the EPP refuses, having named an endpoint, is served by that",
+        breaks="DP-ERR-01",
+        gateway=_RefusedAfterAPick,
+    ),
+    Fault(
+        name="refused-after-a-pick-piece-by-piece",
+        why="so it is where the EPP answers the body piece by piece",
+        breaks="DP-ERR-01",
+        gateway=_RefusedAfterAPick,
+        settings={"mode": "STREAMED"},
     ),
     Fault(
         name="replaced-body-lost",
