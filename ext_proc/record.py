@@ -203,10 +203,7 @@ class UpstreamRequest(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamResponse(Event):
-    """How an attempt ended: `outcome` is `response`, `connect-failed` or `reset`.
-
-    What a model server answers is known when the request arrives; nothing of it is sent before `delay` seconds.
-    """
+    """How an attempt ended: `outcome` is `response`, `connect-failed` or `reset`."""
 
     kind: ClassVar[str] = "upstream-response"
     attempt: int
@@ -218,7 +215,6 @@ class UpstreamResponse(Event):
     trailers: Headers = ()
     size: int | None = None
     sha256: str | None = None
-    delay: float = 0.0
 
 
 UNROUTED = "unrouted"
