@@ -1,7 +1,8 @@
 """The real Envoy as a data plane: found, configured, started and driven.
 
 `binary` finds it, `settings` say what it is to be, `variants` are the settings of the field, `bootstrap` and `clusters`
-turn them into Envoy's own messages, `rendering` remembers those, `process` runs it, `http_client` sends it requests.
+turn them into Envoy's own messages, `rendering` remembers those, `process` runs it, `http_client` and
+`kept` send it requests.
 Nothing heavy is imported before an Envoy is started.
 """
 

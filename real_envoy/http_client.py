@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import select
+import os
+import socket
 from collections.abc import Awaitable, Callable
 
 import h11
@@ -141,16 +142,9 @@ class Http1Exchange:
 
     @property
     def reusable(self) -> bool:
-        """Whether another request may follow the one that is complete.
-
-        What has arrived and was not read yet is the connection's end, as no response is due.
-        """
+        """Whether another request may follow the one that is complete."""
         done = self._h11.their_state is h11.DONE and self._h11.our_state is h11.DONE
-        if not done or self._writer.is_closing() or self._reader.at_eof():
-            return False
-        arrived = select.poll()
-        arrived.register(self._writer.get_extra_info("socket").fileno(), select.POLLIN)
-        return not arrived.poll(0)
+        return done and not (self._writer.is_closing() or self._reader.at_eof() or _closed(self._writer))
 
     def again(self, request: HttpRequest, response: ResponseParts) -> None:
         """Take another request on the connection."""
@@ -220,6 +214,17 @@ class Http1Exchange:
                         response.end(complete=False)
         except (OSError, h11.RemoteProtocolError):
             response.end(complete=False)
+
+
+def _closed(writer: asyncio.StreamWriter) -> bool:
+    """Whether the gateway has closed, also where the event loop has not read that yet."""
+    with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as same:
+        try:
+            return not same.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 def _connection() -> Http2Connection:

@@ -32,7 +32,7 @@ BUSY = (
 """Wait until requests are with the EPP: on a busy machine the clients may start later than the page's seconds say."""
 LONGER = "h2load --log-file=$BASHPID.served -c 5 -m 100 --rps 10 -D 20"
 """The three clients of the page, with time for a machine that is busy, and a file each of what was answered."""
-SERVED = "until [ $(grep -l '[[:space:]]200[[:space:]]' *.served | wc -l) = 3 ]; do sleep 0.1; done; "
+SERVED = "until [ $(grep -ls '[[:space:]]200[[:space:]]' *.served | wc -l) = 3 ]; do sleep 0.1; done; "
 """Wait until each of the three was served: on a busy machine it may take longer than the page's seconds."""
 JUDGED = "until curl -s http://127.0.0.1:9102/metrics | grep -q '^epp_tap_judging_waiting 0'; do sleep 0.1; done; "
 """Wait until the tap has judged all: on a busy machine judging may be further behind than the tap waits for it."""

@@ -89,24 +89,29 @@ def test_a_connection_that_was_closed_without_a_word_after_a_response_is_opened_
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_an_end_that_was_not_read_yet_is_seen(loop: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-    closing, closed = threading.Event(), threading.Event()
+@pytest.mark.parametrize(("unasked", "then"), [(b"", 204), (b"what is this?\r\n\r\n", None)])
+def test_what_came_after_a_response_and_was_not_read_yet_is_seen(
+    loop: Callable[[Coroutine[Any, Any, None]], None], unasked: bytes, then: int | None
+) -> None:
+    """An end: the connection is opened again. Bytes that no request asked for: they answer the next one."""
+    going_on, done = threading.Event(), threading.Event()
 
     def serve(server: socket.socket) -> None:
-        for _ in range(2):
+        for _ in range(2 if then else 1):
             connection, _ = server.accept()
             with connection:
                 assert connection.recv(4096).endswith(b"\r\n\r\n")
                 connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
-                assert closing.wait(30)
-            closed.set()
+                assert going_on.wait(30)
+                connection.sendall(unasked)
+            done.set()
 
     async def main() -> None:
         async with KeptConnection(f"127.0.0.1:{server.getsockname()[1]}") as kept:
             assert (await kept.send(GET)).status == 204
-            closing.set()
-            assert closed.wait(30)  # the event loop stands still, and reads nothing
-            assert (await kept.send(GET)).status == 204
+            going_on.set()
+            assert done.wait(30)  # the event loop stands still, and reads nothing
+            assert (await kept.send(GET)).status == then
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
@@ -115,7 +120,7 @@ def test_an_end_that_was_not_read_yet_is_seen(loop: Callable[[Coroutine[Any, Any
         try:
             loop(asyncio.wait_for(main(), 30))
         finally:
-            closing.set()
+            going_on.set()
             serving.join(60)
 
 

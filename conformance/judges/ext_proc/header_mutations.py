@@ -36,12 +36,9 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
             continue
         for option in mutation.set_headers:
             seen = True
-            if (problem := _illegal(option)) is not None:
+            if (problem := _illegal(message, option)) is not None:
                 expected, actual, hint = problem
                 yield view.fail("ENV-11", expected, actual, at=message, hint=hint)
-            elif message.what == "request_trailers" and option.header.key.startswith(":"):
-                expected, actual = "no pseudo-headers in trailers", f"{option.header.key!r} is set in them"
-                yield view.fail("ENV-11", expected, actual, at=message, hint=_MALFORMED)
             elif option.header.value and not option.header.raw_value:
                 yield _in_value(view, message, option)
         for name in mutation.remove_headers:
@@ -53,10 +50,10 @@ def encoding(view: ExchangeView) -> Iterator[Ruling]:
 
 
 _REJECTED = "Envoy takes nothing of such an answer and fails the request. A newline at the end may come from a file."
-_MALFORMED = "An HTTP/2 request with such trailers is malformed (RFC 9113, section 8.1), and its receiver resets it."
+_MALFORMED = "An HTTP/2 message with such trailers is malformed (RFC 9113, section 8.1), and its receiver resets it."
 
 
-def _illegal(option: HeaderValueOption) -> tuple[str, str, str] | None:
+def _illegal(message: DecodedMessage, option: HeaderValueOption) -> tuple[str, str, str] | None:
     """What is right, what was found, and a hint; None if the header is legal."""
     header = option.header
     if header.value and header.raw_value:
@@ -65,6 +62,8 @@ def _illegal(option: HeaderValueOption) -> tuple[str, str, str] | None:
         return "names of headers are tokens", f"a header named {header.key!r} is set", _REJECTED
     if not _VALUE.fullmatch(value_of(header)):
         return "no control characters in values", f"{header.key!r} is set to {value_of(header)[:80]!r}", _REJECTED
+    if message.part == "trailers" and header.key.startswith(":"):
+        return "no pseudo-headers in trailers", f"{header.key!r} is set in them", _MALFORMED
     return None
 
 

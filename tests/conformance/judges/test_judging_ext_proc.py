@@ -618,12 +618,18 @@ class TestHeaders:
         assert verdicts.failed == {"ENV-11"}
         assert "Envoy" in verdicts.finding("ENV-11").hint  # else the requirement's common cause is printed: another
 
-    @pytest.mark.parametrize(("name", "blamed"), [(":path", {"ENV-11"}), ("x-end", set())])
-    def test_pseudo_headers_in_trailers_of_the_request(self, ask, name, blamed):
-        trailers = trailers_answer()
-        trailers.request_trailers.header_mutation.set_headers.append(option(name, "/v1"))
-        verdicts = ask(answered(headers_answer(A), *echo(BODY, end=False), trailers, trailers=True))
-        assert verdicts.failed == blamed
+    @pytest.mark.parametrize("side", ["request", "response"])
+    @pytest.mark.parametrize(("name", "failed"), [(":path", {"ENV-11"}), ("x-end", set())])
+    def test_pseudo_headers_in_trailers(self, ask, side, name, failed):
+        end = trailers_answer(side=side)
+        getattr(end, f"{side}_trailers").header_mutation.set_headers.append(option(name, "/v1"))
+        made, one = started()
+        one.request(BODY, trailers=side == "request").answers(headers_answer(A), *echo(BODY, end=side == "response"))
+        if side == "response":
+            one.response_headers().answers(headers_answer(side="response"))
+            one.body(BODY, side="response", trailers=True).answers(*echo(BODY, end=False, side="response"))
+        one.answers(end).drained()
+        assert ask(made).failed == failed
 
     def test_an_empty_value_and_odd_bytes_are_legal(self, ask):
         assert ask(mutated(option("x-empty", ""), option("x-bytes", b"\xff\t"), option("X-Upper", "1"))).blamed == set()
