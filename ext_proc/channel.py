@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ext_proc import grpc
 from ext_proc.http2.address import authority_of
+from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.dial import connect
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.http2.tls import ClientTls
@@ -26,14 +27,22 @@ async def dial(
     metadata: Iterable[tuple[bytes, bytes]] = (),
     connections: int = 1,
     timeout: float = 5.0,
+    connection: Callable[[], Http2Connection] = Http2Connection,
 ) -> Channel:
     """Connect to the EPP at `host:port` or `unix:/path` with `connections` connections, used in turn.
 
     `authority` is the `:authority` of every stream (default: the address, or `localhost`), `metadata` is gRPC metadata
-    for each, `timeout` is in seconds for each connection. Raises a `ConnectFailed`.
+    for each, `timeout` is in seconds for each connection, `connection` makes the state of each. Raises a
+    `ConnectFailed`.
     """
     channel = Channel(
-        address, tls=tls, authority=authority, metadata=metadata, connections=connections, timeout=timeout
+        address,
+        tls=tls,
+        authority=authority,
+        metadata=metadata,
+        connections=connections,
+        timeout=timeout,
+        connection=connection,
     )
     try:
         for slot in range(connections):
@@ -56,11 +65,13 @@ class Channel:
         metadata: Iterable[tuple[bytes, bytes]] = (),
         connections: int = 1,
         timeout: float = 5.0,
+        connection: Callable[[], Http2Connection] = Http2Connection,
     ) -> None:
         self.address = address
         self.authority = authority or authority_of(address)
         self.timeout = timeout
         self._tls = tls
+        self._connection = connection
         self._metadata = tuple(metadata)
         self._slots: list[Transport | None] = [None] * connections
         self._open: set[Transport] = set()  # those in the slots, and those replaced that still have streams
@@ -132,7 +143,13 @@ class Channel:
         async with self._dialling:
             found = self._slots[slot]
             if found is None or found.retired:
-                found = await connect(self.address, tls=self._tls, timeout=self.timeout, number=next(self._made))
+                found = await connect(
+                    self.address,
+                    tls=self._tls,
+                    timeout=self.timeout,
+                    number=next(self._made),
+                    connection=self._connection,
+                )
                 self._slots[slot] = found
                 self._open.add(found)
                 found.on_lost(functools.partial(self._open.discard, found))

@@ -203,7 +203,10 @@ class UpstreamRequest(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamResponse(Event):
-    """How an attempt ended: `outcome` is `response`, `connect-failed` or `reset`."""
+    """How an attempt ended: `outcome` is `response`, `connect-failed` or `reset`.
+
+    What a model server answers is known when the request arrives; nothing of it is sent before `delay` seconds.
+    """
 
     kind: ClassVar[str] = "upstream-response"
     attempt: int
@@ -215,6 +218,7 @@ class UpstreamResponse(Event):
     trailers: Headers = ()
     size: int | None = None
     sha256: str | None = None
+    delay: float = 0.0
 
 
 UNROUTED = "unrouted"

@@ -112,6 +112,8 @@ class Player:
         written = self._script.replaces.get(side) if part == "headers" else None
         if written is not None and self._modes[side] != DUPLEX and not self._hasty:
             return (Answer(body=written, replaces=True),)
+        if self._script.clears and kind == "request_body" and self._modes[side] != DUPLEX:
+            return (Answer(form="clear"),)
         edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
         if edits is None or edits[0] not in body:
             return RIGHT

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Toxics:
     """What befalls the bytes of one response. Seconds and bytes.
 
     - `timeout`: after `timeout_bytes` nothing more arrives, and the connection is closed so many seconds later; `inf`:
-      it never is;
+      when `healed` is set;
     - `reset_peer`: the connection is reset so many seconds after the response was due;
     - `limit_data`: the connection is closed after so many bytes;
     - `bandwidth`: bytes a second; `slices`: sizes of the pieces, one by one, which are `slice_delay` seconds apart;
@@ -25,6 +25,7 @@ class Toxics:
 
     timeout: float | None = None
     timeout_bytes: int = 0
+    healed: asyncio.Event = field(default_factory=asyncio.Event)
     reset_peer: float | None = None
     limit_data: int | None = None
     bandwidth: float | None = None
@@ -63,8 +64,9 @@ class Line:
         if toxics.timeout is not None and self._sent + len(data) > toxics.timeout_bytes:
             await self._pieces(data[: toxics.timeout_bytes - self._sent])
             if toxics.timeout == math.inf:
-                await asyncio.get_running_loop().create_future()
-            await asyncio.sleep(toxics.timeout)
+                await toxics.healed.wait()
+            else:
+                await asyncio.sleep(toxics.timeout)
             raise LineEnded(reset=False)
         if toxics.limit_data is not None and self._sent + len(data) >= toxics.limit_data:
             await self._pieces(data[: toxics.limit_data - self._sent])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import ClassVar
 
 from reference_epp.endpoints import Endpoint, Pool
 from reference_epp.gauges import Gauges, parse_gauges
@@ -43,6 +44,8 @@ class Readings:
 class Scraper:
     """One task per endpoint of the pool, each scraping its endpoint every `interval` seconds, one scrape at a time."""
 
+    limit: ClassVar[float | None] = SCRAPE_TIMEOUT
+
     def __init__(self, pool: Pool, readings: Readings, interval: float) -> None:
         self._pool = pool
         self.readings = readings
@@ -53,6 +56,10 @@ class Scraper:
     def read(self, page: str) -> Gauges:
         """What a page says. Raises `ValueError` for one that is not to be believed: then the one before stands."""
         return parse_gauges(page)
+
+    async def fetch(self, endpoint: Endpoint, connection: MetricsConnection) -> bytes:  # noqa: ARG002 - see `read`
+        """The page of `endpoint`. Raises as `MetricsConnection.fetch` does."""
+        return await connection.fetch()
 
     def refused(self, endpoint: Endpoint, problem: Exception) -> None:
         """A scrape failed. A server that restarts is not as idle as it last said."""
@@ -84,10 +91,10 @@ class Scraper:
             while True:
                 started = time.monotonic()
                 try:
-                    async with asyncio.timeout(SCRAPE_TIMEOUT):
+                    async with asyncio.timeout(self.limit):
                         if connection is None or connection.closed:
                             connection = await MetricsConnection.open(endpoint)
-                        page = await connection.fetch()
+                        page = await self.fetch(endpoint, connection)
                     if page != said:  # an idle server says the same again and again
                         gauges = self.read(page.decode("utf-8", "replace"))
                         said = page

@@ -90,6 +90,15 @@ class StartAttempt(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadConnection(Event):
+    """From here on the target has a connection of which nothing is read. `stalled`: it was seen to have used the window
+    of the stream on it, and else may have said nothing there."""
+
+    kind: ClassVar[str] = "unread-connection"
+    stalled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStarted(Event):
     """The target was started by us."""
 

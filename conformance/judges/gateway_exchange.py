@@ -60,6 +60,11 @@ class UpstreamAttempt:
         return self.response.status if self.response is not None and self.response.outcome == "response" else None
 
     @property
+    def answered(self) -> int:
+        """The time before which nothing of its response was sent."""
+        return self.t + int(1e9 * self.response.delay) if self.response is not None else self.t
+
+    @property
     def body(self) -> bytes | None:
         """The body of its response; None unless all of it is recorded."""
         return whole_body(self.response) if self.response is not None else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from conformance.evidence.episode import UnreadConnection
 from conformance.judges.exchange_view import ExchangeView, Shape
 from conformance.reading.conversation import NONE
 from conformance.reading.decoded_message import DecodedMessage, has_unknown
@@ -115,10 +116,24 @@ def crowded(view: ExchangeView) -> bool:
     """Other streams of the scenario were open at the same time, and some exchange with as much to answer was answered:
     else the EPP never answers such a request."""
     return len(view.overlapping) >= MANY_STREAMS and any(
-        one.stream.missing is None and one.stream.offence is None and one.bodyless is view.bodyless
-        for one in view.siblings
-        if one.stream.request.end is not None
+        _answered_like(one, view) for one in view.siblings if one.stream.request.end is not None
     )
+
+
+def beside_unread(view: ExchangeView) -> bool:
+    """The EPP had a connection of which nothing was read, and answered an exchange with as much to answer before."""
+    return any(
+        one.stream.answers
+        and _answered_like(one, view)
+        and one.conversation.span[1] < entry.seq < view.conversation.span[0]
+        for entry, _ in view.facts.episode.of(UnreadConnection)
+        for one in view.siblings
+    )
+
+
+def _answered_like(one: ExchangeView, view: ExchangeView) -> bool:
+    """Whether `one` was answered, with as much to answer as `view`."""
+    return one.stream.missing is None and one.stream.offence is None and one.bodyless is view.bodyless
 
 
 def without_length(view: ExchangeView) -> bool:
@@ -154,6 +169,7 @@ RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_resp
 
 CIRCUMSTANCES: tuple[Row, ...] = (
     ("EPP-STRM-03", without_length),
+    ("ENV-21", beside_unread),
     ("ENV-22", after_an_abort),
     ("ENV-21", crowded),
 )

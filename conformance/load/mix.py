@@ -27,7 +27,7 @@ from fake_proxy.client import Chunk
 
 _NOT_UNDER_LOAD = (
     *("repeat", "concurrent", "interleaved", "lock_step", "gap_seconds"),
-    *("connection", "inject", "subsets", "fail_first"),
+    *("connection", "inject", "subsets", "models", "fail_first"),
 )
 """Fields of a scenario's exchange that mean nothing here."""
 

@@ -17,6 +17,8 @@ def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
     """Why a scenario can't run through the real Envoy that is chosen; None if it can, or if the fake is."""
     if choice.variant is None:
         return None
+    if any(step.unread_connection for step in scenario.steps):
+        return f"a real Envoy ({choice.name}) reads from every connection"
     exchanges = (step.exchange for step in scenario.steps if step.exchange is not None)
     found = next((why for one in exchanges if (why := _never(one) or _not_in(choice, one))), None)
     return None if found is None else f"a real Envoy ({choice.name}) {found}"
@@ -24,8 +26,8 @@ def beyond(scenario: Scenario, choice: DataPlaneChoice) -> str | None:
 
 _CARRIED = frozenset({
     "method", "path", "headers", "filler_headers", "http", "model", "prompt", "sheddable", "body", "chunks", "end",
-    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "hint", "hint_filler",
-    "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
+    "trailers", "content_length", "mode", "response_mode", "subset", "subsets", "models", "hint",
+    "hint_filler", "protocol_config", "reply", "abort", "ending", "connection", "repeat", "concurrent", "fail_first",
     "interleaved", "lock_step",
 })  # fmt: skip
 """What an exchange may ask for; anything else, and whatever is added to the schema, only the fake does. Of interleaved

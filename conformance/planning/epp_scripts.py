@@ -46,6 +46,8 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
     answer = Answer(set_headers=_set(said.sets), remove_headers=said.removes)
     acts: dict[str, tuple[Act, ...]] = {"response_headers": (answer,)} if answer != Answer() else {}
+    if said.refuses_end is not None:
+        acts["request_end"] = (_immediate(said.refuses_end),)
     if said.refuses_response is not None:  # what was told of its body at once is not answered
         acts |= {"response_headers": (_immediate(said.refuses_response),), "response_body": (), "response_trailers": ()}
     if said.fallback is not None:
@@ -67,6 +69,7 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
+        clears=said.clears,
         replaces={
             side: text.encode()
             for side, text in (("request", said.replaces), ("response", said.replaces_response))

@@ -168,6 +168,7 @@ class BatchRunner:
             return
         self._anomaly(Anomaly(code="restarted", text="the target answered nothing any more and was started again"))
         await runner.target.stop(hurry=True)  # it does not even answer: to wait for its farewell is of no use
+        await runner.relieve()
         await runner.restart_target()
         if await runner.responds():
             runner.hangs += 1

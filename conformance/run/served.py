@@ -14,11 +14,12 @@ def attempt(
     without: bytes = b"",
     trailers: Headers = (),
     cut: bool = False,
+    delay: float = 0.0,
 ) -> tuple[UpstreamRequest, UpstreamResponse]:
     """Attempt `number` of an exchange and how it is answered, which is decided when it arrives.
 
     The header `without`, in lower case, is left out; `trailers` are those of the response. One that is `cut` is a reset
-    with all that came before it.
+    with all that came before it; `delay` seconds pass before it is answered.
     """
     pseudo = ((b":method", served.method.encode()), (b":path", served.path.encode("latin-1")))
     lower = tuple((name.lower(), value) for name, value in served.headers if name.lower() != without)
@@ -43,5 +44,6 @@ def attempt(
         body=(answer or b"") if answered else b"",
         trailers=trailers if answered else (),
         size=None if answer is None or not answered else len(answer),
+        delay=delay,
     )
     return request, response

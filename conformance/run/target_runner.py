@@ -132,6 +132,9 @@ class TargetRunner(ABC):
         """Whether the target still answers a plain request, as far as one is due an answer."""
         return True
 
+    async def relieve(self) -> None:  # noqa: B027
+        """Take away what made the target hang and may do so again: the scenario that needed it is over."""
+
     async def check(self) -> None:  # noqa: B027
         """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""
 

@@ -32,7 +32,7 @@ LABELS: Mapping[bool | str, Mapping[str, str]] = {
 """A pod's labels by what a scenario says of `selected`, and those that a pool selects by its `selector`."""
 
 Metrics = Literal[
-    "ok", "down", "slow", "garbage", "nan", "negative", "stale", "error", "empty", "half", "no-newline"
+    "ok", "down", "slow", "hang", "garbage", "nan", "negative", "stale", "error", "empty", "half", "no-newline"
 ]  # fmt: skip
 Course = Literal["steady", "fills", "swings", "at-odds", "restarts"]
 
@@ -45,7 +45,7 @@ class Load(FileModel):
     kv: float | None = Field(None, ge=0, le=1, description="share of the KV cache in use")
     loras: tuple[str, ...] | None = Field(None, description="LoRA adapters loaded")
     waiting_loras: tuple[str, ...] | None = Field(None, description="LoRA adapters waiting")
-    metrics: Metrics | None = Field(None, description="how its /metrics behaves")
+    metrics: Metrics | None = Field(None, description="how its /metrics behaves; hang: it never answers")
     course: Course | None = Field(
         None,
         description="how its gauges move: steady (default); fills: from idle to full in two seconds; swings: idle and "

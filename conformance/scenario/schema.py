@@ -21,6 +21,7 @@ from conformance.scenario.header_fields import Base64, HeaderName, HeaderPairs
 from conformance.scenario.model_server import Ask, LoadStep, ScrapeStep
 from conformance.scenario.models import NOT_SERVED
 from conformance.scenario.pool import KubernetesStep, Load, Name, Pool, PoolStep
+from conformance.scenario.unread_connection import UnreadConnectionStep
 from conformance.strict_yaml import FileModel
 
 Role = Literal["epp", "data-plane", "model-server"]
@@ -149,6 +150,7 @@ class Exchange(ClientRequest):
     response_mode: BodyMode | None = Field(None, description="response body mode; default: the run's")
     omit_headers: tuple[Literal["content-type", "x-request-id"], ...] = Field((), description="usual headers left out")
     subsets: tuple[tuple[str, ...], ...] = Field((), description="subsets that the repeats take in turn")
+    models: tuple[str, ...] = Field((), description="models that the repeats take in turn, as in `model`")
     hint: Any = Field(None, description="the subset hint as any other JSON value")
     hint_namespace: str | None = Field(None, description="the hint's metadata namespace; default: the profile's")
     hint_filler: int = Field(0, ge=0, le=5000, description="so many endpoints of no one, before those of the subset")
@@ -191,6 +193,8 @@ class Exchange(ClientRequest):
             raise ValueError("`interleaved` needs several repeats at a time (`concurrent`) of several `chunks`")
         if self.reply.cut:
             raise ValueError("`cut` is for replies to a gateway under test")
+        if self.models and "model" in self.model_fields_set:
+            raise ValueError("`model` has no effect beside `models`")
         return self
 
 
@@ -218,9 +222,13 @@ class EppScript(FileModel):
         None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"
     )
     replaces_response: str | None = Field(None, description="likewise, of the response")
+    clears: bool = Field(False, description="it clears the request's body (clear_body), unless in full duplex")
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")
+    refuses_end: LocalReply | None = Field(
+        None, description="it answers the client itself at the request's end, having answered all before that"
+    )
     refuses_response: LocalReply | None = Field(
         None, description="it answers the client itself when it is told of the response"
     )
@@ -280,8 +288,8 @@ _ANSWERED = ("exchange", "health", "request", "start_with")
 class Step(FileModel):
     """One step: exactly one of the actions, and what is expected of it.
 
-    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart` and `startWith` test an EPP; `request`, `pods` and
-    `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
+    `exchange`, `pool`, `gauges`, `health`, `kubernetes`, `restart`, `startWith` and `unreadConnection` test an EPP;
+    `request`, `pods` and `epps` test a gateway; `ask`, `load` and `scrape` test a model server.
     """
 
     exchange: Exchange | None = Field(None, description="send a request through the data plane")
@@ -291,6 +299,7 @@ class Step(FileModel):
     kubernetes: KubernetesStep | None = Field(None, description="trouble the Kubernetes API")
     restart: Literal["target"] | None = Field(None, description="restart the target")
     start_with: StartWith | None = Field(None, description="start another copy of it with a configuration")
+    unread_connection: UnreadConnectionStep | None = Field(None, description="hold a connection and read nothing of it")
     request: Request | None = Field(None, description="send a request to the gateway")
     pods: dict[Name, Conduct] | None = Field(None, description="how pods take requests from here on")
     epps: dict[Literal["first", "second"], Literal["up", "down"]] | None = Field(None, description="which EPPs listen")
@@ -315,7 +324,7 @@ class Step(FileModel):
 
 
 ACTIONS_OF: Mapping[Role, tuple[str, ...]] = {
-    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with"),
+    "epp": ("exchange", "pool", "gauges", "health", "kubernetes", "restart", "start_with", "unread_connection"),
     "data-plane": ("request", "pods", "epps"),
     "model-server": ("ask", "load", "scrape"),
 }

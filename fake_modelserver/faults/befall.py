@@ -27,7 +27,7 @@ def befall(
         fault = active.fault
         match fault.kind.stage:
             case "line":
-                response = _on_line(response, fault, chance, running)
+                response = _on_line(response, active, chance, running)
             case "answer":
                 response = response.then(lambda answer, fault=fault: _answer(answer, fault, refusal))  # type: ignore[misc]
             case "stream":
@@ -35,7 +35,8 @@ def befall(
     return response
 
 
-def _on_line(response: Response, fault: Fault, chance: random.Random, running: int) -> Response:
+def _on_line(response: Response, active: Active, chance: random.Random, running: int) -> Response:
+    fault = active.fault
     toxics = response.toxics or Toxics()
     match fault.type:
         case FaultType.LATENCY:
@@ -46,7 +47,8 @@ def _on_line(response: Response, fault: Fault, chance: random.Random, running: i
         case FaultType.RESET_PEER:
             toxics = replace(toxics, reset_peer=fault["timeout"] / 1000)
         case FaultType.TIMEOUT:
-            toxics = replace(toxics, timeout=fault["timeout"] / 1000 or math.inf, timeout_bytes=fault["bytes"])
+            seconds = fault["timeout"] / 1000 or math.inf
+            toxics = replace(toxics, timeout=seconds, timeout_bytes=fault["bytes"], healed=active.gone)
         case FaultType.LIMIT_DATA:
             toxics = replace(toxics, limit_data=fault["bytes"])
         case FaultType.BANDWIDTH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import random
 import time
@@ -74,7 +75,10 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class Active:
-    """A fault that a pod has. `since` is when it came (monotonic, seconds); `kept` is what it keeps of that instant."""
+    """A fault that a pod has. `since` is when it came (monotonic, seconds); `kept` is what it keeps of that instant.
+
+    `gone` is set when it goes, for the responses that it holds.
+    """
 
     fault: Fault
     since: float
@@ -82,6 +86,7 @@ class Active:
     befell: int = 0
     kept: Any = None
     refreshed: float = 0.0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Faults:
@@ -105,17 +110,22 @@ class Faults:
     def add(self, fault: Fault) -> Active:
         """Let `fault` come, in the place of one of the same name."""
         now = self._clock()
+        self.remove(fault.name)
         active = self._active[fault.name] = Active(fault=fault, since=now, refreshed=now)
         return active
 
     def remove(self, name: str) -> Fault | None:
         """Let the fault of that name go; it, or None if there is none."""
         active = self._active.pop(name, None)
-        return active.fault if active else None
+        if active is None:
+            return None
+        active.gone.set()
+        return active.fault
 
     def clear(self) -> None:
         """Let all go."""
-        self._active.clear()
+        for name in tuple(self._active):
+            self.remove(name)
 
     def meet(self, path: str) -> list[Active]:
         """The faults that befall the request for `path` that has just come, which counts for them."""
@@ -124,7 +134,7 @@ class Faults:
         for active in self:
             fault = active.fault
             if fault.duration is not None and now - active.since >= fault.duration / 1000:
-                del self._active[fault.name]
+                self.remove(fault.name)
                 continue
             if fault.kind.stage == "pod" or not self._matches(fault, path):
                 continue

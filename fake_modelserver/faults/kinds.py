@@ -136,8 +136,8 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
         ),
         FaultType.TIMEOUT: _kind(
             "line",
-            "Nothing arrives, and the connection is closed later, or stays open.",
-            timeout=_milliseconds("closed after; 0: never", 0),
+            "Nothing arrives, and the connection is closed later, or when the fault goes.",
+            timeout=_milliseconds("closed after; 0: when the fault goes", 0),
             bytes=Attribute(about="bytes of the response that arrive first", default=0, most=1e9),
         ),
         FaultType.RESET_PEER: _kind(

@@ -17,13 +17,15 @@ class FaultKind(StrEnum):
     """How `/metrics` can fail.
 
     `down`: the connection is reset without an answer (the port itself stays open, since inference is served on it:
-    see `Pod.refuse` for that). `slow`: answers late. `status`: an error status. `garbage`: 200 with a body that is
-    not metrics. `nan`: every gauge is NaN. `missing`: families are left out. `stale`: values stay as they were.
-    `negative`: every gauge is -1. `half`: the page ends inside a line. `no_newline`: its last line has no end.
+    see `Pod.refuse` for that). `slow`: answers late. `hang`: takes requests and answers none. `status`: an error
+    status. `garbage`: 200 with a body that is not metrics. `nan`: every gauge is NaN. `missing`: families are left
+    out. `stale`: values stay as they were. `negative`: every gauge is -1. `half`: the page ends inside a line.
+    `no_newline`: its last line has no end.
     """
 
     DOWN = "down"
     SLOW = "slow"
+    HANG = "hang"
     STATUS = "status"
     GARBAGE = "garbage"
     NAN = "nan"
@@ -60,6 +62,7 @@ class MetricsFault:
 _FAULTS: dict[FaultKind, tuple[FaultType, dict[str, Any]]] = {
     FaultKind.DOWN: (FaultType.RESET_PEER, {}),
     FaultKind.SLOW: (FaultType.LATENCY, {"latency": "delay"}),
+    FaultKind.HANG: (FaultType.TIMEOUT, {}),
     FaultKind.STATUS: (FaultType.STATUS, {"status": "status"}),
     FaultKind.GARBAGE: (FaultType.GARBAGE, {}),
     FaultKind.NAN: (FaultType.VALUE, {"value": "NaN"}),

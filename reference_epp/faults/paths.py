@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, WITH_SUBSET, fault
+from reference_epp.deviations import FULL_DUPLEX, SILENT, WITH_SUBSET, fault
 from reference_epp.epp import Action, Close
 from reference_epp.names import DESTINATION
 from reference_epp.picker import NOT_FOUND, Decision, Picked, Refused
@@ -270,6 +270,37 @@ class OptionsRefused(RefusesMethod):
 class GetRefused(RefusesMethod):
     method = b"GET"
     code = NOT_FOUND
+
+
+@fault(
+    "messages-unanswered",
+    breaks="EPP-DEST-07",
+    why="A request to /v1/messages, whose prompt it looks for where other paths have it, is never answered.",
+    also_breaks=SILENT,
+    modes=("full-duplex", "buffered"),
+)
+class MessagesUnanswered(Conversation):
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        return [] if self.lost() else super().release_with_body(end_of_stream=end_of_stream)
+
+    def release_on_body(self) -> Iterable[Action]:
+        return [] if self.lost() else super().release_on_body()
+
+    def lost(self) -> bool:
+        """Whether this request is."""
+        return self.headers.get(":path") == b"/v1/messages"
+
+
+@fault(
+    "invocations-500",
+    breaks="EPP-DEST-07",
+    why="A request to /invocations is answered with 500: which of the two kinds of request it is, is not known.",
+    effect="warn",
+)
+class Invocations500(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        here = self.headers.get(":path") == b"/invocations"
+        return Refused(500, "no such kind of request") if here else super().choose(body)
 
 
 class LooksAtForms(Conversation):

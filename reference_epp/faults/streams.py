@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +14,7 @@ from ext_proc.server import ServedStream
 from reference_epp.answers import Direction
 from reference_epp.conversation import Conversation
 from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, WITH_SUBSET, fault, part_of
-from reference_epp.epp import Action, Close
+from reference_epp.epp import Action, Close, Epp
 from reference_epp.picker import Decision, Picked, Refused
 from reference_epp.service import Service
 from reference_epp.subset import Subset
@@ -128,6 +129,21 @@ class SharedBodyBuffer(Conversation):
         super().finished()
         if not isinstance(self.decision, Picked):  # a request that went nowhere leaves nothing behind
             self.buffers[self.number % 96].clear()
+
+
+@fault(
+    "one-lock-for-all-sends",
+    breaks="ENV-21",
+    why="A lock is held while an answer is sent, so that a connection of which nothing is read holds up all others.",
+)
+class OneLockForAllSends(Service):
+    def __init__(self, epp: Epp, conversation: type[Conversation] = Conversation) -> None:
+        super().__init__(epp, conversation)
+        self.sending = asyncio.Lock()
+
+    async def send(self, stream: ServedStream, answer: Action) -> None:
+        async with self.sending:
+            await super().send(stream, answer)
 
 
 @fault(

@@ -11,7 +11,7 @@ from reference_epp.conversation import Conversation
 from reference_epp.deviations import WITH_SUBSET, fault
 from reference_epp.endpoints import Endpoint
 from reference_epp.faults.subset import hint
-from reference_epp.picker import Picker, Request
+from reference_epp.picker import Picker, Request, inside_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
@@ -127,6 +127,18 @@ class LongSubsetCut(ReadsSomeItems):
     part = slice(600)
 
 
+@fault(
+    "subset-of-the-best-ten",
+    breaks="EPP-SUB-02",
+    why="Of the ten best endpoints of the pool those in the subset are left; with more pods, an eligible one gets 503.",
+    versions=WITH_SUBSET,
+)
+class SubsetOfTheBestTen(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        everything = self.pool.endpoints
+        return inside_subset(self.rank(everything, request)[:10] if everything else (), request)
+
+
 # -- when it is read
 
 
@@ -200,3 +212,31 @@ class OddSubsetMeansAllWithoutABody(Conversation):
         if headers.end_of_stream and self.no_list:
             self.subset = None
         return super().on_request_headers(headers)
+
+
+@fault(
+    "subset-forgotten-for-sheddable",
+    breaks="EPP-SUB-01",
+    why="A sheddable request takes another path: if its subset has room, it gets an endpoint of the whole pool.",
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
+    versions=WITH_SUBSET,
+)
+class SubsetForgottenForSheddable(Picker):
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        candidates = super().eligible(request)
+        room = bool(candidates) and not self.saturated(candidates)
+        return self.pool.endpoints if request.sheddable and room else candidates
+
+
+@fault(
+    "empty-text-means-all",
+    breaks="EPP-SUB-10",
+    why="A hint that is an empty text counts as no hint.",
+    versions=WITH_SUBSET,
+    effect="warn",
+)
+class EmptyTextMeansAll(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        value = hint(metadata, self.epp.subset_namespace)
+        if value is None or value.WhichOneof("kind") != "string_value" or value.string_value:
+            super().read_metadata(kind, metadata)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import TYPE_CHECKING, ClassVar
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import FULL_DUPLEX, fault
+from reference_epp.deviations import FULL_DUPLEX, WITH_SERVED, fault
 from reference_epp.epp import Close
+from reference_epp.faults.bodies import OtherBytes, rewritten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ext_proc.messages import CommonResponse, HttpHeaders, HttpTrailers
+    from ext_proc.messages import CommonResponse, HttpBody, HttpHeaders, HttpTrailers
     from reference_epp.epp import Action
     from reference_epp.picker import Picked
 
@@ -158,3 +161,27 @@ class BaggageLost(Conversation):
         super().destination_header(common, decision)
         if "baggage" in self.headers:
             answers.set_header(common.header_mutation, "baggage", self.headers["baggage"].partition(b",")[0])
+
+
+@fault(
+    "model-of-the-latest-request",
+    breaks="EPP-TRN-05",
+    why="Bodies are written again with a model that is kept for each connection: it is that of the latest request.",
+    versions=WITH_SERVED,
+    modes=FULL_DUPLEX,
+    effect="warn",
+)
+class ModelOfTheLatestRequest(OtherBytes):
+    latest: ClassVar[dict[int, object]] = {}
+    named = False
+
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        found = re.search(rb'"model": ("[^"]+")', b"".join([*self.body, body.body]))
+        if found and not self.named:
+            self.named = True
+            self.latest[self.connection] = json.loads(found[1])
+        return super().on_request_body(body)
+
+    def change(self, body: bytes) -> bytes:
+        own = self.latest.get(self.connection)
+        return rewritten(body, lambda value: {**value, "model": own}) if self.named else body

@@ -95,6 +95,20 @@ class NeverSheds(Picker):
 
 
 @variant(
+    "four-paths",
+    why="A POST to another path than completions, chats, embeddings and models gets 404: it can't be understood there.",
+)
+class FourPaths(Conversation):
+    known = (b"/v1/completions", b"/v1/chat/completions", b"/v1/embeddings", b"/v1/models")
+
+    def choose(self, body: bytes) -> Decision:
+        decision = super().choose(body)
+        post, path = self.headers.get(":method") == b"POST", self.headers.get(":path", b"").partition(b"?")[0]
+        refused = isinstance(decision, Picked) and post and path.startswith(b"/") and path not in self.known
+        return Refused(NOT_FOUND, "no such path") if refused else decision
+
+
+@variant(
     "long-refusals",
     why="An ImmediateResponse has a body of 20,000 bytes; its content is the EPP's.",
     noted={"EPP-ERR-06": "body of 20000 bytes"},

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FAILED_PRECONDITION = 9
 SLOWNESS = 0.05
 """Seconds before each answer of the slow variant."""
+UNREAD = 2.0
+"""Seconds after which an answer that could not be sent ends the stream."""
 
 # -- when
 
@@ -74,6 +76,26 @@ class Slow(Service):
         if isinstance(answer, ProcessingResponse) and not (answer.WhichOneof("response") or "").endswith("_body"):
             await asyncio.sleep(SLOWNESS)
         await super().send(stream, answer)
+
+
+@variant("queues-what-is-unread", why="Answers are queued without waiting for the data plane to take them.")
+class QueuesWhatIsUnread(Service):
+    async def send(self, stream: ServedStream, answer: Action) -> None:
+        assert isinstance(answer, ProcessingResponse)
+        stream.send(answer.SerializeToString())
+
+
+@variant(
+    "resets-what-is-unread",
+    why="A stream of which nothing is read for 2 s is reset: the data plane is not waited for without end.",
+)
+class ResetsWhatIsUnread(Service):
+    async def send(self, stream: ServedStream, answer: Action) -> None:
+        late = asyncio.get_running_loop().call_later(UNREAD, stream.reset)
+        try:
+            await super().send(stream, answer)
+        finally:
+            late.cancel()
 
 
 @variant(

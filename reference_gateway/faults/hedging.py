@@ -1,13 +1,15 @@
-"""Gateways that send a request to two endpoints of a list: at once, which is wrong, or where the first takes long."""
+"""Gateways that send a request to two endpoints of a list: at once, which is wrong, or where the first takes long;
+or to the second where the first refused it."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest
-from reference_gateway.relay import Gateway, PoolOutcome
+from reference_gateway.relay import BUSY, Gateway, PoolOutcome
 
 
 class _Hedging(Gateway):
@@ -30,8 +32,29 @@ class _Hedging(Gateway):
         return await super().forward(request, endpoints, tried)
 
 
+class _HedgingGets(_Hedging):
+    """Only requests that change nothing are sent twice."""
+
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+        if request.method == "GET":
+            return await super().forward(request, endpoints, tried)
+        return await Gateway.forward(self, request, endpoints, tried)
+
+
 class _HedgingLate(_Hedging):
     after = 0.25
+
+
+class _RetriesRefusals(Gateway):
+    """What one endpoint does not know the next may, as an adapter that is not loaded everywhere."""
+
+    async def forward(self, request: GatewayRequest, endpoints: Iterator[str], tried: list[str]) -> PoolOutcome:
+        while True:
+            outcome = await super().forward(request, itertools.islice(endpoints, 1), tried)
+            more = next(endpoints, None)
+            if outcome.response.status not in (404, BUSY) or more is None:
+                return outcome
+            endpoints = itertools.chain((more,), endpoints)
 
 
 FAULTS: tuple[Fault, ...] = (
@@ -41,6 +64,12 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-DEST-02",
         gateway=_Hedging,
     ),
+    Fault(
+        name="hedges-gets-at-once",
+        why="the first two endpoints of a list get a GET at the same time",
+        breaks="DP-DEST-02",
+        gateway=_HedgingGets,
+    ),
 )
 
 VARIANTS: tuple[Fault, ...] = (
@@ -48,5 +77,10 @@ VARIANTS: tuple[Fault, ...] = (
         name="hedges-late",
         why="the second endpoint of a list gets the request, too, where the first has not answered for 0.25 s",
         gateway=_HedgingLate,
+    ),
+    Fault(
+        name="retries-404",
+        why="where an endpoint of a list answers 404, the next is tried",
+        gateway=_RetriesRefusals,
     ),
 )

@@ -9,7 +9,7 @@ import dataclasses
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from ext_proc.record import header
 from real_envoy.http_response import HttpResponse
-from reference_gateway.epp_client import Talk
+from reference_gateway.epp_client import Answered, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -116,6 +116,28 @@ class _RefusedResponses(Gateway):
     talk_type = _RefusedResponseTalk
 
 
+class _OnItsWayTalk(Talk):
+    """A request is on its way once the EPP has named its endpoint, and what the EPP refuses of its body goes on."""
+
+    async def _heard(self, side: str, part: str) -> None:
+        try:
+            await super()._heard(side, part)
+        except Answered:
+            if side != "request" or not self._decision.destinations():
+                raise
+
+    async def _streamed(self, side: str, *, trailers: bool) -> None:
+        try:
+            await super()._streamed(side, trailers=trailers)
+        except Answered:
+            if side != "request":
+                raise
+
+
+class _RefusedAfterAPick(Gateway):
+    talk_type = _OnItsWayTalk
+
+
 class _GoingOnTalk(Talk):
     """Bodies are taken from answers to bodies only."""
 
@@ -139,6 +161,20 @@ class _ReplacementLost(Gateway):
 
 class _ReplacedResponseLost(Gateway):
     talk_type = _GoingOnWithResponsesTalk
+
+
+class _NeverClearingTalk(Talk):
+    """Of the mutations of a body only another body is known."""
+
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        if answer is not None and answer.HasField("request_body"):
+            answer.request_body.response.body_mutation.ClearField("clear_body")
+        return answer
+
+
+class _ClearedBodiesGoOn(Gateway):
+    talk_type = _NeverClearingTalk
 
 
 class _OpenWithoutBody(Gateway):
@@ -224,6 +260,19 @@ FAULTS: tuple[Fault, ...] = (
         gateway=_RefusedResponses,
     ),
     Fault(
+        name="refused-after-a-pick",
+        why="in full duplex a request whose end the EPP refuses, having named an endpoint, is served by that",
+        breaks="DP-ERR-01",
+        gateway=_RefusedAfterAPick,
+    ),
+    Fault(
+        name="refused-after-a-pick-piece-by-piece",
+        why="so it is where the EPP answers the body piece by piece",
+        breaks="DP-ERR-01",
+        gateway=_RefusedAfterAPick,
+        settings={"mode": "STREAMED"},
+    ),
+    Fault(
         name="replaced-body-lost",
         why="CONTINUE_AND_REPLACE is taken for CONTINUE, so that the client's own body goes on",
         breaks="DP-EXTP-01",
@@ -236,6 +285,20 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         gateway=_ReplacedResponseLost,
         settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="cleared-body-goes-on",
+        why="the EPP clears the body, which was collected for it, and the model server gets it all the same",
+        breaks="DP-EXTP-01",
+        gateway=_ClearedBodiesGoOn,
+        settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="cleared-pieces-go-on",
+        why="the EPP clears the body piece by piece, and the model server gets it all the same",
+        breaks="DP-EXTP-01",
+        gateway=_ClearedBodiesGoOn,
+        settings={"mode": "STREAMED"},
     ),
     Fault(
         name="fails-open-without-the-body",

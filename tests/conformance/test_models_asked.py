@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.report.verify.stimulus import Learned, _learn_nearly_known
+from conformance.run.data_plane.stimuli import prepare
 from conformance.scenario.models import NOT_SERVED, asked_model
+from conformance.scenario.references import NOBODY
+from conformance.scenario.schema import Exchange
+from conformance.targets.resolve import REFERENCE, load_profile
 
 names = st.text(max_size=9)
 
@@ -41,3 +48,22 @@ def test_a_report_shows_what_is_nearly_known_by_what_is_known() -> None:
     _learn_nearly_known("extended", "asked", learned)
     assert not learned.same("asked", "none")
     assert learned.same("asked", "a-none")
+
+
+def test_repeats_take_models_in_turn() -> None:
+    exchange = Exchange(models=("known", "unknown", "adapter-7"), repeat=4)
+    profile, found = load_profile(REFERENCE), []
+    for index in range(4):
+        one = prepare(
+            exchange,
+            index=index,
+            mode="full-duplex",
+            profile=profile,
+            endpoints={NOBODY: ("127.0.0.2:8000",)},
+            pool=(),
+            rng=random.Random(1),
+        )
+        body = json.loads(b"".join(chunk.data for chunk in one.request.chunks))
+        found.append((body["model"], one.note))
+    known, unknown = profile.requests.model, profile.requests.unknown_model
+    assert found == [(known, {}), (unknown, {"unknown_model": True}), ("adapter-7", {}), (known, {})]

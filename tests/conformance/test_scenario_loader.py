@@ -133,3 +133,8 @@ def test_a_pods_name_is_refused_as_its_endpoint_in_hints_and_nowhere_else(tmp_pa
     assert [text for _, _, text in found] == ["a is no endpoint", "b is no endpoint"]
     elsewhere = "{body: {json: {subset: [a]}}, metadata: {mine: {subset: [a]}}, hint: [a]}"
     assert problems_of(tmp_path, f"steps: [{{exchange: {elsewhere}}}]") == []
+
+
+def test_a_model_beside_models_that_are_taken_in_turn_is_refused(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, "steps: [{exchange: {model: one, models: [one, two], repeat: 2}}]")
+    assert [text for _, _, text in found] == ["`model` has no effect beside `models`"]

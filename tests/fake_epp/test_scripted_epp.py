@@ -182,6 +182,18 @@ def test_a_body_is_replaced_where_it_waits_for_the_answer_to_the_headers(mode: B
     assert [e.body for e in tape.of("x") if isinstance(e, UpstreamRequest)] == [b"new" if waits else own]
 
 
+@each_mode
+def test_a_body_is_cleared_except_in_full_duplex(mode: BodyMode) -> None:
+    tape = Tape()
+    request = replace(POST, chunked=True)  # of a body that is cleared, no length may have been told
+    clearing = Script(pick=Pick(endpoints=(A,)), clears=True)
+    outcome = play(clearing, ProxyConfig().with_modes(mode), tape=tape, request=request)
+    own = b"".join(chunk.data for chunk in POST.chunks)
+    cleared = mode in (BodyMode.BUFFERED, BodyMode.STREAMED)
+    assert outcome.status == 200
+    assert [e.body for e in tape.of("x") if isinstance(e, UpstreamRequest)] == [b"" if cleared else own]
+
+
 def test_a_list_is_walked_in_order() -> None:
     assert play(picks(A, B, C), upstream=NOBODY).attempts[:3] == (A, B, C)
     outcome = play(picks(A, B, C), upstream=ScriptedUpstream({B: UpstreamReply(body=(b"from b",))}))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from fake_modelserver import Fault, FaultType, Fleet, Gauges, PodSpec
+from fake_modelserver import Fault, FaultKind, FaultType, Fleet, Gauges, MetricsFault, PodSpec
 from fake_modelserver.errors import AddressTakenError
 from fake_modelserver.faults import KINDS, Faults
 from fake_modelserver.faults.pages import GARBAGE
@@ -208,7 +208,7 @@ def test_reset_peer_and_limit_data(run, connect):
     assert limited[0].startswith(b"HTTP/1.1 200 OK")
 
 
-def test_timeout_stalls_and_closes_or_never(run, connect):
+def test_timeout_stalls_and_closes_or_does_not(run, connect):
     async def look(pod, client):
         await pod.inject(fault("timeout", path="/health"))
         await pod.inject(fault("timeout", path="/metrics", timeout=20, bytes=50, name="later"))
@@ -220,6 +220,17 @@ def test_timeout_stalls_and_closes_or_never(run, connect):
     never, later = with_pod(run, [], look)
     assert never == (b"", "open")
     assert (len(later[0]), later[1]) == (50, "closed")
+
+
+def test_a_timeout_without_end_lasts_as_long_as_the_fault(run, connect):
+    async def look(pod, client):
+        pod.metrics_fault = MetricsFault(kind=FaultKind.HANG)
+        reading = asyncio.create_task(received(connect, pod, GET % b"/metrics"))
+        held = await pod.scraped(times=1, after=0, timeout=10)
+        pod.metrics_fault = None
+        return held, await reading
+
+    assert with_pod(run, [], look) == (True, (b"", "closed"))
 
 
 def test_latency_keeps_the_answer_back(run, connect):

@@ -35,6 +35,7 @@ ON_THE_WIRE_ONLY = {
     *("fifty-streams-at-most", "ready-but-unavailable", "slow", "queues-briefly"),
     *("malformed-message-is-fatal", "malformed-message-unanswered", "refusal-and-a-reset"),
     *("thread-per-stream", "stream-deadline-of-five-seconds", "queues-until-ready"),
+    *("one-lock-for-all-sends", "queues-what-is-unread", "resets-what-is-unread"),
 }
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
@@ -79,7 +80,7 @@ LONG = b'"' + b"a" * 600 + b'"}]}'
 """The rest of a JSON body that has several blocks, as prefixes are counted."""
 
 HINTS: list[Any] = [
-    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", 7,
+    [A], [C], [SIX], ["10.0.0.1:9"], ["10.0.0.1:80"], ["0.0.0.1:8000"], ["9.9.9.9:1"], [], [B, "9.9.9.9:1"], "x", "", 7,
     [1], ["10.0.0.1"], [OTHER_PORT, B], ["9.9.9.9:1", C], [SIX.rpartition(":")[0] + ":9"],
     [B, *(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000))],
     [*(f"9.9.{index // 250}.{index % 250}:1" for index in range(1000)), B],
@@ -174,6 +175,8 @@ def one_path_only(headers: Any, get: Any, mode: int, data_plane: Any) -> Iterato
         ([(":path", b"/v1/completions?q=100%")], body()),
         ([chat, ("x-gateway-destination-endpoint", b"6.6.6.6:1")], body()),
         ([chat], body(b'{"model":"m","messages":[{"role":"user","content":[]}]}')),
+        ([(":method", b"POST"), (":path", b"/v1/messages")], body()),
+        ([(":path", b"/invocations")], body()),
         ([], body(b'{"model":"m","prompt":["a","b"]}')),
         ([], body(b'{"model":["m"],"prompt":"a"}')),
         ([("content-type", b"text/plain")], body(b"x" * 2 * CHUNK_LIMIT)),
@@ -273,6 +276,14 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         for conversation in (one, two):
             note(lambda conversation=conversation, half=half: conversation.receive(half))
 
+    both = [made.open(), made.open()]
+    for conversation, model in zip(both, (b"m", b"n"), strict=True):
+        begin = [headers(), *([data_plane.request_body(b'{"model": "%s"' % model, end=False)] if mode else [])]
+        for message in begin:
+            note(lambda conversation=conversation, message=message: conversation.receive(message))
+    for conversation in both if mode else ():
+        note(lambda conversation=conversation: conversation.receive(data_plane.request_body(b"}")))
+
     waiting = made.open()
     for message in (headers(), *body, data_plane.response_headers()):
         note(lambda message=message: waiting.receive(message))
@@ -288,6 +299,8 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
     note(lambda: made.talk(headers(end=True, subset=[A])))
     note(lambda: made.talk(headers(), *long))
     note(lambda: made.talk(headers(), *body))
+    for _ in range(len(POOL)):
+        note(lambda: made.talk(headers(sheddable, subset=[C]), *body))
     made.load(B, queued=50)
     made.load(C)
     note(lambda: made.talk(headers(subset=[B]), *body))

@@ -95,6 +95,7 @@ def test_the_smoke_set_and_what_a_real_envoy_is_peculiar_about(suite, tmp_path: 
         ("served.variants", "reports the endpoint that served"),
         ("ext-proc.duplicate-end", "sends no such messages"),
         ("subset.on-headers-only", "sends the same metadata on every message"),
+        ("robustness.unread", "reads from every connection"),
         ("ext-proc.local-reply", "gets its responses from pods that can be reached"),
     ],
 )

@@ -60,6 +60,7 @@ EPP = (
     "destination.several-ports",
     "health.*",
     "errors.shed",
+    "robustness.unread",
 )
 
 

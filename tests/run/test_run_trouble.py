@@ -98,6 +98,37 @@ def test_only_what_reproduces_a_hang_is_accused(habit, tmp_path):
     assert results(outcome)[OPTIONS].verdict is Verdict.FAIL
 
 
+METRICS_THAT_HANG = """
+section: pool
+scenarios:
+- id: own.hang
+  title: t
+  requirements: [ENV-16]
+  pool: {pods: [{name: a}, {name: b}]}
+  steps: [{gauges: {b: {metrics: hang}}}, {exchange: {repeat: 3}, expect: {answer: endpoint}}]
+- id: own.later
+  title: t
+  requirements: [ENV-16]
+  pool: {pods: [{name: a}, {name: b}]}
+  steps: [{gauges: {b: {queue: 1}}}, {exchange: {subsets: [["{a}"], ["{b}"]], repeat: 4}, expect: {answer: endpoint}}]
+"""
+
+
+@pytest.mark.parametrize(("habit", "anomalies"), [("waits-for-pages", set()), ("stuck-at-a-page", {"restarted"})])
+def test_one_that_answers_nothing_while_metrics_hang_answers_in_later_scenarios(habit, anomalies, tmp_path):
+    """It is started again if it does not answer once they can be read, and then they can be."""
+    scenario = tmp_path / "more.yaml"
+    scenario.write_text(METRICS_THAT_HANG)
+    selection = Selection(scenarios=("own.*",))
+    target = profile(habit, tmp_path / "mark", timeouts=Timeouts(answer=2, stop=0.3))
+    outcome = run(RunSettings(profile=target, selection=selection, seed=1, jobs=1, scenario_paths=(scenario,)), Log())
+    assert {name: one.verdict for name, one in results(outcome).items()} == {
+        "own.hang": Verdict.FAIL,
+        "own.later": Verdict.PASS,
+    }
+    assert {one.code for one in outcome.anomalies} == anomalies
+
+
 def test_a_death_that_nothing_reproduces_is_shown_by_one_scenario(tmp_path):
     outcome = conduct(profile("dies-once", tmp_path / "mark"))
     assert (tmp_path / "mark").exists()

@@ -168,7 +168,10 @@ def _unanswered(view: ExchangeView, stop: StreamStop, side: str, part: str) -> R
     awaited = "" if stop.what == f"answer to {side}_{part}" else f" ({stop.what})"
     actual = f"no answer to {side}_{part}{awaited}" if silent else f"{stop.what}, {side}_{part} unanswered"
     hint = _HINTS.get(requirement, "" if silent else _LOST if stop.kind is StopKind.LOST else _ENDS[side])
-    if silent and requirement == "ENV-21":
+    if silent and requirement == "ENV-21" and root_cause.beside_unread(view):
+        actual += ", while nothing was read of another connection"
+        hint = _UNREAD
+    elif silent and requirement == "ENV-21":
         actual += f", with {len(view.overlapping) + 1} streams open at the same time"
         hint = _CROWDED
     elif silent and requirement == "ENV-16":
@@ -194,6 +197,10 @@ _LOST = (
 _CROWDED = (
     "Requests like this one are answered when fewer streams are open. A server with a thread for each stream may have "
     "run out of threads; a lock or a queue that streams share looks the same."
+)
+_UNREAD = (
+    "Requests like this one are answered while each connection is read. Hold no lock while a message is sent: a stream "
+    "whose flow-control window is used up may keep it without end."
 )
 
 

@@ -28,6 +28,9 @@ LEAST = 6
 AT_ONCE = 0.15
 """Seconds after the EPP's answer in which no attempt can have taken so long that it is hedged by another."""
 
+HURRIED = 0.05
+"""Those in which this holds also of an attempt that was not answered so soon, whatever its answer was."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenDestination:
@@ -153,7 +156,7 @@ class _Walk:
             next_due = due(self._items, start)
             before = self._attempts[number - 1] if number else None
             served = before is not None and before.status is not None and before.status < 400
-            hasty = served and self._since_release(attempt) < AT_ONCE
+            hasty = before is not None and self._is_hasty(attempt, before)
             if attempt.endpoint in next_due.allowed and not hasty:
                 place = position(self._items, attempt.endpoint, start)
                 spent += 1 + sum(item.sort is not Sort.INVALID for item in self._items[start:place])
@@ -165,9 +168,16 @@ class _Walk:
             elif next_due.endpoint is None and not served:
                 return  # the list is used up: nothing is defined any more
             else:
-                yield from self._astray(attempt, next_due.endpoint or "none", number)
+                yield from self._astray(attempt, next_due.endpoint or "none", number, hasty=hasty)
                 return
         yield from self._owed(start, spent)
+
+    def _is_hasty(self, attempt: UpstreamAttempt, before: UpstreamAttempt) -> bool:
+        """Whether an attempt is none after the failure of the one before: that succeeded, or had not been answered."""
+        since, status = self._since_release(attempt), before.status
+        if status is not None and status < 400:
+            return since < AT_ONCE
+        return since < HURRIED and before.endpoint != attempt.endpoint and attempt.t < before.answered
 
     def _since_release(self, attempt: UpstreamAttempt) -> float:
         """Seconds from the answer of the EPP to the arrival of an attempt; our own loop can only make them more."""
@@ -201,12 +211,14 @@ class _Walk:
             return False  # also where the last did not: they may have been sent at a time
         return self._attempts[-1].status in exchange.gateway.retry_statuses and spent + cost <= retries
 
-    def _astray(self, attempt: UpstreamAttempt, expected: str, number: int) -> Iterator[Ruling]:
+    def _astray(self, attempt: UpstreamAttempt, expected: str, number: int, *, hasty: bool) -> Iterator[Ruling]:
         exchange = self._exchange
         dead = bool(self._items) and self._items[0].sort is not Sort.SURE
         wanted = f"{expected}, which is next in {self._text!r}"
         before = self._attempts[number - 1] if number else None
-        if before is not None and before.status not in (None, *exchange.gateway.retry_statuses):
+        if before is not None and hasty and attempt.t < before.answered:
+            wanted = f"no further attempt before {before.endpoint} has answered"
+        elif before is not None and before.status not in (None, *exchange.gateway.retry_statuses):
             wanted = f"no further attempt: {before.endpoint} answered {before.status}, which is no status to retry"
         yield exchange.fail(self._about(failed=bool(number) or dead), wanted, at=attempt)
 

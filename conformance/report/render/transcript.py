@@ -20,6 +20,7 @@ from conformance.evidence.episode import (
     ProcessStarted,
     StartAttempt,
     Unmet,
+    UnreadConnection,
 )
 from conformance.evidence.model_server import LoadPhase, MetricsPage
 from conformance.printable import printable
@@ -288,6 +289,13 @@ def _other(event: Event) -> Described | None:
             how = "it starts" if event.started else "it does not start"
             details = (*event.configuration.splitlines(), *_last_words(event.output))
             return SUITE, "starts a copy", how, details
+        case UnreadConnection(stalled=stalled):
+            return (
+                SUITE,
+                "reads nothing",
+                f"of a connection, which {'is' if stalled else 'was not seen to be'} stalled",
+                (),
+            )
         case HarnessTrouble(what=what):
             return SUITE, "trouble of our own", what, ()
         case Unmet(what=what):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from conformance.evidence.episode import Episode, EppConduct, PodConduct, ProcessExited
+from conformance.evidence.episode import Episode, EppConduct, PodConduct, ProcessExited, UnreadConnection
 from conformance.report.verify.steps import short
 from conformance.scenario.schema import ABORTED_AT, ClientRequest, Exchange, Step
 from conformance.targets.gateway import EPPS
@@ -96,6 +96,10 @@ def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_
     wanted += [(name, "up") for name in EPPS if left.get(name) == "down"]  # so that the next scenario finds it
     if found != (wanted[: len(found)] if ended_early else wanted):
         yield f"its pods or EPPs were made to behave as {short(found)}, by its scenario {short(wanted)}"
+    unread = sum(1 for _ in episode.of(UnreadConnection))
+    due = sum(1 for step in steps if step.unread_connection is not None)
+    if unread > due or (unread < due and not ended_early):
+        yield f"its evidence has {unread} connections that nothing was read of, its scenario {due}"
     stopped = [entry.seq for entry, event in episode.of(ProcessExited) if event.asked]
     restarts = sum(1 for step in steps if step.restart is not None)
     if first is not None and sum(1 for seq in stopped if seq > first) > restarts:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
 from conformance.scenario.replies import FAILING, chunks_of, headers_of, pairs
-from conformance.scenario.schema import ClientRequest, Exchange, Reply
+from conformance.scenario.schema import ClientRequest, Exchange, Reply, Request
 from ext_proc.headers import pairs_of
 from ext_proc.record import ClientResponse, Entry, Headers, UpstreamResponse, header
 
@@ -31,6 +31,9 @@ def problems(request: ClientRequest, entries: Sequence[Entry], told: Told | None
                 yield f"attempt {answer.attempt} was answered with {answer.status}, by its scenario with {FAILING}"
         elif answer.outcome == "response":
             yield from _answer(answer, request.reply, whole=whole and answer is answers[-1])
+            least = request.reply.delay_seconds if isinstance(request, Request) else 0.0
+            if answer.delay != least:
+                yield f"a model server answered after {answer.delay:g} s, by its scenario it takes {least:g} s"
     if told is not None:
         yield from _told(told, answers)
 

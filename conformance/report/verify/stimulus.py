@@ -79,6 +79,8 @@ def problems(
 
     `mode` is the body mode of the work, `source` gives the prompt, `endpoints` resolves references.
     """
+    if isinstance(request, Exchange) and request.models:
+        request = request.model_copy(update={"model": request.models[repeat % len(request.models)]})
     yield from _head(request, opened, endpoints, plane, learned)
     sent = _sent(request, opened, told, entries, source, learned, plane)
     if isinstance(request, Exchange):

@@ -57,6 +57,8 @@ def prepare(
     )
     if exchange.subsets:
         exchange = exchange.model_copy(update={"subset": exchange.subsets[index % len(exchange.subsets)]})
+    if exchange.models:
+        exchange = exchange.model_copy(update={"model": exchange.models[index % len(exchange.models)]})
     request = paced(exchange, without(exchange.omit_headers, http_request(exchange, profile.requests, rng)))
     return Prepared(
         request=request,

@@ -15,10 +15,12 @@ from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
+from conformance.run.epp.unread import unread_connection
 from conformance.run.execution import Action, Execution
 from conformance.scenario.expect import Expect
 from conformance.scenario.pool import KubernetesStep, Load, PoolStep
 from conformance.scenario.schema import Exchange, HealthStep, Reply, StartWith
+from conformance.scenario.unread_connection import UnreadConnectionStep
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
@@ -40,6 +42,8 @@ class EppExecution(Execution):
         """A change was followed by nothing but a wait."""
         self._lost = False
         """The connection of some exchange broke."""
+        self._beside = contextlib.AsyncExitStack()
+        """What is kept open beside the steps."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
@@ -52,6 +56,7 @@ class EppExecution(Execution):
             "kubernetes": self._trouble,
             "restart": self._restart,
             "start_with": self._start_with,
+            "unread_connection": self._unread,
         }
 
     @property
@@ -68,6 +73,11 @@ class EppExecution(Execution):
         if late > STARVED and self._quiet:
             return f"the suite's own event loop was {late:.1f} s late in a quiet time: the target may have been, too"
         return ""
+
+    async def steps(self) -> None:
+        """See `Execution`."""
+        async with self._beside:
+            await super().steps()
 
     async def end(self) -> None:
         """See `Execution`."""
@@ -139,6 +149,20 @@ class EppExecution(Execution):
         self._epp.recorder.emit(
             StartAttempt(exchange=name, configuration=text, started=start.started, output=without_folders(start.output))
         )
+
+    async def _unread(self, step: UnreadConnectionStep, _: Expect | None) -> None:
+        if self._epp.profile.limits.concurrency < 2:  # its stream is one of those that are open at a time
+            self._capture.remark(Unmet(what="the profile allows one exchange at a time", verdict="skipped"))
+            return
+        mode = self._work.mode
+        assert mode != "gateway", "those roles are executed elsewhere"
+        assert mode != "direct", "those roles are executed elsewhere"
+        opening = unread_connection(self._epp, step, mode, self._random(0))
+        try:
+            self._capture.remark(await self._beside.enter_async_context(opening))
+        except ConnectFailed as problem:
+            what = f"no further connection to the target: {problem.what}"
+            self._capture.remark(Unmet(what=what, verdict="skipped"))
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
         name = self._capture.exchange()

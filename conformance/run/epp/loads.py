@@ -40,6 +40,7 @@ def gauges(pod: Pod) -> Gauges:
 _FAULTS = {
     "down": MetricsFault(kind=FaultKind.DOWN),
     "slow": MetricsFault(kind=FaultKind.SLOW, delay=5.0),
+    "hang": MetricsFault(kind=FaultKind.HANG),
     "garbage": MetricsFault(kind=FaultKind.GARBAGE),
     "nan": MetricsFault(kind=FaultKind.NAN),
     "stale": MetricsFault(kind=FaultKind.STALE),

@@ -180,6 +180,10 @@ class PoolController:
         finally:
             await self.load({name: load for name, load in busy.items() if name in self._members})
 
+    async def relieve(self) -> None:
+        """Let no pod be busy and all metrics be readable, until a scenario says otherwise."""
+        await self.load(dict.fromkeys(self._members, Load(**IDLE)))
+
     async def publish(self) -> None:
         """Hand the pool as it stands to the target, by its way of discovery."""
         await self._channel.publish(tuple(self._members.values()), self._spec if self._exists else None)

@@ -135,12 +135,11 @@ class EppRunner(TargetRunner):
         await self._gate()
 
     async def restart_target(self) -> None:
-        """See `TargetRunner`."""
+        """See `TargetRunner`. Meanwhile all metrics can be read: those of before may have ended it, or made it hang."""
         self.pool.probe = None
-        crashed = self.crashed
         await self.target.stop()
         await self.pool.publish()  # it may have spoilt its file
-        async with self.pool.unloaded(readable=crashed):
+        async with self.pool.unloaded(readable=True):
             await self.start_target()
 
     async def close(self, *, hurry: bool = False) -> None:
@@ -238,9 +237,13 @@ class EppRunner(TargetRunner):
             self.anomaly(Anomaly(code="unsettled", text=what + more))
 
     async def responds(self) -> bool:
-        """See `TargetRunner`."""
-        async with self.pool.unloaded():
+        """See `TargetRunner`. All metrics can be read: without them a target need not give endpoints."""
+        async with self.pool.unloaded(readable=True):
             return await self.probe(None) is not None or not self.pool.eligible
+
+    async def relieve(self) -> None:
+        """See `TargetRunner`."""
+        await self.pool.relieve()
 
     @property
     def reads_no_metrics(self) -> bool:

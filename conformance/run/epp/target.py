@@ -15,6 +15,7 @@ from conformance.targets.listening import listening
 from conformance.targets.profile import Profile, Tls
 from ext_proc.channel import Channel, dial
 from ext_proc.health import health_check
+from ext_proc.http2.connection import Http2Connection
 from ext_proc.http2.errors import ConnectFailed, ConnectionRefused, ConnectTimedOut, UnusableFiles
 from ext_proc.http2.tls import ClientTls
 from ext_proc.messages import HealthCheckResponse
@@ -91,9 +92,9 @@ class Target(RunningTarget):
         values = {**self.values, **values}
         return Target(self.profile, self.version, values, emit=emit, redact=self._redact, bridge=self._bridge)
 
-    async def fresh_channel(self) -> Channel:
-        """A new connection, which the caller closes."""
-        return await self._dial(connections=1)
+    async def fresh_channel(self, connection: Callable[[], Http2Connection] = Http2Connection) -> Channel:
+        """A new connection, which the caller closes; `connection` makes its state."""
+        return await self._dial(connections=1, connection=connection)
 
     async def health_channel(self) -> Channel:
         """A connection to where health is served, which the caller closes."""
@@ -168,11 +169,17 @@ class Target(RunningTarget):
             f": it listens on {', '.join(found)}, not on {self.address}" if found and self.address not in found else ""
         )
 
-    async def _dial(self, *, connections: int) -> Channel:
-        return await dial_target(self.profile, self.address, connections=connections)
+    async def _dial(self, *, connections: int, connection: Callable[[], Http2Connection] = Http2Connection) -> Channel:
+        return await dial_target(self.profile, self.address, connections=connections, connection=connection)
 
 
-async def dial_target(profile: Profile, address: str, *, connections: int) -> Channel:
+async def dial_target(
+    profile: Profile,
+    address: str,
+    *,
+    connections: int,
+    connection: Callable[[], Http2Connection] = Http2Connection,
+) -> Channel:
     """Connect to the target of `profile` at `address`, as it says. Raises a `ConnectFailed`."""
     connect = profile.connect
     return await dial(
@@ -182,6 +189,7 @@ async def dial_target(profile: Profile, address: str, *, connections: int) -> Ch
         metadata=[(name.lower().encode(), value.encode()) for name, value in connect.metadata.items()],
         connections=connections,
         timeout=min(5.0, profile.timeouts.answer),
+        connection=connection,
     )
 
 

@@ -155,12 +155,13 @@ class Pods:
         if not exchange:
             return
         trailers = self._reply.trailers if self._reply is not None else ()
-        cut = self._reply is not None and self._reply.cut and self._conduct.get(served.pod, "serves") == "serves"
+        told = self._reply if self._conduct.get(served.pod, "serves") == "serves" else None
+        cut, delay = (told.cut, told.delay) if told is not None else (False, 0.0)
         if cut or served.status is None or served.status >= FAILING:
             self._failed[served.pod] = served.endpoint
         else:
             self._failed.pop(served.pod, None)
-        for event in attempt(served, exchange, self.reached[exchange], trailers=trailers, cut=cut):
+        for event in attempt(served, exchange, self.reached[exchange], trailers=trailers, cut=cut, delay=delay):
             self._emit(event)
 
 

@@ -33,6 +33,7 @@ EASIER: Mapping[str, tuple[str, dict[str, Any]]] = {
     "edits nothing": ("gateway.sends-on-what-the-epp-changed", {"edits": None}),
     "edits no response": ("gateway.passes-on-what-the-epp-changed", {"edits_response": None}),
     "refuses nothing": ("gateway.relays-refusals[code=429,method=POST", {"immediate": None}),
+    "refuses no end": ("gateway.relays-refusals-after-a-pick[http=1", {"refuses_end": None}),
     "refuses no response": ("gateway.relays-refusals-of-responses[http=1", {"refuses_response": None}),
     "refuses with another code": ("gateway.relays-refusals[code=429,method=POST", {"immediate": LocalReply(code=503)}),
     "never fails": ("gateway.fails-closed-on-a-broken-epp[how=error,method=POST", {"fails": None}),

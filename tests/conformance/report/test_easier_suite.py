@@ -201,3 +201,12 @@ def test_a_response_that_is_to_be_cut_has_no_end(cut):
     request = Request(reply=Reply(kind="text", text="beginning", cut=True))
     found = [one for one in problems(request, script.entries, None) if "by its scenario is cut" in one]
     assert bool(found) is not cut
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05])
+def test_a_response_is_to_be_as_late_as_its_scenario_says(delay):
+    script = Script()
+    script.exchange().upstream("10.0.0.1:8000", answer=b"late", delay=delay)
+    request = Request(reply=Reply(kind="text", text="late", delay_seconds=0.05))
+    found = [one for one in problems(request, script.entries, None) if "by its scenario it takes 0.05 s" in one]
+    assert bool(found) is (delay == 0)

@@ -30,6 +30,7 @@ from conformance.evidence.episode import (
     PoolState,
     StartAttempt,
     Unmet,
+    UnreadConnection,
 )
 from conformance.evidence.store import EvidenceError, EvidenceWriter, episodes, read_evidence
 from ext_proc.record import Author, ClientResponse, Entry, Event, Malformed, Message, StreamEnded, StreamOpened, Wait
@@ -73,6 +74,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(StartAttempt, configuration=st.text(max_size=5), started=st.booleans(), output=st.text(max_size=5)),
     st.builds(PodConduct, pod=st.text(max_size=5), conduct=st.sampled_from(["serves", "refuses", "resets", "503"])),
     st.builds(EppConduct, epp=st.text(max_size=5), up=st.booleans()),
+    st.builds(UnreadConnection, stalled=st.booleans()),
     st.builds(
         PoolState,
         phase=st.sampled_from(["asked", "delivered", "effective"]),

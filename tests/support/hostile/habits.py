@@ -21,7 +21,9 @@ from ext_proc import grpc
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from reference_epp.conversation import Conversation
 from reference_epp.endpoints import Endpoint
+from reference_epp.metrics_client import MetricsConnection
 from reference_epp.picker import Picker, Request
+from reference_epp.scraper import Scraper
 from reference_epp.server import Parts, serve
 from reference_epp.service import Service
 from reference_epp.settings import Settings, parse
@@ -31,6 +33,9 @@ CROWD = 4
 
 KEEPS = 0.3
 """Seconds for which the habit `keeps-by-hint` remembers its pool, for each subset hint apart."""
+
+LONG = 1.0
+"""Seconds that a page may take before the habit `stuck-at-a-page` is stuck."""
 
 MANY = 12
 """Streams of a life that goes well, where the trouble comes by itself."""
@@ -57,6 +62,25 @@ class Late(Picker):
             if now is not kept:
                 self.kept[request.subset] = (time.monotonic() + KEEPS, now)
         return now if request.subset is None else [one for one in now if one in request.subset]
+
+
+class Reads(Scraper):
+    """Reads metrics without a time limit: meanwhile it answers nothing, or never again."""
+
+    habit = ""
+    pages = 0
+
+    async def fetch(self, endpoint: Endpoint, connection: MetricsConnection) -> bytes:
+        Reads.pages += 1
+        try:
+            if self.habit == "stuck-at-a-page":
+                stuck = asyncio.get_running_loop().call_later(LONG, time.sleep, 3600)
+                page = await super().fetch(endpoint, connection)
+                stuck.cancel()
+                return page
+            return await super().fetch(endpoint, connection)
+        finally:
+            Reads.pages -= 1
 
 
 class Hostile(Service):
@@ -99,6 +123,8 @@ class Hostile(Service):
             Hostile.seen += 1
             if self.habit == "crowded":
                 await self.crowded()
+            while self.habit == "waits-for-pages" and Reads.pages:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
             pool = self.epp.picker.pool
             while self.habit == "queues" and pool.endpoints and self.epp.picker.saturated(pool.endpoints):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -166,8 +192,10 @@ def main() -> None:
                 sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
         case "never-binds":
             sys.exit(f"listen tcp {settings.listen[1]}: bind: address already in use")
-    Late.habit = habit
-    asyncio.run(serve(settings, Parts().exchange(Hostile, Late)))
+    Late.habit = Reads.habit = habit
+    if habit in ("waits-for-pages", "stuck-at-a-page"):
+        Reads.limit = None
+    asyncio.run(serve(settings, Parts().exchange(Hostile, Late, Reads)))
 
 
 async def _forever(settings: Settings) -> None:

@@ -332,9 +332,10 @@ class ScriptedExchange:
         headers: Headers = (),
         replied: Headers = (),
         cut: bool = False,
+        delay: float = 0.0,
     ) -> ScriptedExchange:
-        """A model server is asked, and answers with `status` and the headers `replied`, or not (`outcome`). `answer`:
-        bodies are recorded. One that is `cut` has no end."""
+        """A model server is asked, and answers with `status` and the headers `replied`, or not (`outcome`), after
+        `delay` seconds. `answer`: bodies are recorded. One that is `cut` has no end."""
         number = 1 + sum(isinstance(e.event, UpstreamRequest) and e.event.exchange == self.name for e in self._log)
         got = status if outcome == "response" else None
         return self.emit(
@@ -355,6 +356,7 @@ class ScriptedExchange:
                 headers=replied,
                 body=answer or b"",
                 size=None if answer is None else len(answer),
+                delay=delay,
             ),
         )
 

@@ -148,6 +148,23 @@ class TestLists:
         one.body(b"{}", side="response").answers(*echo(b"{}", side="response")).client(200, b"{}").reset()
         assert gateway(script, retries=1).blamed == ({"DP-DEST-02"} if wrong else set())
 
+    @pytest.mark.parametrize(
+        ("delay", "waited", "wrong"), [(0.05, 0.0, True), (0.05, 0.06, False), (0.0, 0.0, False), (0.3, 0.06, False)]
+    )
+    @pytest.mark.parametrize("status", [404, 503])
+    def test_the_next_gets_it_before_the_first_refuses_it(self, gateway, script, delay, waited, wrong, status):
+        """At once; or it is tried when the first has answered, or hedged as that took long."""
+        one = script.exchange(body=BODY).request().answers(headers_answer(f"{A},{B}"), *echo(BODY))
+        one.upstream(A, status, body=BODY, delay=delay)
+        script.pass_time(waited)
+        one.upstream(B, body=BODY).response_headers(served=B).answers(headers_answer(side="response"))
+        one.body(b"{}", side="response").answers(*echo(b"{}", side="response")).client(200, b"{}").reset()
+        verdicts = gateway(script, retries=1, retry_statuses=(503,))
+        assert verdicts.blamed == ({"DP-DEST-02"} if wrong else set())
+        if wrong:
+            expected = verdicts.finding("DP-DEST-02").expected
+            assert list(expected) == [f"no further attempt before {A} has answered"]
+
     @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
     def test_before_lists_nothing_is_asked_of_them(self, gateway, relayed, script, version):
         relayed(f"{B},{A}", (C,))
