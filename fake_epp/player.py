@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from google.protobuf.message import DecodeError
 
 from ext_proc import grpc
+from ext_proc.headers import pairs_of
 from ext_proc.messages import ProcessingMode, ProcessingRequest
-from ext_proc.record import HalfClosed, Malformed, Message
+from ext_proc.record import HalfClosed, Malformed, Message, header
 from ext_proc.server import ServedStream
 from fake_epp import answers
 from fake_epp.acts import (
@@ -46,6 +47,7 @@ class Player:
         self._held: list[tuple[str, bytes, bool]] = []  # the request, as long as it is not decided: kind, body, end
         self._decided = script.decides == "headers"
         self._hasty = False  # bodies come before their headers are answered, also outside of full duplex
+        self._clears = script.clears
 
     async def play(self, first: bytes) -> None:
         """Take the first message, then all that follows."""
@@ -83,6 +85,8 @@ class Player:
         if kind is None:
             return
         part = getattr(message, kind)
+        if kind == "request_headers" and header(pairs_of(part.headers), b"content-length") is not None:
+            self._clears = False  # Envoy refuses a body that has not the length that it was told
         body = part.body if kind.endswith("_body") else b""
         end = kind.endswith("_trailers") or part.end_of_stream
         side = kind.partition("_")[0]
@@ -112,7 +116,7 @@ class Player:
         written = self._script.replaces.get(side) if part == "headers" else None
         if written is not None and self._modes[side] != DUPLEX and not self._hasty:
             return (Answer(body=written, replaces=True),)
-        if self._script.clears and kind == "request_body" and self._modes[side] != DUPLEX:
+        if self._clears and kind == "request_body" and self._modes[side] != DUPLEX:
             return (Answer(form="clear"),)
         edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
         if edits is None or edits[0] not in body:

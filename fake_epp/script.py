@@ -37,7 +37,8 @@ class Script:
     `acts` says what is done at a moment, in order; at all others the message is answered rightly. `decides`: the
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
     `edits` is what every answer to a body of the request has in place of a text: (old, new); `edits_response` likewise.
-    `clears`: every answer to a body of the request clears it (`clear_body`), which full duplex does not know.
+    `clears`: every answer to a body of the request clears it (`clear_body`), which full duplex does not know. Where its
+    length was told it stays.
     `replaces` are bodies by side that the answer to the headers puts in the place of what came, where that waits.
     `modes` are the body modes (request, response) where the data plane does not tell them. `quiet`: nothing is answered
     but what is scripted.

@@ -89,6 +89,15 @@ class PickerStream:
         return immediate if response.headers.seq < immediate.seq and self.slowest < PATIENCE else None
 
     @property
+    def withdrawal(self) -> DecodedMessage | None:
+        """The ImmediateResponse by which the EPP, having answered the headers, refused the rest of the request; None
+        also if it took its time, and the data plane may have gone on."""
+        stream = self.stream
+        immediate, response = stream.immediate, stream.response
+        withdrawn = self.release is not None and not self.passed and response.headers is None
+        return immediate if withdrawn and self.slowest < PATIENCE else None
+
+    @property
     def release(self) -> DecodedMessage | None:
         """The answer by which the EPP let the request go; None also if it broke the contract before or after."""
         stream = self.stream

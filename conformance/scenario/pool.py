@@ -140,7 +140,9 @@ class PoolStep(FileModel):
         description="whether the target is polled until it follows, before the next step; quietly: it is given the "
         "time to converge, and nothing is sent meanwhile",
     )
-    convergence: float | None = Field(None, gt=0, le=120, description="seconds to settle in; default: the profile's")
+    convergence: float | None = Field(
+        None, gt=0, le=120, description="seconds to settle in, at least; the profile's if it has more"
+    )
 
 
 class Pool(FileModel):

@@ -222,7 +222,10 @@ class EppScript(FileModel):
         None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"
     )
     replaces_response: str | None = Field(None, description="likewise, of the response")
-    clears: bool = Field(False, description="it clears the request's body (clear_body), unless in full duplex")
+    clears: bool = Field(
+        False,
+        description="it clears the request's body (clear_body), unless in full duplex or where its length was told",
+    )
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")

@@ -138,6 +138,22 @@ class _RefusedAfterAPick(Gateway):
     talk_type = _OnItsWayTalk
 
 
+class _LateBodyLostTalk(Talk):
+    """What the EPP says after it has named an endpoint is a status, and no more."""
+
+    async def _receive(self) -> ProcessingResponse | None:
+        try:
+            return await super()._receive()
+        except Answered as answer:
+            if self._decision.destinations():
+                answer.response.ClearField("body")
+            raise
+
+
+class _LateBodyLost(Gateway):
+    talk_type = _LateBodyLostTalk
+
+
 class _GoingOnTalk(Talk):
     """Bodies are taken from answers to bodies only."""
 
@@ -271,6 +287,12 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-ERR-01",
         gateway=_RefusedAfterAPick,
         settings={"mode": "STREAMED"},
+    ),
+    Fault(
+        name="refused-after-a-pick-without-its-body",
+        why="so refused, the client gets the status, and not the EPP's words",
+        breaks="DP-ERR-01",
+        gateway=_LateBodyLost,
     ),
     Fault(
         name="replaced-body-lost",

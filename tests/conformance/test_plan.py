@@ -51,6 +51,16 @@ def test_a_model_that_is_unknown_must_be_known_to_be() -> None:
     assert not {"model.known", "model.unknown"} & skipped(discovery={"kubernetes": {}})
 
 
+def test_where_the_model_is_rewritten_any_may_be_right() -> None:
+    def left_out(*names: str) -> set[str]:
+        made = plan("1.0.0", claims={"bodyRewrites": list(names)})
+        found = {one.work.instance.id for one in made.skips if one.verdict is Verdict.NOT_APPLICABLE}
+        return {name for name in found if name.startswith("transparency.model-of-another-request")}
+
+    assert left_out("model")
+    assert not left_out("other")
+
+
 def test_scenarios_of_several_body_modes_need_them_all() -> None:
     def leaves_out(*modes: str) -> bool:
         made = plan("1.0.0", bodyModes=list(modes))

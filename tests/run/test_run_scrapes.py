@@ -1,12 +1,14 @@
-"""Waiting for metrics to be read: bounded for a target that reads none, and again for one that is slow."""
+"""Waiting for a target: for metrics to be read, bounded where it reads none; for changes of the pool to be followed."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from conformance.run.epp.discovery import FixedEndpoints
 from conformance.run.epp.pool import UNREAD, PoolController
-from conformance.scenario.pool import Load, Pool
+from conformance.scenario.pool import Load, Pool, PoolStep
 from conformance.targets.profile import Discovery, File, Profile, Timeouts
 from ext_proc.record import Event, Wait
 from fake_modelserver import Fleet
@@ -46,3 +48,30 @@ def test_a_slow_reader_is_waited_for_again_once_it_has_read() -> None:
 
 def test_one_that_has_read_is_always_waited_for() -> None:
     assert waits_of(UNREAD + 5, scraped_after=0) == UNREAD + 5
+
+
+class Timed(FixedEndpoints):
+    """It takes note of how long a change may take."""
+
+    def __init__(self) -> None:
+        self.given: list[float] = []
+
+    async def delivered(self, timeout: float) -> bool:
+        self.given.append(timeout)
+        return True
+
+
+@pytest.mark.parametrize(("own", "least", "given"), [(5.0, None, 5.0), (5.0, 15.0, 15.0), (30.0, 15.0, 30.0)])
+def test_a_change_has_the_time_of_the_profile_or_more(own: float, least: float | None, given: float) -> None:
+    channel = Timed()
+    profile = PROFILE.model_copy(update={"timeouts": Timeouts(convergence=own)})
+
+    async def run() -> None:
+        async with Fleet() as fleet:
+            pool = PoolController(fleet, channel, profile, lambda _: None)
+            await pool.reset(Pool())
+            pool.probe = probe
+            await pool.change(PoolStep(remove=("c",), settle=False, convergence=least))
+
+    asyncio.run(run())
+    assert channel.given[-1] == given

@@ -31,6 +31,9 @@ AT_ONCE = 0.15
 HURRIED = 0.05
 """Those in which this holds also of an attempt that was not answered so soon, whatever its answer was."""
 
+CLOCK = 5_000_000
+"""Nanoseconds by which an answer may come before its delay is over: the event loop counts whole milliseconds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenDestination:
@@ -177,7 +180,7 @@ class _Walk:
         since, status = self._since_release(attempt), before.status
         if status is not None and status < 400:
             return since < AT_ONCE
-        return since < HURRIED and before.endpoint != attempt.endpoint and attempt.t < before.answered
+        return since < HURRIED and before.endpoint != attempt.endpoint and attempt.t < before.answered - CLOCK
 
     def _since_release(self, attempt: UpstreamAttempt) -> float:
         """Seconds from the answer of the EPP to the arrival of an attempt; our own loop can only make them more."""

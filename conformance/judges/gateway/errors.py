@@ -23,7 +23,7 @@ _FRAMING = frozenset({"content-length", "transfer-encoding", "connection", "date
 def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
     """The last EPP that was asked answered itself."""
     last = exchange.asked[-1] if exchange.asked else None
-    message = (last.immediate or last.refusal) if last is not None else None
+    message = (last.immediate or last.withdrawal or last.refusal) if last is not None else None
     if last is None or message is None or message.response is None:
         return
     if exchange.opened is None:
@@ -33,6 +33,8 @@ def relayed(exchange: GatewayExchange) -> Iterator[Ruling]:
     code = int(answer.status.code)
     if code not in CODES or exchange.aborted or exchange.left_behind(last):
         return
+    if message is last.withdrawal and any(attempt.at < message.seq for attempt in exchange.attempts):
+        return  # by its length, what the EPP had let go was the whole request
     first = exchange.asked[0].at if not exchange.epps_down else 0  # of those before, an EPP that is down knew nothing
     refused = message is last.refusal
     called = [attempt for attempt in exchange.attempts if attempt.at > last.at or attempt.at < first]

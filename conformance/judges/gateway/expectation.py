@@ -12,7 +12,9 @@ from conformance.evidence.episode import Expectation
 from conformance.judges.epp.expectation import about
 from conformance.judges.gateway.calling import takes_none
 from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling, not_applicable, passed
+from conformance.reading.conversation import NONE
 from conformance.reading.endpoints import canonical
 from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
 
@@ -37,6 +39,9 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
         reason = f"the gateway waited {last.given_up:.2f} s for its EPP, and no document says how long it must"
         yield not_applicable(requirement, reason)
         return
+    if expected.served_by == () and exchange.asked and _shows_no_bodies(exchange.asked[-1]):
+        yield not_applicable(requirement, "the gateway shows its EPP no bodies, and does not say so before")
+        return
     served, status = _served(exchange, requirement, expected), _status(exchange, requirement, expected)
     if served is None and status is not None and _tells_of_no_response(exchange):
         yield not_applicable(requirement, "the gateway did not tell its EPP of the response")
@@ -44,6 +49,11 @@ def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
         yield passed(requirement)
     elif not blamed:
         yield ruling
+
+
+def _shows_no_bodies(asked: PickerStream) -> bool:
+    """Whether the EPP let the request go, and then waited in vain for a body about which it would have said more."""
+    return asked.passed and asked.conversation.request_mode == NONE
 
 
 def _speaks_no_http2(exchange: GatewayExchange) -> bool:

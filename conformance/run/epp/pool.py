@@ -232,7 +232,7 @@ class PoolController:
         self._doubtful |= old ^ set(self.eligible)
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self.publish()
-        patience = convergence or self._profile.timeouts.convergence
+        patience = max(convergence or 0.0, self._profile.timeouts.convergence)
         if await self._channel.delivered(
             patience if self.probe is not None else 0.0
         ):  # no one listens before the start

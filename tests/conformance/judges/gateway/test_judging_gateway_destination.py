@@ -149,7 +149,8 @@ class TestLists:
         assert gateway(script, retries=1).blamed == ({"DP-DEST-02"} if wrong else set())
 
     @pytest.mark.parametrize(
-        ("delay", "waited", "wrong"), [(0.05, 0.0, True), (0.05, 0.06, False), (0.0, 0.0, False), (0.3, 0.06, False)]
+        ("delay", "waited", "wrong"),
+        [(0.05, 0.0, True), (0.05, 0.047, False), (0.05, 0.06, False), (0.0, 0.0, False), (0.3, 0.06, False)],
     )
     @pytest.mark.parametrize("status", [404, 503])
     def test_the_next_gets_it_before_the_first_refuses_it(self, gateway, script, delay, waited, wrong, status):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scripted import BODY, Script, echo, headers_answer, immediate, option
+from scripted import BODY, Script, body_answer, echo, headers_answer, immediate, option
 
 from conformance.evidence.episode import BackendFact, Expectation
 from conformance.verdict import Verdict
@@ -89,6 +89,37 @@ class TestImmediate:
         script.pass_time(slow)
         one.answers(immediate(403, body=b"no")).client(*got).reset()
         assert gateway(script).blamed == ({"DP-ERR-01"} if wrong else set())
+
+    @pytest.mark.parametrize(
+        ("got", "slow", "wrong"),
+        [
+            ((429, b"busy"), 0.0, False),
+            ((429, b""), 0.0, True),
+            ((429, b"too many"), 0.0, True),
+            ((503, b"busy"), 0.0, True),
+            ((503, b"no EPP"), 0.2, False),
+        ],
+    )
+    @pytest.mark.parametrize("mode", ["FULL_DUPLEX_STREAMED", "STREAMED"])
+    def test_after_a_pick(self, gateway, script, got, slow, wrong, mode):
+        one = script.exchange(body=BODY, mode=mode).request_headers().answers(headers_answer(A))
+        one.body(BODY)
+        script.pass_time(slow)
+        one.answers(*([body_answer()] if mode == "STREAMED" else []), immediate(429, body=b"busy"))
+        one.client(*got).reset()
+        verdicts = gateway(script)
+        assert verdicts.blamed == ({"DP-ERR-01"} if wrong else set())
+        assert slow or verdicts["DP-ERR-01"] is (Verdict.FAIL if wrong else Verdict.PASS)
+
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_after_a_pick_and_its_attempt(self, gateway, script, whole):
+        """`whole`: by its length, the model server has the request before the EPP refuses its end."""
+        one = script.exchange(body=BODY).request_headers().answers(headers_answer(A)).body(BODY)
+        one.upstream(A, body=BODY) if whole else None
+        one.answers(immediate(429, body=b"busy"))
+        one if whole else one.upstream(A, body=BODY)
+        one.client(200, b"{}").reset()
+        assert ("DP-ERR-01" in gateway(script).blamed) is not whole
 
     def test_no_response(self, gateway, script):
         script.exchange().request().answers(immediate(503)).reset()
@@ -433,6 +464,18 @@ class TestExpectations:
         assert verdicts["DP-ERR-01"] is Verdict.NOT_APPLICABLE
         told = relayed()
         assert "DP-ERR-01" in gateway(script, "0.4.0", expectations={told.name: expected}).failed
+
+    @pytest.mark.parametrize(("shown", "wrong"), [(True, True), (False, False)])
+    def test_an_epp_that_is_shown_no_body_refuses_none(self, gateway, script, shown, wrong):
+        """Without `protocol_config` it can't know, and lets the request go."""
+        mode = "FULL_DUPLEX_STREAMED" if shown else "NONE"
+        one = script.exchange(body=BODY, mode=mode, protocol_config=False).request().answers(headers_answer(A))
+        one.answers(*(echo(BODY) if shown else ())).upstream(A, body=BODY)
+        one.response_headers(served=A, end=True).answers(headers_answer(side="response")).client(200).reset()
+        expected = Expectation(requirement="DP-ERR-01", served_by=(), status=(429,))
+        verdicts = gateway(script, expectations={"x1": expected})
+        assert ("DP-ERR-01" in verdicts.blamed) is wrong
+        assert verdicts["DP-ERR-01"] is (Verdict.FAIL if wrong else Verdict.NOT_APPLICABLE)
 
     def test_not_met_for_a_reason_that_was_found(self, gateway, relayed, script):
         relayed(A, (B,))
