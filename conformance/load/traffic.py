@@ -96,12 +96,12 @@ class Traffic:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for exchange in self.open:
+            exchange.finished = True  # it was counted as unfinished: what ends it now is no more judged
         for task in (self._sweeper, self._opener):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        for exchange in self.open:
-            exchange.finished = True  # what ends it now, as connections are closed, is no more judged
         self._defects.leave()
         self.check()
 

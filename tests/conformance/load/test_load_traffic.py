@@ -109,6 +109,20 @@ def test_a_connection_that_was_not_made_is_no_answer_to_a_request() -> None:
     assert asyncio.run(main())
 
 
+def test_what_was_counted_as_unfinished_ends_no_more() -> None:
+    """An answer that comes while the traffic is left would be judged as well."""
+    seen: list[bool] = []
+
+    async def main() -> None:
+        under_way: Any = Finished(finished=False)
+        async with traffic_of(0.0, 0.0) as traffic:
+            traffic.open.add(under_way)
+            asyncio.get_running_loop().call_soon(lambda: seen.append(under_way.finished))
+
+    asyncio.run(main())
+    assert seen == [True]
+
+
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_stream_that_stays_refused_after_an_answer_was_reset(monkeypatch: pytest.MonkeyPatch, answered: bool) -> None:
     steps: list[Any] = []
