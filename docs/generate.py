@@ -9,6 +9,7 @@ With `--check` nothing is written, and the exit code is 1 if a page is not up to
     upstream-profile.md  `docs/upstream_page.py`
     report.md         `conformance.report.document.model`
     waivers.md        `conformance.report.document.waivers`
+    load.md           `conformance.load.mix`
     pytest.md         `conformance.pytest_plugin`
     misbehaving-targets.md  `tests/support/hostile`
     faults.md, gateway-faults.md, model-server-faults.md  what the deviations declare; what was observed is the
@@ -37,6 +38,7 @@ from upstream_page import proposal
 from conformance.cli.app import app
 from conformance.cli.list import tested
 from conformance.described import field_texts
+from conformance.load.mix import LoadFile
 from conformance.pytest_plugin import pytest_addoption
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import WaiverFile
@@ -61,19 +63,20 @@ def pages() -> Mapping[str, str]:
         "profile.md": described(
             "Profile",
             "A YAML file that says what a target is, how to start, reach and feed it, and what it claims. "
-            "Only `discovery` is needed. [How to write one](../how-to/profile.md).",
+            "Needed are `discovery`, and `start` or `address`. [How to write one](../how-to/profile.md).",
             Profile,
         ),
         "gateway-profile.md": described(
             "Profile of a gateway",
             "A YAML file that says what a gateway under test is, how to start and reach it, where it expects its EPPs, "
-            "and how it was configured. Only `role` is needed. [How to write one](../how-to/gateway.md).",
+            "and how it was configured. Needed are `role`, and `start` or `url` with `backends`. "
+            "[How to write one](../how-to/gateway.md).",
             GatewayProfile,
         ),
         "model-server-profile.md": described(
             "Profile of a model server",
             "A YAML file that says what a model server under test is, how to start and reach it, and what its metrics "
-            "are called. Only `role` is needed. [How to write one](../how-to/model-server.md).",
+            "are called. Needed are `role`, and `start` or `url`. [How to write one](../how-to/model-server.md).",
             ModelServerProfile,
         ),
         "scenario.md": described(
@@ -81,6 +84,12 @@ def pages() -> Mapping[str, str]:
             "What is sent, and what must come back. [How to write one](../how-to/scenario.md). "
             "`epp-conformance list --schema` prints the JSON Schema for editors.",
             ScenarioFile,
+        ),
+        "load.md": described(
+            "Load files",
+            "What `epp-conformance load` asks, how fast, and what becomes of the pool meanwhile. [How to write "
+            "one](../how-to/load.md#the-file).",
+            LoadFile,
         ),
         "waivers.md": described(
             "Waiver files",
@@ -143,7 +152,11 @@ def command_line() -> str:
             ("4", "incomplete: something that must be known could not be, or the target was not reached"),
         ],
     )
-    return page("Command line", _help(root), exits, *_commands(root, "epp-conformance"))
+    everywhere = (
+        "`--version`, `--install-completion` and `--show-completion` stand before any command; `--debug`, anywhere, "
+        "shows the traceback of an error."
+    )
+    return page("Command line", _help(root), exits, everywhere, *_commands(root, "epp-conformance"))
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ import typer
 from conformance.cli import options
 from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.load.bounds import MAX_AT_ONCE, MAX_RATE
-from conformance.targets.flags import SelectionFlags, TargetFlags
+from conformance.targets.flags import OF_OTHER_ROLES, SelectionFlags, TargetFlags
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -37,7 +37,7 @@ _WAIT = 60.0
 
 @options.spelt_out
 def load(
-    target: Annotated[TargetFlags, options.Taken(without=("role", "gateway", "epp_listen", "data_plane"))],
+    target: Annotated[TargetFlags, options.Taken(without=OF_OTHER_ROLES)],
     what: Annotated[SelectionFlags, options.Taken(only=("protocol_version", "seed"))],
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="What is asked, how fast, and what becomes of the pool.")

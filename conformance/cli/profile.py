@@ -65,12 +65,13 @@ def init(
     tls: Annotated[TlsKind | None, typer.Option("--tls", help="How it is spoken to.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="A model that it serves.")] = None,
     *,
-    whose: Annotated[TargetFlags, options.Taken(only=("role", "gateway", "epp_listen"))],
+    whose: Annotated[TargetFlags, options.Taken(only=("role", "gateway", "epp_listen", "server", "engine"))],
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a commented profile. Asks for what no flag says, if there is a terminal."""
     from conformance.errors import UsageError
     from conformance.targets.gateway import GatewayProfile
+    from conformance.targets.model_server import ModelServerProfile
     from conformance.targets.profile import Profile
 
     if output.exists() and not force:
@@ -79,6 +80,9 @@ def init(
     if whose.role is RoleName.DATA_PLANE or whose.gateway:
         text = _of_a_gateway(name, command, whose.gateway, whose.epp_listen or [], endpoint or [], model or "llama-3")
         _write(output, text, GatewayProfile)
+        return
+    if whose.role is RoleName.MODEL_SERVER or whose.server:
+        _write(output, _of_a_model_server(name, command, whose.server, whose.engine, model), ModelServerProfile)
         return
     if command is None and address is None:
         command = _ask(
@@ -121,6 +125,23 @@ def _of_a_gateway(
         endpoints = endpoints or _ask("The endpoints of its pool, separated by commas", "--endpoint").split(",")
     words = command_start(command).command or () if command else ()
     return gateway_text(name, words, url, epp_listen, [one.strip() for one in endpoints if one.strip()], model)
+
+
+def _of_a_model_server(
+    name: str, command: str | None, server: str | None, engine: str | None, model: str | None
+) -> str:
+    from conformance.cli.server_text import server_text
+    from conformance.errors import UsageError
+    from conformance.targets.launch import command_start
+
+    if command and server:
+        raise UsageError("--command and --server exclude each other", hint="leave one out")
+    if command is None and server is None:
+        command = _ask("Command that starts it, with {port} (empty: it runs already)", "--command or --server")
+        server = None if command else _ask("Its URL, http://host:port", "--server")
+    scheme, _, rest = (server or "").partition(":")
+    words = command_start(line).command or () if (line := command or (rest if scheme == "cmd" else "")) else ()
+    return server_text(name, words, rest if scheme == "image" else "", server, engine or "vllm", model)
 
 
 def _write(output: Path, text: str, model: type[pydantic.BaseModel]) -> None:
@@ -190,7 +211,9 @@ def show(
 
 @profile.command()
 def schema(
-    role: Annotated[RoleName, typer.Option("--role", help="Of endpoint pickers, or of gateways.")] = (RoleName.EPP),
+    role: Annotated[
+        RoleName, typer.Option("--role", help="Of endpoint pickers (default), gateways or model servers.")
+    ] = RoleName.EPP,
 ) -> None:
     """Print the JSON Schema of profiles, for editors."""
     from conformance.cli.console import print_json

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conformance.cli import options
-from conformance.targets.flags import TargetFlags
+from conformance.targets.flags import OF_OTHER_ROLES, TargetFlags
 
 if TYPE_CHECKING:
     from conformance.errors import UsageError
@@ -22,16 +22,13 @@ if TYPE_CHECKING:
     from conformance.run.epp.replay import Replay, Replayed
     from conformance.targets.resolve import Resolved
 
-NOT_HERE = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
-"""Flags of other roles, and of what carries requests: a replay is sent by the suite's own data plane."""
-
 _MARKS = {"same": "✓", "fixed": "✓", "different": "≠", "still failing": "✗", "fails now": "✗"}
 
 
 @options.spelt_out
 def replay(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `tap --record` wrote, or a report's folder.")],
-    target: Annotated[TargetFlags, options.Taken(without=NOT_HERE)],
+    target: Annotated[TargetFlags, options.Taken(without=OF_OTHER_ROLES)],
     exchange: Annotated[
         list[str] | None, typer.Option("--exchange", metavar="NAME", help="Only these conversations. Repeatable.")
     ] = None,

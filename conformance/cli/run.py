@@ -52,7 +52,7 @@ def run(
         typer.Option("--watch-path", metavar="PATH", help="A further file or folder for --watch. Repeatable."),
     ] = None,
 ) -> None:
-    """Test an endpoint picker, or a gateway, and write a report.
+    """Test an endpoint picker, a gateway or a model server, and write a report.
 
     Without a target, the endpoint picker that comes with the suite. Examples:
 

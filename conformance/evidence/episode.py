@@ -243,13 +243,13 @@ class GatewayFacts(Described):
     retry_statuses: tuple[int, ...] = ()
     """Statuses of a model server that it takes for a failed attempt; those that it couldn't reach always are."""
     walks_list: bool | None = None
-    """Whether it says that it walks the list; None: it says nothing."""
+    """Whether it says that it walks the list; left out: it says nothing."""
     failure_mode: Literal["closed", "open"] = "closed"
     """What becomes of a request when the EPP can't be asked: it fails, or is sent on unsteered."""
     sends_subset: bool = False
     """Whether it was told to send a subset hint with each request: an empty list where `subsetHeader` is empty."""
     reports_served: bool | None = None
-    """Whether it says that it reports the served endpoint; None: it says nothing."""
+    """Whether it says that it reports the served endpoint; left out: it says nothing."""
     split_header: str = ""
     """A request header (with any value) by which a request takes a route that splits requests over both pools, about
     evenly. Then the second pool takes over for the first nowhere. Empty: it has no such route."""

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.targets.flags import Flag, SelectionFlags, TargetFlags, flags
-
-NOT_HERE = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
-"""Flags of `run` that pytest does not have: a gateway or a model server is named by its profile."""
+from conformance.targets.flags import OF_OTHER_ROLES, Flag, SelectionFlags, TargetFlags, flags
 
 FIXTURES_ONLY = "Collect no scenarios, only offer the fixtures: as where files are named (`pytest test_mine.py`)."
 
@@ -31,8 +28,8 @@ def add_options(group: pytest.OptionGroup) -> None:
 
 
 def options(group: type[TargetFlags] | type[SelectionFlags]) -> Iterator[Flag]:
-    """The flags of a group that pytest has."""
-    return (flag for flag in flags(group) if flag.name not in NOT_HERE)
+    """The flags of a group that pytest has: a gateway or a model server is named by its profile."""
+    return (flag for flag in flags(group) if flag.name not in OF_OTHER_ROLES)
 
 
 def option_name(flag: Flag) -> str:

@@ -65,6 +65,10 @@ class Flag:
         return [word for one in (value if self.repeated else [value]) for word in (self.option, str(one))]
 
 
+OF_OTHER_ROLES = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
+"""Flags without meaning for what tests endpoint pickers only, and through the suite's own data plane."""
+
+
 def flags(group: type[Any]) -> Iterator[Flag]:
     """The flags of a group, in the order in which it has them."""
     hints = typing.get_type_hints(group, include_extras=True)

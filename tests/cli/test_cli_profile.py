@@ -51,6 +51,28 @@ def test_init_writes_a_profile_that_can_be_read(cli, tmp_path: Path, flags: tupl
     jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(cli("profile", "schema").out))
 
 
+@pytest.mark.parametrize(
+    ("flags", "start"),
+    [
+        (("--server", "http://127.0.0.1:8000", "--engine", "sglang"), {}),
+        (
+            ("--server", "cmd:./server 'a word' {port}", "--model", "a: b # c"),
+            {"command": ["./server", "a word", "{port}"]},
+        ),
+        (("--role", "model-server", "--command", "./server {port}"), {"command": ["./server", "{port}"]}),
+        (("--server", "image:registry/server:v1"), {"image": "registry/server:v1", "args": []}),
+    ],
+)
+def test_init_writes_the_profile_of_a_model_server(cli, tmp_path: Path, flags: tuple[str, ...], start) -> None:
+    path = tmp_path / "server.yaml"
+    ran = cli("profile", "init", path, "--name", "my server", *flags)
+    assert ran.code == 0, ran.err
+    written = yaml.safe_load(path.read_text())
+    assert (written["name"], written["role"], written.get("start", {})) == ("my server", "model-server", start)
+    schema = json.loads(cli("profile", "schema", "--role", "model-server").out)
+    jsonschema.validate(written, schema)
+
+
 def test_init_explains_the_keys_of_kubernetes_and_of_readiness(cli, tmp_path: Path) -> None:
     path = tmp_path / "epp.yaml"
     assert cli("profile", "init", path, "--name", "x", "--command", "./epp", "--discovery", "kubernetes").code == 0
