@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from conformance.evidence.episode import Claims
@@ -39,10 +39,12 @@ class EppTraits:
     @classmethod
     def of(cls, profile: Profile, *, ipv6: bool = True, data_plane: DataPlaneChoice | None = None) -> EppTraits:
         """The traits of the target that a profile describes."""
-        discovery = profile.discovery
+        discovery, claims = profile.discovery, profile.claims
+        if discovery.kubernetes is not None and discovery.kubernetes.group.endswith(".x-k8s.io"):
+            claims = replace(claims, several_ports=False)  # an InferencePool v1alpha2 has one
         return cls(
             body_modes=profile.body_modes,
-            claims=profile.claims,
+            claims=claims,
             discovery="kubernetes" if discovery.kubernetes else "file" if discovery.file else "fixed",
             endpoints=len(discovery.fixed.endpoints) if discovery.fixed else 0,
             knows_models=discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set,

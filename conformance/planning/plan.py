@@ -23,6 +23,9 @@ from conformance.verdict import Verdict
 QUIET = 5.0
 """Seconds, about, in which a target is left alone after a change, where the scenario does not say."""
 
+STREAMING = frozenset({"EPP-STRM-01", "EPP-STRM-02", "EPP-STRM-03"})
+"""What a target that takes no bodies in full duplex does not keep, where it counts."""
+
 Mode = BodyMode | Literal["gateway", "direct"]
 """A request body mode; `gateway` where it is the business of the gateway under test, `direct` where there is none."""
 
@@ -175,7 +178,7 @@ def make_plan(
             modes = modes[:1]
         for mode in modes or instance.scenario.modes[:1]:
             work = Work(id=instance.id if len(modes) < 2 else f"{instance.id}@{mode}", instance=instance, mode=mode)
-            pool = traits.start(instance.scenario) if modes else _not_driven(instance.scenario)
+            pool = traits.start(instance.scenario) if modes else _not_driven(instance.scenario, version, catalogue)
             if isinstance(pool, Obstacle):
                 skips.append(Skip(work=work, verdict=pool.verdict, reason=pool.reason))
             elif instance.scenario.isolated or any(_changes(step) for step in instance.scenario.steps):
@@ -261,7 +264,10 @@ def _pause(step: Step) -> float:
     return one.gap_seconds + one.reply.pause if one is not None else 0
 
 
-def _not_driven(scenario: Scenario) -> Obstacle:
+def _not_driven(scenario: Scenario, version: str, catalogue: Catalogue) -> Obstacle:
     wanted = " or ".join(scenario.modes)
     reason = f"only meaningful in body mode {wanted}, which is not among the target's body modes"
-    return Obstacle(verdict=Verdict.NOT_APPLICABLE, reason=reason)
+    demanded = [name for name in scenario.requirements if name in STREAMING and catalogue.get(name).counts(version)]
+    if demanded:
+        reason = f"{reason}; version {version} demands it ({demanded[0]})"
+    return Obstacle(verdict=Verdict.SKIPPED if demanded else Verdict.NOT_APPLICABLE, reason=reason)

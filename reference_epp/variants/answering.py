@@ -11,9 +11,10 @@ from ext_proc.messages import CommonResponse, ProcessingResponse
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
+from reference_epp.endpoints import Pool
 from reference_epp.epp import Action, Close
 from reference_epp.health import SERVING, Health
-from reference_epp.names import DESTINATION, FALLBACK
+from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, READINESS
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
@@ -272,6 +273,25 @@ class UnknownServicesHealthy(Health):
     def status(self, service: str) -> int | None:
         status = super().status(service)
         return SERVING if status is None else status
+
+
+@variant(
+    "ready-once-read",
+    why="Readiness stays SERVING when the pool is gone: it says that the pool has been read, and it was.",
+    versions=NEXT,
+)
+class ReadyOnceRead(Health):
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self._read = pool.synced
+        pool.listen(self._look)
+
+    def _look(self) -> None:
+        self._read = self._read or self.pool.synced
+
+    def status(self, service: str) -> int | None:
+        ready = service in ("", READINESS, EXT_PROC_SERVICE) and self._read and not self.stopping
+        return SERVING if ready else super().status(service)
 
 
 def has_odd_escape(headers: HttpHeaders) -> bool:

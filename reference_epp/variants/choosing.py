@@ -208,7 +208,7 @@ class RefusesUnknownModels(Conversation):
 @variant(
     "errors-of-any-kind",
     why="Version 0.2.0 demands an error and names none: a request for an unknown model gets 500, and one that can't be "
-    "served or is dropped a gRPC error.",
+    "served, is dropped or not understood a gRPC error.",
     versions=("0.2.0",),
     modes=("full-duplex", "buffered"),  # else the body comes too late for its model to count
 )
@@ -217,7 +217,7 @@ class ErrorsOfAnyKind(RefusesUnknownModels):
         match refusal.code:
             case code if code == NOT_FOUND:
                 return super().refuse(Refused(INTERNAL, refusal.reason))
-            case code if code in (SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS):
+            case code if code in (SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS, BAD_REQUEST):
                 return [Close(UNAVAILABLE, refusal.reason)]
             case _:
                 return super().refuse(refusal)

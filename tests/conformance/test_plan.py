@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conformance.planning.epp import EppTraits
 from conformance.planning.plan import Plan, Selection, make_plan, selected
 from conformance.requirements.catalogue import Catalogue
@@ -49,6 +51,21 @@ def test_a_model_that_is_unknown_must_be_known_to_be() -> None:
     assert {"model.known", "model.unknown"} <= skipped()
     assert not {"model.known", "model.unknown"} & skipped(requests={"unknownModel": "none"})
     assert not {"model.known", "model.unknown"} & skipped(discovery={"kubernetes": {}})
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("1.0.0", Verdict.NOT_APPLICABLE), ("next", Verdict.SKIPPED)])
+def test_a_target_without_full_duplex_lacks_it_where_it_is_demanded(version: str, verdict: Verdict) -> None:
+    made = plan(version, bodyModes=["buffered"])
+    about = [one for one in made.skips if "EPP-STRM-02" in one.work.instance.scenario.requirements]
+    assert {one.verdict for one in about} == {verdict}
+
+
+@pytest.mark.parametrize(
+    ("group", "asked"), [("inference.networking.k8s.io", True), ("inference.networking.x-k8s.io", False)]
+)
+def test_a_pool_of_the_experimental_group_has_one_port(group: str, asked: bool) -> None:
+    made = plan("0.3.0", discovery={"kubernetes": {"group": group}})
+    assert any(batch.pool.ports > 1 for batch in made.batches) is asked
 
 
 def test_where_the_model_is_rewritten_any_may_be_right() -> None:

@@ -75,3 +75,21 @@ def test_a_change_has_the_time_of_the_profile_or_more(own: float, least: float |
 
     asyncio.run(run())
     assert channel.given[-1] == given
+
+
+def test_a_pool_that_was_read_and_is_gone_may_count_as_read() -> None:
+    found: list[bool | None] = []
+
+    async def run() -> None:
+        async with Fleet() as fleet:
+            pool = PoolController(fleet, FixedEndpoints(), PROFILE, lambda _: None)
+            for begins in (False, True):
+                await pool.change(PoolStep(pool="create", settle=False))
+                found.append(pool.synced)
+                await pool.change(PoolStep(pool="delete", settle=False))
+                if begins:
+                    pool.begin()
+                found.append(pool.synced)
+
+    asyncio.run(run())
+    assert found == [True, None, True, False]

@@ -94,7 +94,7 @@ def tolerated(view: ExchangeView) -> bool:
         return True
     if code == TOO_MANY:
         return load.blind or not load.idle
-    if code >= 400 and load.saturated and view.facts.counts("EPP-ERR-01"):
+    if code >= 400 and (load.saturated or load.blind or view.incomprehensible) and view.facts.counts("EPP-ERR-01"):
         return True  # 0.2.0 names no code
     if code in range(400, 500) and view.incomprehensible:
         return True

@@ -147,7 +147,8 @@ def _in_words(view: ExchangeView, stop: StreamStop) -> bool:
 
 
 def _error_was_due(view: ExchangeView) -> bool:
-    if view.due.error_possible or view.due.load.saturated or view.unknown_model:
+    load = view.due.load
+    if view.due.error_possible or load.saturated or load.blind or view.unknown_model or view.incomprehensible:
         return True
     return view.expectation is not None and expectation.accepts(view.expectation.answer, view)
 

@@ -188,7 +188,7 @@ class EppExecution(Execution):
                 service=step.service,
                 serving=serving,
                 grpc_status=status,
-                pool_synced=self._epp.pool.exists,
+                pool_synced=self._epp.pool.synced,
             )
         )
 

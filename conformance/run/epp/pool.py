@@ -64,6 +64,8 @@ class PoolController:
         """False for protocol versions without the subset hint."""
         self.was_scraped = False
         """Whether the target has ever read any pod's metrics; its owner, who hears of scrapes, sets it."""
+        self._was_read = False
+        """Whether there was a pool since the target was started."""
         self._doubtful: set[str] = set()
         """Endpoints of which it is not known that the target has followed their last change."""
         self._unread = 0
@@ -90,9 +92,9 @@ class PoolController:
         return self._unread >= UNREAD and not self.was_scraped
 
     @property
-    def exists(self) -> bool:
-        """Whether the target has been told of a pool, empty or not."""
-        return self._exists
+    def synced(self) -> bool | None:
+        """Whether the target has read its pool, empty or not; None if that is gone, as what has been read stays so."""
+        return self._exists or (None if self._was_read else False)
 
     @property
     def eligible(self) -> tuple[str, ...]:
@@ -184,6 +186,10 @@ class PoolController:
         """Let no pod be busy and all metrics be readable, until a scenario says otherwise."""
         await self.load(dict.fromkeys(self._members, Load(**IDLE)))
 
+    def begin(self) -> None:
+        """The target is started: it has read nothing yet."""
+        self.probe, self._was_read = None, self._exists
+
     async def publish(self) -> None:
         """Hand the pool as it stands to the target, by its way of discovery."""
         await self._channel.publish(tuple(self._members.values()), self._spec if self._exists else None)
@@ -229,6 +235,7 @@ class PoolController:
             return
         old = _eligible(before.values()) if existed else set()
         self._members, self._exists, self._spec = members, exists, spec
+        self._was_read = self._was_read or exists
         self._doubtful |= old ^ set(self.eligible)
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self.publish()

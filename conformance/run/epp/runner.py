@@ -117,7 +117,7 @@ class EppRunner(TargetRunner):
     async def start_target(self) -> None:
         """Start the target, wait until it answers, and pass the gate: a plain request must get an endpoint."""
         self.status("starting the target" if self.profile.started_by_us else f"connecting to {self.profile.address}")
-        self.pool.probe = None
+        self.pool.begin()
         try:
             await self.target.on_a_free_port(self._start_once)
         except TargetUnreachableError as problem:

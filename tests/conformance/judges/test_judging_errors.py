@@ -170,7 +170,12 @@ class TestErrorsOfTheFirstVersion:
 
     @pytest.mark.parametrize(
         ("note", "load", "failed"),
-        [({}, BUSY, set()), ({"unknown_model": True}, {}, set()), ({}, {}, {"ENV-16"})],
+        [
+            ({}, BUSY, set()),
+            ({}, {"metrics": "down"}, set()),
+            ({"unknown_model": True}, {}, set()),
+            ({}, {}, {"ENV-16"}),
+        ],
     )
     def test_a_grpc_error(self, ask, note, load, failed):
         script = Script(pool=POOL)
@@ -178,7 +183,24 @@ class TestErrorsOfTheFirstVersion:
             script.gauges(name, **load)
         script.exchange(note=note).request(BODY).closed(14)
         assert ask(script, "0.2.0").failed == failed
+        assert ask(refused(immediate(500), load=load, note=note), "0.2.0").failed == (
+            {"EPP-DEST-01"} if failed else set()
+        )
         assert ask(script, "1.0.0").failed & {"ENV-16", "EPP-ERR-04"}
+
+    @pytest.mark.parametrize("expected", [(), ("endpoint", "4xx")])
+    @pytest.mark.parametrize("body", [b"{", b"this is not JSON"])
+    def test_a_request_that_is_not_understood(self, ask, body, expected):
+        expectations = {"x1": Expectation(requirement="EPP-DEST-07", answer=expected)} if expected else {}
+        assert ask(refused(immediate(500), body=body), "0.2.0", expectations=expectations).blamed == set()
+        script = Script(pool=POOL)
+        script.exchange().request(body).closed(2)
+        assert ask(script, "0.2.0", expectations=expectations).blamed == set()
+        assert ask(script, "0.3.0", expectations=expectations).failed
+
+    def test_an_error_where_an_endpoint_is_expected(self, ask):
+        expectations = {"x1": Expectation(requirement="EPP-DEST-07", answer=("endpoint",))}
+        assert ask(refused(immediate(500), load=BUSY), "0.2.0", expectations=expectations).failed == {"EPP-DEST-07"}
 
     @pytest.mark.parametrize("end", ["status", "reset"])
     def test_a_grpc_error_where_the_pool_is_not_known(self, ask, end):
