@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
 from reference_epp.endpoints import Pool
 from reference_epp.epp import Action, Close
-from reference_epp.health import SERVING, Health
-from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, READINESS
+from reference_epp.health import NOT_SERVING, SERVING, Health
+from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, LIVENESS, READINESS
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
@@ -292,6 +293,28 @@ class ReadyOnceRead(Health):
     def status(self, service: str) -> int | None:
         ready = service in ("", READINESS, EXT_PROC_SERVICE) and self._read and not self.stopping
         return SERVING if ready else super().status(service)
+
+
+@variant(
+    "ready-a-moment-later",
+    why="What health checks say follows the endpoints a quarter of a second later.",
+    versions=NEXT,
+)
+class ReadyAMomentLater(Health):
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self._said = pool.synced
+        pool.listen(self._later)
+
+    def _later(self) -> None:
+        asyncio.get_running_loop().call_later(0.25, self._look)
+
+    def _look(self) -> None:
+        self._said = self.pool.synced
+
+    def status(self, service: str) -> int | None:
+        early = service != LIVENESS and self.pool.synced and not self._said
+        return NOT_SERVING if early else super().status(service)
 
 
 def has_odd_escape(headers: HttpHeaders) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from conformance.evidence.episode import Context, HealthProbe, StartAttempt, Unmet
@@ -13,6 +14,7 @@ from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
+from conformance.run.epp.pool import POLL_INTERVAL
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
 from conformance.run.epp.unread import unread_connection
@@ -25,6 +27,7 @@ from ext_proc.channel import Channel
 from ext_proc.health import health_check
 from ext_proc.http2.errors import ConnectFailed
 from ext_proc.messages import HealthCheckResponse
+from ext_proc.protocol import EXT_PROC_SERVICE, READINESS
 from ext_proc.record import UNROUTED, Wait
 from ext_proc.stream import record_late_connection
 
@@ -166,22 +169,15 @@ class EppExecution(Execution):
 
     async def _health(self, step: HealthStep, expect: Expect | None) -> None:
         name = self._capture.exchange()
+        wanted: tuple[str, ...] = ()
         if expect is not None:
             self._expectations[name] = self.expectation(expect)
-        serving, status = None, 14
-        channel: Channel | None = None
-        try:
-            channel = await self._epp.target.health_channel()
-            answer = await health_check(channel, step.service, timeout=self._epp.profile.timeouts.answer)
-            status = 14 if answer.grpc_status is None else answer.grpc_status
-            serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
-        except ConnectFailed as problem:
-            record_late_connection(self._epp.recorder, name, problem)
-        except TimeoutError:
-            what, seconds = "the health service's answer", self._epp.profile.timeouts.answer
-            self._epp.recorder.emit(Wait(exchange=name, what=what, outcome="expired", seconds=seconds))
-        if channel is not None:
-            await channel.close()
+            wanted = self._expectations[name].health
+        deadline = asyncio.get_running_loop().time() + self._epp.profile.timeouts.convergence
+        serving, status = await self._checked(name, step.service)
+        while self._may_follow(step.service, serving, wanted) and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(POLL_INTERVAL)
+            serving, status = await self._checked(name, step.service)
         self._epp.recorder.emit(
             HealthProbe(
                 exchange=name,
@@ -191,6 +187,33 @@ class EppExecution(Execution):
                 pool_synced=self._epp.pool.synced,
             )
         )
+
+    def _may_follow(self, service: str, serving: str | None, wanted: Sequence[str]) -> bool:
+        """Whether the target may be about to say something else: readiness follows the pool, in its time."""
+        synced = self._epp.pool.synced
+        if service not in (READINESS, EXT_PROC_SERVICE) or serving is None:
+            return False
+        if wanted:
+            return serving not in {one.upper().replace("-", "_") for one in wanted}
+        return synced is not None and serving != ("SERVING" if synced else "NOT_SERVING")
+
+    async def _checked(self, name: str, service: str) -> tuple[str | None, int]:
+        """What one health check gets: a status of the service, and one of gRPC."""
+        serving, status = None, 14
+        channel: Channel | None = None
+        try:
+            channel = await self._epp.target.health_channel()
+            answer = await health_check(channel, service, timeout=self._epp.profile.timeouts.answer)
+            status = 14 if answer.grpc_status is None else answer.grpc_status
+            serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
+        except ConnectFailed as problem:
+            record_late_connection(self._epp.recorder, name, problem)
+        except TimeoutError:
+            what, seconds = "the health service's answer", self._epp.profile.timeouts.answer
+            self._epp.recorder.emit(Wait(exchange=name, what=what, outcome="expired", seconds=seconds))
+        if channel is not None:
+            await channel.close()
+        return serving, status
 
 
 def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
