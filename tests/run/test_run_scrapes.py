@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -93,3 +94,26 @@ def test_a_pool_that_was_read_and_is_gone_may_count_as_read() -> None:
 
     asyncio.run(run())
     assert found == [True, None, True, False]
+
+
+def test_each_worker_behind_a_connection_is_given_the_time_to_follow() -> None:
+    """Connections are taken in turn; the second leads to a worker that reads the pool later."""
+    asked: list[bool] = []
+
+    async def run() -> None:
+        async with Fleet() as fleet:
+            pool = PoolController(fleet, FixedEndpoints(), PROFILE, lambda _: None)
+            await pool.reset(Pool())
+            gone = pool.endpoints["c"][0]
+
+            async def poll(subset: Sequence[str] | None) -> str | None:
+                late = len(asked) % 2 == 1 and len(asked) < 12
+                asked.append(late)
+                return (subset or pool.eligible)[0] if late or not subset or subset[0] in pool.eligible else None
+
+            pool.probe = poll
+            await pool.change(PoolStep(remove=("c",)))
+            assert gone not in pool.eligible
+
+    asyncio.run(run())
+    assert len(asked) > 12

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
@@ -345,8 +346,10 @@ class PoolController:
         """Whether the picks agree with the pool before loop time `deadline`."""
         if not self.supports_subset:
             return await self._until(self._picks_from_the_pool, deadline)
-        for endpoint in sorted(changed):
-            if not await self._until(lambda one=endpoint: self._follows(one, one in now), deadline):  # type: ignore[misc]
+        *others, last = sorted(changed)
+        # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
+        for endpoint, polls in (*((one, 1) for one in others), (last, self._profile.connect.connections)):
+            if not await self._until(functools.partial(self._follows, endpoint, endpoint in now, polls), deadline):
                 return False
         # What is asked for with a hint may be kept apart from what is picked without one.
         return await self._until(self._picks_from_the_pool, deadline)
@@ -355,9 +358,12 @@ class PoolController:
         """Whether the target claims to read the metrics of such a pod: other engines may have theirs elsewhere."""
         return pod.engine is None or pod.engine in self._profile.claims.engines
 
-    async def _follows(self, endpoint: str, wanted: bool) -> bool:
+    async def _follows(self, endpoint: str, wanted: bool, polls: int) -> bool:
         assert self.probe is not None
-        return (await self.probe([endpoint]) == endpoint) is wanted
+        for _ in range(polls):
+            if (await self.probe([endpoint]) == endpoint) is not wanted:
+                return False
+        return True
 
     async def _picks_from_the_pool(self) -> bool:
         assert self.probe is not None
