@@ -143,11 +143,11 @@ def tap(
     if record is not None:
         _can_be_written(record)
     leaving = asyncio.Event()
-    until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
+    defect = until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
     nothing_to_interrupt()
     if ended:
         results.print(ended[0].summary())
-    raise typer.Exit(ended[0].exit_code if ended else 0)
+    raise typer.Exit((ended[0].exit_code if ended else 0) or (3 if defect else 0))
 
 
 async def _serve(

@@ -121,8 +121,12 @@ class ManyGenerators(LoadRun, ABC):
             self._tell(Stop())
         bound = self.settings.longest_end if self.complete else 0.0
         late: set[asyncio.Task[ShareEnd]] = set()
-        if self._readers:
-            _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
+        try:
+            if self._readers:
+                _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
+        except asyncio.CancelledError:
+            self.complete = False  # an interrupt leaves unknown what would have come
+            raise
         if self.complete and late:
             raise HarnessError(f"{len(late)} generator processes did not end their share of the load")
         ended = [one for one in self._readers if one not in late]

@@ -222,14 +222,19 @@ class LoadRun:
         """Let what is under way end, and count what could not be counted before."""
         traffic = self.traffic
         assert traffic is not None
-        if self.complete:
-            await traffic.drained(self.settings.longest_end)
+        waited = not self.complete
+        try:
+            if self.complete:
+                await traffic.drained(self.settings.longest_end)
+                self._watch(self._look())
+                await self._aftermath(_DYING if self._lost else LATE_SECONDS)
+            waited = True
+        finally:
+            self.complete = self.complete and waited  # an interrupt leaves unknown what would have come
+            traffic.judge_late()
+            self.unfinished = len(traffic.open)
+            self._settle_lost(everything=True)
             self._watch(self._look())
-            await self._aftermath(_DYING if self._lost else LATE_SECONDS)
-        traffic.judge_late()
-        self.unfinished = len(traffic.open)
-        self._settle_lost(everything=True)
-        self._watch(self._look())
 
     async def _aftermath(self, seconds: float) -> None:
         """Let something still come of the last exchanges: more messages, or the end of the target's process."""

@@ -179,6 +179,8 @@ class Traffic:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _open(self, exchange: LiveExchange) -> None:
+        if exchange.finished:
+            return  # a timer came when the traffic had been left
         transport = self._connections().ready() if not (self.waiting or self._away()) else None
         if transport is not None:
             exchange.open(transport, self.now())

@@ -137,6 +137,8 @@ def _comments(text: str, *, openmetrics: bool) -> tuple[dict[str, str], list[str
         if kind == "HELP":
             if name_ in helped:
                 problems.append(f"a second HELP of {name_}")
+            if not openmetrics and (wrong := _no_escape(rest)):
+                problems.append(f"\\{wrong}, in the HELP of {name_}, is no escape of the text format")
             helped.add(name_)
             continue
         if name_ in types:
@@ -153,17 +155,24 @@ def _refused(sample: re.Match[str], types: Mapping[str, str]) -> str:
     """What Go's text parser refuses in a line that the other takes; empty if nothing. `types` came before it."""
     name, inside, _, more = sample.groups()
     timestamp, *rest = more.split() or ["0"]
+    if more.endswith((" ", "\t")):
+        return f"a blank ends the line of {name}"
     if not _INTEGER.fullmatch(timestamp):
         return f"{timestamp!r}, the timestamp of {name}, is no whole number"
     if rest:
         return f"{rest[0]!r} follows the timestamp of {name}"
     bound = _BOUNDS.get(types.get(name) or types.get(re.sub("_(bucket|count|sum)$", "", name), ""))
     for label, text in _LABEL.findall(inside or ""):
-        if wrong := next((one for one in _ESCAPE.findall(text) if one not in '\\"n'), ""):
+        if wrong := _no_escape(text):
             return f"\\{wrong}, in the label {label} of {name}, is no escape of the text format"
         if label == bound and (_number(text) is None or re.search(r"[\s_]", text)):
             return f"{text!r}, the label {label} of {name}, is no number"
     return ""
+
+
+def _no_escape(text: str) -> str:
+    """What follows a backslash and makes no escape of the text format with it; empty if nothing."""
+    return next((one for one in _ESCAPE.findall(text) if one not in '\\"n'), "")
 
 
 def names_of(selectors: Iterable[str]) -> frozenset[str]:
@@ -174,10 +183,11 @@ def names_of(selectors: Iterable[str]) -> frozenset[str]:
 def look_up(
     page: Page, selectors: Sequence[str], *, match: Mapping[str, str], combine: str = "sum"
 ) -> MetricReading | None:
-    """The first of the alternative metrics that the page has, or of which it has the TYPE; None if it has none.
+    """The first of the alternative metrics that the page has, or else of which it has the TYPE; None if it has none.
 
     `match` are labels that a series must have, `combine` is what several series amount to: `sum`, `max`, `first`.
     """
+    empty: MetricReading | None = None
     for selector in selectors:
         parts = _SELECTOR.fullmatch(selector)
         assert parts is not None, "the profile checks its selectors"
@@ -185,18 +195,20 @@ def look_up(
         wanted = {**match, **labels}
         every = page.samples.get(name, ())
         samples = tuple(one for one in every if _has(one, wanted)) or tuple(one for one in every if _has(one, labels))
-        if not samples and name not in page.types:
-            continue
         texts = tuple(one.labels[label] for one in samples if label in one.labels) if label else ()
         numbers = tuple(number for text in texts if (number := _number(text)) is not None)
-        return MetricReading(
+        reading = MetricReading(
             selector=selector,
             type=page.type_of(name),
             samples=samples,
             value=_combined(numbers if label else values_of(samples), combine),
             texts=texts,
         )
-    return None
+        if samples:
+            return reading
+        if empty is None and name in page.types:
+            empty = reading
+    return empty
 
 
 def _has(sample: MetricSample, wanted: Mapping[str, str]) -> bool:

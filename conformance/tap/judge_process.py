@@ -124,16 +124,17 @@ class JudgingProcess:
 
     async def _serve(self) -> tuple[int, str]:
         """Feed one process until it ends: how many it judged, and how it ended, if it was not told to."""
-        child = ChildProcess(LiveJudge, self._settings)
+        child: ChildProcess | None = None
         judged = 0
         batch: list[Gathered] = []
         try:
+            child = ChildProcess(LiveJudge, self._settings)
             while batch := await self._batch():
                 await asyncio.to_thread(child.send, batch)
                 for one in await child.answer():
                     judged += 1
                     self._on_judged(one)
-                batch = []
+                    del batch[0]
                 if not self._waiting:
                     self._idle.set()
             return judged, ""
@@ -141,7 +142,8 @@ class JudgingProcess:
             return judged, problem.message if isinstance(problem, HarnessError) else repr(problem)
         finally:
             self.lost += len(batch)
-            await asyncio.to_thread(child.close)
+            if child is not None:
+                await asyncio.to_thread(child.close)
 
     async def _batch(self) -> list[Gathered]:
         """What is judged next; nothing once this is being closed."""

@@ -14,7 +14,7 @@ from conformance.tap.judging import judged
 from conformance.tap.metrics import Tally
 from conformance.tap.redaction import LiveRedaction
 from conformance.tap.wording import finding_text
-from ext_proc.record import Entry, HalfClosed, Malformed, Message, StreamEnded, StreamOpened, Wait
+from ext_proc.record import Entry, ExchangeOpened, HalfClosed, Malformed, Message, StreamEnded, StreamOpened, Wait
 
 WIDTH = 160
 
@@ -65,8 +65,8 @@ class Narrator:
     def __call__(self, entry: Entry) -> None:
         """Tell what happened."""
         name = entry.event.exchange
-        if name is None:
-            return
+        if name is None or (name not in self._entries and not isinstance(entry.event, ExchangeOpened)):
+            return  # of no exchange, or of one that is over
         began = self._began.setdefault(name, entry.t)
         kept = self._entries.setdefault(name, [])
         if len(kept) < EVENTS:

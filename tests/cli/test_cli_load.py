@@ -525,6 +525,25 @@ def test_requests_that_nobody_waits_for_prove_nothing(cli, tmp_path: Path, way: 
     assert document(tmp_path / "r")["exchanges"]["judged"] > 0
 
 
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_ctrl_c_while_the_last_exchanges_are_awaited_leaves_the_load_incomplete(
+    program, tmp_path: Path, processes: str
+) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text("mix: [{name: slow, serviceTime: 40}]\n")
+    process = program(
+        "load", file, "--rate", "20", "--seconds", "1.2", "--processes", processes, "--json-lines", "-o", tmp_path
+    )
+    process.stdout.readline()
+    select.select([process.stdout], [], [], 2)  # nothing more comes until all have ended
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 4, said
+    found = document(tmp_path)
+    assert not found["complete"]
+    assert found["exchanges"]["unfinished"] == found["exchanges"]["begun"] - found["exchanges"]["judged"] > 0
+
+
 def test_ctrl_c_of_several_processes_is_quiet_about_what_is_under_way(program, tmp_path: Path) -> None:
     """Their connections close last, and exchanges that had no pick yet are lost with them."""
     slow = f"{REFERENCE} --variant slow"

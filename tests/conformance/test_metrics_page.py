@@ -60,8 +60,8 @@ def test_an_excerpt_says_the_same_of_what_it_is_about(found: dict, data: st.Data
     wanted = data.draw(st.sets(st.sampled_from(sorted(found))))
     whole, part = read_page(written(found)), read_page(excerpt(written(found), wanted))
     for name in found:
-        of_part = look_up(part, (name,), match={})
-        assert of_part == (look_up(whole, (name,), match={}) if name in wanted else None)
+        of_part = look_up(part, (name,), match={}, combine="first")
+        assert of_part == (look_up(whole, (name,), match={}, combine="first") if name in wanted else None)
 
 
 @given(families, st.sampled_from(["  ", "\t", " \t "]))
@@ -74,7 +74,8 @@ def test_blanks_before_and_between_words_say_nothing(found: dict, blanks: str) -
     body = ("\n".join(spread) + "\n").encode()
     for name in found:
         for page in (body, excerpt(body, {name})):
-            assert look_up(read_page(page), (name,), match={}) == look_up(read_page(written(found)), (name,), match={})
+            readings = [look_up(read_page(one), (name,), match={}, combine="first") for one in (page, written(found))]
+            assert readings[0] == readings[1]
 
 
 @given(families, st.integers(1, 200))
@@ -96,6 +97,10 @@ def test_a_page_that_is_cut_has_a_problem_or_ends_with_a_line(found: dict, cut: 
         (b"a 1 1700000000.5\n", "'1700000000.5', the timestamp of a, is no whole number"),
         (b'a{b="c"} 1 # {d="e"} 1\n', "'#', the timestamp of a, is no whole number"),
         (b'a{b="} 1"} 1 1700 5\n', "'5' follows the timestamp of a"),
+        (b"a 1 \n", "a blank ends the line of a"),
+        (b"a 1\t\n", "a blank ends the line of a"),
+        (b'a{b="c"} 1 1700 \n', "a blank ends the line of a"),
+        (b"# HELP a in C:\\dir\na 1\n", "\\d, in the HELP of a, is no escape"),
         (b'a{b="C:\\dir"} 1\n', "\\d, in the label b of a, is no escape"),
         (b'# TYPE h histogram\nh_bucket{le="x"} 1\n', "'x', the label le of h_bucket, is no number"),
         (b'# TYPE s summary\ns{quantile=""} 1\n', "'', the label quantile of s, is no number"),
@@ -160,6 +165,16 @@ def test_a_total_beside_its_parts_is_not_added_to_them() -> None:
     found = look_up(page, ("q",), match={})
     assert found is not None
     assert found.value == 3
+
+
+@pytest.mark.parametrize(
+    ("series", "value"),
+    [(b'a{b="c"} 5\n', 5), (b'a{b="all"} 7\na{b="c"} 5\n', 7), (b"", None)],
+)
+def test_an_alternative_with_series_comes_before_one_without(series: bytes, value: float | None) -> None:
+    reading = look_up(read_page(b"# TYPE a gauge\n" + series), ('a{b="all"}', "a"), match={})
+    assert reading is not None
+    assert reading.value == value
 
 
 @pytest.mark.parametrize(("text", "value"), [("16", 16), ("None", None), ("", None)])

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
+from conformance.judges.model_server.api import OVERLOADED
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
 from conformance.judges.server_view import SHOWN, Scraped, ServerExchange, ServerView, held_for
@@ -36,7 +37,13 @@ def served(episode: EpisodeView) -> Iterator[Ruling]:
     for one in asked:
         if one.answer is None or not _has_choices(one.answer):
             expected = f"the adapter {one.asked.model} is served"
-            yield one.fail(SERVED, expected, one.answer.describe() if one.answer is not None else "no answer")
+            actual = one.answer.describe() if one.answer is not None else "no answer"
+            status = one.answer.event.status if one.answer is not None else None
+            if status in OVERLOADED or (status == 400 and one.asked.api == "chat"):
+                hint = "The server is overloaded, or its model has no chat template."
+                yield one.fail(SERVED, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
+            else:
+                yield one.fail(SERVED, expected, actual)
             return
     if asked and not (_names_are_checked(view) or _answers_differ(view) or _gauge_names(view)):
         hint = "Unknown names are served, too, and the adapter answers as the base model does."

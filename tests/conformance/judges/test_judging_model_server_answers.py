@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -185,3 +186,23 @@ def test_a_mark_of_utf8_at_the_beginning_is_no_part_of_the_events() -> None:
     data = json.dumps({**chunk, "choices": [{"index": 0, "text": "x", "finish_reason": "stop"}]})
     body = f"\ufeffdata: {data}\n\ndata: [DONE]\n\n".encode()
     assert verdict(body, b"text/event-stream", stream=True, chat=False, asked={"model": "m"}) is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("chat", "status", "wanted"),
+    [
+        (True, 400, Verdict.INCONCLUSIVE),
+        (False, 400, Verdict.FAIL),
+        (True, 404, Verdict.FAIL),
+        (False, 503, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_an_adapter_that_is_refused(chat: bool, status: int, wanted: Verdict) -> None:
+    """A model without a chat template, or a server that is overloaded, says nothing of its adapters."""
+    api = "chat" if chat else "completions"
+    asked = ServerAsked(method="POST", path="/v1", api=api, adapter=True, model="tuned", body=b'{"model": "tuned"}')
+    entries = (Entry(1, 1, asked), Entry(2, 2, ServerAnswered(status=status, body=b'{"message": "no"}')))
+    facts = ModelServerFacts(adapters=("tuned",), lora=True)
+    context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-01",), model_server=facts)
+    found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
+    assert next(one.verdict for one in found if one.requirement == "MS-LORA-01") is wanted

@@ -846,6 +846,14 @@ def test_the_data_planes_patience_says_how_long_an_answer_may_take(patience: flo
     assert (unpaid is None) is accused
 
 
+def test_what_comes_after_an_exchange_is_over_is_not_taken_up_again() -> None:
+    printed: list[str] = []
+    narrator = Narrator(printed.append, context=context("1.0.0"))
+    narrator(Entry(1, 1, Message(exchange="x", stream="x-1", author=Author.EPP, raw=b"late")))
+    narrator.stop()
+    assert printed == []
+
+
 def narrated(script: Script, upstream: ScriptedUpstream | None = None) -> str:
     """What the proxy prints of an exchange with an EPP."""
     printed: list[str] = []
