@@ -130,3 +130,13 @@ def _when(number: int, first: float, last: float, seconds: float) -> float:
     """Seconds after which request `number`, from 0, is due: where `_until` is `number`."""
     rate = math.sqrt(max(0.0, first * first + 2 * (last - first) / seconds * number))  # that is reached then
     return 2 * number / (first + rate) if number else 0.0
+
+
+async def first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -> None:
+    """Wait for the arrivals to end, or the target; a task beside that broke breaks the run."""
+    watching, *_ = beside
+    waited = {arriving, *beside}
+    while not arriving.done() and not watching.done():
+        done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()

@@ -16,7 +16,7 @@ from typing import Any
 
 from conformance.evidence.episode import Context, ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
-from conformance.load.arrivals import Schedule
+from conformance.load.arrivals import Schedule, first_of
 from conformance.load.churn import PoolChurn, PoolWatcher
 from conformance.load.course import Course, Snapshot, Stretch
 from conformance.load.disturber import Disturber
@@ -162,7 +162,7 @@ class LoadRun:
             channel=lambda: runner.target.channel,
             prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
         )
-        await self._generate(place, moments, churn.run(), disturber.run())
+        await self._generate(place, moments, churn.run(), disturber.run(), _without_episodes(runner))
 
     async def _generate(self, place: TargetAccess, moments: Moments, *beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
@@ -208,7 +208,7 @@ class LoadRun:
         others = [loop.create_task(one) for one in (self._every_second(), self._watch_processor(), *beside)]
         arriving = loop.create_task(arrivals)
         try:
-            await _first_of(arriving, *others)
+            await first_of(arriving, *others)
             self.complete = not (self.troubles.gone or self.cut_short)
         finally:
             self.seconds = time.monotonic() - self.start_time
@@ -391,11 +391,8 @@ def _times(latest: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, flo
     return {name: {one: own[one] for one in ("p50", "p99", "max")} for name, own in latest.items() if own["count"]}
 
 
-async def _first_of(arriving: asyncio.Task[None], *beside: asyncio.Task[None]) -> None:
-    """Wait for the arrivals to end, or the target; a task beside that broke breaks the run."""
-    watching, *_ = beside
-    waited = {arriving, *beside}
-    while not arriving.done() and not watching.done():
-        done, waited = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+async def _without_episodes(runner: EppRunner) -> None:
+    """Let it forget what it keeps for its next episode: there is none, and the pool changes for hours."""
+    while True:
+        runner.take_polls()
+        await asyncio.sleep(1)

@@ -113,7 +113,13 @@ class Execution(ABC):
                 if not await send(index, name, self._random(index)):
                     return
 
-        await asyncio.gather(*(some() for _ in range(request.concurrent)))
+        sending = [asyncio.create_task(some()) for _ in range(request.concurrent)]
+        try:
+            await asyncio.gather(*sending)
+        finally:  # where one broke, what the others would still send is no part of this episode
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
 
     def expectation(self, expect: Expect) -> Expectation:
         """What is expected of an exchange, its references resolved."""
