@@ -44,7 +44,7 @@ class PatientWriter:
     def _write(self) -> None:
         """Past the buffer of the stream: what Python does at its end would wait for its lock."""
         while (text := self._waiting.get()) is not None:
-            data = memoryview(text.encode())
+            data = memoryview(text.encode(errors="replace"))
             while data:
                 try:
                     data = data[os.write(self._stream.fileno(), data) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,8 +103,10 @@ def tap(
     """
     import asyncio
 
-    from conformance.cli.console import err, out, without_colour
+    from conformance.cli.console import err, without_colour
+    from conformance.cli.patient_writer import PatientWriter
     from conformance.cli.serving import until_interrupted
+    from conformance.printable import without_orders
     from conformance.tap.judging import JudgingSettings, context
     from conformance.tap.redaction import LiveRedaction, secret_names
     from conformance.tap.session import LiveSettings
@@ -131,22 +134,26 @@ def tap(
         ),
     )
     ended: list[LiveTap] = []
-    results, remarks = out(), err()
-
-    def show(text: str) -> None:
-        if not quiet:
-            results.print(text)
-
-    def warn(text: str) -> None:
-        remarks.print(f"tap: {text}")
-
     if record is not None:
         _can_be_written(record)
     leaving = asyncio.Event()
-    defect = until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
-    nothing_to_interrupt()
-    if ended:
-        results.print(ended[0].summary())
+    # A reader who does not read must not keep what is relayed waiting.
+    with PatientWriter(sys.stdout) as results, PatientWriter(sys.stderr) as remarks:
+
+        def show(text: str) -> None:
+            if not quiet:
+                results.line(without_orders(text))
+
+        def warn(text: str) -> None:
+            remarks.line(without_orders(f"tap: {text}"))
+
+        defect = until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
+        nothing_to_interrupt()
+        if ended:
+            results.line(without_orders(ended[0].summary()))
+    for lines in (results, remarks):
+        if lines.trouble:
+            err().print(f"tap: {lines.trouble}")
     raise typer.Exit((ended[0].exit_code if ended else 0) or (3 if defect else 0))
 
 

@@ -41,7 +41,8 @@ class RunningTarget(ABC):
         self.image: str | None = None
         """The digest of the image that it runs; None for a process."""
         self._redact = redact
-        self._watched = Watched(emit, redact)
+        self._starting = False
+        self._watched = Watched(emit, redact, excused=lambda: self._starting and self.lost_its_port)
 
     @property
     def crashed(self) -> bool:
@@ -86,6 +87,7 @@ class RunningTarget(ABC):
     async def on_a_free_port(self, start: Callable[[], Awaitable[None]]) -> None:
         """`start`, which starts it and waits until it is ready; again where it lost its port meanwhile."""
         for left in reversed(range(PORT_TRIES)):
+            self._starting = True
             try:
                 await start()
                 return
@@ -93,6 +95,8 @@ class RunningTarget(ABC):
                 if not self.lost_its_port or not left:
                     raise
                 await self.stop()
+            finally:
+                self._starting = False
 
     async def _run(
         self, how: Launch, *, folders: Mapping[Path, str] | None = None, bridge: Bridge | None = None

@@ -25,14 +25,24 @@ T = TypeVar("T")
 
 
 class Watched:
-    """Watches over what is given to `adopt`. `emit` gets the events of the process."""
+    """Watches over what is given to `adopt`. `emit` gets the events of the process.
 
-    def __init__(self, emit: Callable[[Event], object], redact: Callable[[str], str] = str) -> None:
+    An end by itself that is `excused` is no event: the process could not start, for a reason that is not its own.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[Event], object],
+        redact: Callable[[str], str] = str,
+        *,
+        excused: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.crashed = False
         """True from the moment it ended by itself until another is adopted."""
         self.process: Running | None = None
         self._emit = emit
         self._redact = redact
+        self._excused = excused
         self._watcher: asyncio.Task[None] | None = None
         self._processor = ProcessorTime(0)
         self._looking: asyncio.Task[None] | None = None
@@ -106,4 +116,6 @@ class Watched:
             return
         if not process.asked_to_stop:
             self.crashed = True
+            if self._excused():
+                return
             self._emit(ProcessExited(pid=process.pid, code=code, asked=False, output=without_folders(process.tail())))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from dataclasses import dataclass
 import pytest
 
 from ext_proc.channel import Channel, dial
+from ext_proc.http2.errors import ConnectFailed
 from ext_proc.record import Author, Entry, Message, Recorder
 from fake_epp import Script, open_epp, picks
 from fake_proxy.client import Chunk, HttpRequest
@@ -95,6 +99,58 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
             await main()
 
     asyncio.run(bounded())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="makes a pipe small")
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_is_relayed_does_not_wait_for_a_reader_of_what_is_said(stream: str) -> None:
+    """Nor does the end of the tap."""
+    reads, writes = os.pipe()
+    fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writes, bytes(4096 if stream == "stdout" else 3900))
+    said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, stream: writes}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+
+    def tap(upstream: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "conformance", "tap", "--listen", address, "--upstream", upstream]
+        return subprocess.Popen(command, **said, text=True)
+
+    async def main() -> None:
+        epp = await open_epp(default=WRONG)
+        process = tap(epp.address)
+        try:
+            channel = await _dialled(address)
+            for number in range(20):
+                pace, upstream = Pace(deadline=BOUND), ScriptedUpstream(json_reply({"ok": True}))
+                config = ProxyConfig().with_modes(BodyMode.FULL_DUPLEX_STREAMED)
+                request = HttpRequest(body=(Chunk(data=b'{"model": "m"}'),))
+                outcome = await run_exchange(
+                    channel, request, config, Stimulus(), upstream, Recorder(), f"x{number}", pace=pace
+                )
+                assert outcome.status == 200
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.to_thread(process.wait, BOUND) == 1
+            await channel.close()
+        finally:
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+            await epp.close()
+
+    run(main)
+    os.close(reads)
+    os.close(writes)
+
+
+async def _dialled(address: str) -> Channel:
+    """A channel to the tap, once it listens."""
+    while True:
+        try:
+            return await dial(address)
+        except ConnectFailed:
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(

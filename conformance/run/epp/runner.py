@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -154,15 +155,16 @@ class EppRunner(TargetRunner):
                 self._folder.remove()
 
     async def _stop(self, *, hurry: bool) -> None:
-        if self._envoy is not None:
-            await self._envoy.close()
-        if hasattr(self, "target"):
-            await self.target.stop(hurry=hurry)
-        if self.emulator is not None:
-            await self.emulator.stop()
-        await self.fleet.stop()
-        if self._bridge is not None:
-            await self._bridge.close()
+        async with contextlib.AsyncExitStack() as last_first:  # one that fails keeps none of the others running
+            if self._bridge is not None:
+                last_first.push_async_callback(self._bridge.close)
+            last_first.push_async_callback(self.fleet.stop)
+            if self.emulator is not None:
+                last_first.push_async_callback(self.emulator.stop)
+            if hasattr(self, "target"):
+                last_first.push_async_callback(self.target.stop, hurry=hurry)
+            if self._envoy is not None:
+                last_first.push_async_callback(self._envoy.close)
 
     def _new_fleet(self, hosts: Sequence[str] = ()) -> Fleet:
         if self._envoy is None:
