@@ -77,7 +77,8 @@ def apply(mutation: HeaderMutation, headers: HeaderList, *, append: bool = False
         present = name in names
         match _mode(option) if append or option.HasField("append") else "overwrite":
             case "append" if present:
-                out.append((name, value))
+                if not name.startswith(":"):  # Envoy adds no second one of these
+                    out.append((name, value))
             case "if-absent" if present:
                 pass
             case "if-exists" if not present:

@@ -63,6 +63,8 @@ def _body(direction: StreamDirection, message: DecodedMessage) -> Offence | None
         return _unasked(direction, message)
     if direction.missing == "headers":
         return _too_early(direction, message)
+    if direction.replaced:
+        return _after_a_replacement(direction, message)
     if direction.trailers_answer is not None:
         expected = (f"no {direction.side} body after the answer to the trailers",)
         return offence("ENV-03", message.entry, expected, f"{message.what} after {direction.side}_trailers")
@@ -100,7 +102,13 @@ def _trailers(direction: StreamDirection, message: DecodedMessage) -> Offence | 
         return _twice(message, direction.trailers_answer)
     if direction.missing == "headers":
         return _too_early(direction, message)
-    return None
+    return _after_a_replacement(direction, message) if direction.replaced else None
+
+
+def _after_a_replacement(direction: StreamDirection, message: DecodedMessage) -> Offence:
+    expected = (f"no further answer about the {direction.side} after CONTINUE_AND_REPLACE",)
+    hint = "Envoy has dropped what it had sent of the body, and counts an answer to that as spurious."
+    return offence("ENV-01", message.entry, expected, message.what or "an answer", hint)
 
 
 def _unasked(direction: StreamDirection, message: DecodedMessage) -> Offence:

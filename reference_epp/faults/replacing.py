@@ -16,7 +16,7 @@ from reference_epp.variants.answering import BEFORE_THE_BODY, AsksForNoBody
 from reference_epp.variants.streaming import Slow, UnpacksGzipBodies
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpHeaders, ProcessingRequest
+    from ext_proc.messages import HttpBody, HttpHeaders, ProcessingRequest
 
 
 def replace_body(common: CommonResponse, body: bytes) -> None:
@@ -53,6 +53,9 @@ class AsksForNoBodyThatWasSent(AsksForNoBody):
         refusal = super().configure(message)
         self.waited_for = True
         return refusal
+
+    def on_request_body(self, _: HttpBody) -> Iterable[Action]:
+        return []
 
 
 @part_of("asks-for-no-body-that-was-sent")

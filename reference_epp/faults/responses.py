@@ -102,6 +102,21 @@ class StatusOverwritten(OtherResponseHeaders):
 
 
 @fault(
+    "status-set-again-in-value",
+    breaks="ENV-24",
+    why="The status of a response is set to what it is, in the field `value`: it arrives empty.",
+    also_breaks={"ENV-11": "`raw_value` is the one that Envoy reads"},
+)
+class StatusSetAgainInValue(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        answer, common = answers.headers_answer("response")
+        status = next((entry.raw_value for entry in headers.headers.headers if entry.key == ":status"), b"")
+        option = common.header_mutation.set_headers.add()
+        option.header.key, option.header.value = ":status", status.decode()
+        return [answer]
+
+
+@fault(
     "content-encoding-removed",
     breaks="ENV-24",
     why="The header that says how a response is compressed is removed; the body stays as it is.",

@@ -997,6 +997,7 @@ def test_a_body_that_is_unpacked(ask, side, sent, coding, answered, removed, fai
         ({"set_headers": [option("x-took", "6")]}, Verdict.WARN),
         ({"remove_headers": ["grpc-status"]}, Verdict.FAIL),
         ({"set_headers": [option("grpc-status", "0")]}, Verdict.FAIL),
+        ({"set_headers": [option("grpc-status", "13", field="value")]}, Verdict.FAIL),
         ({"set_headers": [option("grpc-status", "13")]}, Verdict.PASS),
     ],
 )

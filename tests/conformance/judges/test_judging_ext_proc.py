@@ -764,6 +764,7 @@ class TestHeaders:
         for answer, blamed in (
             (headers_answer(side="response", options=[option(":status", "200")]), {"ENV-24"}),
             (headers_answer(side="response", options=[option(":status", "503")]), set()),
+            (headers_answer(side="response", options=[option(":status", "503", field="value")]), {"ENV-24", "ENV-11"}),
             (headers_answer(side="response", remove=["content-type"]), {"ENV-24"}),
             (headers_answer(side="response", options=[option("content-type", "text/html")]), {"ENV-24"}),
             (headers_answer(side="response", options=[option("content-type", "application/json")]), set()),
@@ -885,6 +886,16 @@ class TestBodies:
         one.request_headers().answers(replacing).drained()
         assert ask(script).blamed == {"ENV-09"}
         assert ask(answered(replacing)).failed == {"ENV-04"}
+
+    @pytest.mark.parametrize("answered", [True, False])
+    def test_what_is_answered_after_a_replacement(self, ask, answered):
+        """Chunks that came without waiting are dropped with it: Envoy takes an answer to one for spurious."""
+        script, one = started(mode="STREAMED", waits=False)
+        replacing = headers_answer(A)
+        replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+        replacing.request_headers.response.body_mutation.body = BODY
+        one.request_headers().body(BODY).answers(replacing, *([body_answer()] * 2 if answered else [])).drained()
+        assert ask(script).blamed == ({"ENV-01"} if answered else set())
 
 
 class TestOddButRight:
