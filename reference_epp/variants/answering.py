@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,14 @@ from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
 from reference_epp.endpoints import Pool
 from reference_epp.epp import Action, Close
 from reference_epp.health import NOT_SERVING, SERVING, Health
-from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, LIVENESS, READINESS
+from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, READINESS
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata, ProcessingRequest, Struct
+
+LATER = 0.25
+"""Seconds by which health checks are behind the endpoints."""
 
 BEFORE_THE_BODY = tuple(version for version in ALL if version not in ("0.3.0", "0.4.0"))
 """Versions in which the choice need not wait for the body: it does not depend on the model."""
@@ -303,17 +306,18 @@ class ReadyOnceRead(Health):
 class ReadyAMomentLater(Health):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
-        self._said = pool.synced
-        pool.listen(self._later)
-
-    def _later(self) -> None:
-        asyncio.get_running_loop().call_later(0.25, self._look)
+        self._before, self._now, self._changed_at = False, pool.synced, time.monotonic()
+        pool.listen(self._look)
 
     def _look(self) -> None:
-        self._said = self.pool.synced
+        self._before, self._now, self._changed_at = self._said, self.pool.synced, time.monotonic()
+
+    @property
+    def _said(self) -> bool:
+        return self._now if time.monotonic() - self._changed_at > LATER else self._before
 
     def status(self, service: str) -> int | None:
-        early = service != LIVENESS and self.pool.synced and not self._said
+        early = self.pool.synced and not self._said and service in ("", READINESS, EXT_PROC_SERVICE)
         return NOT_SERVING if early else super().status(service)
 
 

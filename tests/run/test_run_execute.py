@@ -43,7 +43,7 @@ class _Runner(SimpleNamespace):
             lag=LagMeter(),
             crashed=False,
             target=SimpleNamespace(health_channel=health_channel, withheld=lambda _seconds, _ago: 0.0),
-            pool=SimpleNamespace(exists=True, endpoints={}),
+            pool=SimpleNamespace(synced=True, endpoints={}),
         )
         self.lag.woke(now := time.monotonic() - 2 * late, now + late)
         self.kept_from = functools.partial(TargetRunner.kept_from, self)
