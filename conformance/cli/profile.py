@@ -116,7 +116,8 @@ def _of_a_gateway(
 
     if command is None and url is None:
         holders = "{port}, {epp} and {endpoints}"
-        command = _ask(f"Command that starts it, with {holders} (empty: it runs already)", "--command or --gateway")
+        asked = f"Command that starts it, with {holders} (empty: it runs already)"
+        command = _ask(asked, "--command or --gateway", default="")
         url = None if command else _ask("Its URL, http://host:port", "--gateway")
     if command and url:
         raise UsageError("--command and --gateway exclude each other", hint="leave one out")
@@ -137,7 +138,8 @@ def _of_a_model_server(
     if command and server:
         raise UsageError("--command and --server exclude each other", hint="leave one out")
     if command is None and server is None:
-        command = _ask("Command that starts it, with {port} (empty: it runs already)", "--command or --server")
+        asked = "Command that starts it, with {port} (empty: it runs already)"
+        command = _ask(asked, "--command or --server", default="")
         server = None if command else _ask("Its URL, http://host:port", "--server")
     scheme, _, rest = (server or "").partition(":")
     words = command_start(line).command or () if (line := command or (rest if scheme == "cmd" else "")) else ()

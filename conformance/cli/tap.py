@@ -103,7 +103,7 @@ def tap(
     """
     import asyncio
 
-    from conformance.cli.console import err, without_colour
+    from conformance.cli.console import without_colour
     from conformance.cli.patient_writer import PatientWriter
     from conformance.cli.serving import until_interrupted
     from conformance.printable import without_orders
@@ -137,24 +137,26 @@ def tap(
     if record is not None:
         _can_be_written(record)
     leaving = asyncio.Event()
-    # A reader who does not read must not keep what is relayed waiting.
-    with PatientWriter(sys.stdout) as results, PatientWriter(sys.stderr) as remarks:
-
-        def show(text: str) -> None:
-            if not quiet:
-                results.line(without_orders(text))
+    # A reader who does not read must not keep what is relayed waiting, nor the end.
+    with PatientWriter(sys.stderr) as remarks:
 
         def warn(text: str) -> None:
             remarks.line(without_orders(f"tap: {text}"))
 
-        defect = until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
-        nothing_to_interrupt()
-        if ended:
-            results.line(without_orders(ended[0].summary()))
-    for lines in (results, remarks):
-        if lines.trouble:
-            err().print(f"tap: {lines.trouble}")
-    raise typer.Exit((ended[0].exit_code if ended else 0) or (3 if defect else 0))
+        with PatientWriter(sys.stdout) as results:
+
+            def show(text: str) -> None:
+                if not quiet:
+                    results.line(without_orders(text))
+
+            defect = until_interrupted(_serve(settings, ended, show, warn, leaving, drain), leaving.set)
+            nothing_to_interrupt()
+            if ended:
+                results.line(without_orders(ended[0].summary()))
+        for trouble in filter(None, (defect, results.trouble)):
+            warn(trouble)
+    code = ended[0].exit_code if ended else 0
+    raise typer.Exit(3 if defect and code != 1 else code)
 
 
 async def _serve(

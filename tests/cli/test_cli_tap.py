@@ -107,7 +107,7 @@ def test_what_is_relayed_does_not_wait_for_a_reader_of_what_is_said(stream: str)
     """Nor does the end of the tap."""
     reads, writes = os.pipe()
     fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
-    os.write(writes, bytes(4096 if stream == "stdout" else 3900))
+    os.write(writes, bytes(4096))
     said = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, stream: writes}
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

@@ -57,7 +57,7 @@ def _readiness(probe: Probe, requirement: str) -> Iterator[Ruling]:
         if probe[1].serving == wanted:
             yield passed(requirement)
         else:
-            hint = "" if synced else "It is SERVING while there is no pool: from the start, or still when it is gone."
+            hint = "" if synced else "It is SERVING, and there has been no pool since it started."
             yield _ruling(probe, requirement, f"{probe[1].service} is {wanted}: {because}", hint)
 
 

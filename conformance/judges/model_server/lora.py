@@ -34,17 +34,19 @@ def served(episode: EpisodeView) -> Iterator[Ruling]:
     """A request for an adapter is served, and by the adapter: some servers serve any name from the base model."""
     view = episode.server
     asked = [one for one in view.exchanges if one.asked.adapter and one.answer is not None]
+    doubtful: Ruling | None = None
     for one in asked:
-        if one.answer is None or not _has_choices(one.answer):
-            expected = f"the adapter {one.asked.model} is served"
-            actual = one.answer.describe() if one.answer is not None else "no answer"
-            status = one.answer.event.status if one.answer is not None else None
-            if status in OVERLOADED or (status == 400 and one.asked.api == "chat"):
-                hint = "The server is overloaded, or its model has no chat template."
-                yield one.fail(SERVED, expected, actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
-            else:
-                yield one.fail(SERVED, expected, actual)
+        if (answer := one.answer) is None or _has_choices(answer):
+            continue
+        expected, status = f"the adapter {one.asked.model} is served", answer.event.status
+        if status not in OVERLOADED and (status, one.asked.api) != (400, "chat"):
+            yield one.fail(SERVED, expected, answer.describe())
             return
+        hint = "The server is overloaded, or its model has no chat template."
+        doubtful = doubtful or one.fail(SERVED, expected, answer.describe(), hint=hint, verdict=Verdict.INCONCLUSIVE)
+    if doubtful is not None:
+        yield doubtful
+        return
     if asked and not (_names_are_checked(view) or _answers_differ(view) or _gauge_names(view)):
         hint = "Unknown names are served, too, and the adapter answers as the base model does."
         expected = f"a sign that the adapter {asked[-1].asked.model} served the request"

@@ -191,11 +191,11 @@ class EppExecution(Execution):
     def _may_follow(self, service: str, serving: str | None, wanted: Sequence[str]) -> bool:
         """Whether the target may be about to say something else: readiness follows the pool, in its time."""
         synced = self._epp.pool.synced
-        if service not in (READINESS, EXT_PROC_SERVICE) or serving is None:
-            return False
+        if service not in (READINESS, EXT_PROC_SERVICE) or serving is None or synced is False:
+            return False  # one that has read no pool is never ready
         if wanted:
             return serving not in {one.upper().replace("-", "_") for one in wanted}
-        return synced is not None and serving != ("SERVING" if synced else "NOT_SERVING")
+        return synced is True and serving != "SERVING"
 
     async def _checked(self, name: str, service: str) -> tuple[str | None, int]:
         """What one health check gets: a status of the service, and one of gRPC."""
