@@ -63,7 +63,7 @@ def _body(direction: StreamDirection, message: DecodedMessage) -> Offence | None
         return _unasked(direction, message)
     if direction.missing == "headers":
         return _too_early(direction, message)
-    if direction.replaced:
+    if direction.dropped(direction.bodies[-1]):
         return _after_a_replacement(direction, message)
     if direction.trailers_answer is not None:
         expected = (f"no {direction.side} body after the answer to the trailers",)
@@ -102,7 +102,7 @@ def _trailers(direction: StreamDirection, message: DecodedMessage) -> Offence | 
         return _twice(message, direction.trailers_answer)
     if direction.missing == "headers":
         return _too_early(direction, message)
-    return _after_a_replacement(direction, message) if direction.replaced else None
+    return _after_a_replacement(direction, message) if direction.dropped(direction.trailers) else None
 
 
 def _after_a_replacement(direction: StreamDirection, message: DecodedMessage) -> Offence:

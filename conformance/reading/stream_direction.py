@@ -51,6 +51,10 @@ class StreamDirection:
         common = self.headers_answer.common if self.headers_answer else None
         return common is not None and common.status == CommonResponse.CONTINUE_AND_REPLACE
 
+    def dropped(self, message: DecodedMessage) -> bool:
+        """Whether a message that was sent before the answer that replaced the body is of no interest any more."""
+        return self.replaced and self.headers_answer is not None and message.seq < self.headers_answer.seq
+
     @property
     def missing(self) -> str | None:
         """The first part that was sent and is not answered: `headers`, `body`, `trailers`, or None.

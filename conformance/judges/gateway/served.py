@@ -41,8 +41,10 @@ def _report(exchange: GatewayExchange, endpoint: str, namespace: str) -> Iterato
     backend = exchange.backend_of(endpoint)
     learned = {one.at: _told(one, namespace) for one in exchange.asked}
     own = [one for one in exchange.asked if backend is None or one.epp in ("", backend)]
-    if not own or own[-1].release is None or own[-1].left_early or exchange.left_behind(own[-1]):
-        return  # it was not asked, it let nothing go, or it left, or was left, before there was a response
+    if not own or own[-1].release is None or own[-1].withdrawal is not None:
+        return  # it was not asked, or it let nothing go, or not all of it
+    if own[-1].left_early or exchange.left_behind(own[-1]):
+        return  # it left, or was left, before there was a response
     right = own[-1]
     at = next(iter(_responses(right)), None)
     got = learned[right.at]

@@ -897,6 +897,15 @@ class TestBodies:
         one.request_headers().body(BODY).answers(replacing, *([body_answer()] * 2 if answered else [])).drained()
         assert ask(script).blamed == ({"ENV-01"} if answered else set())
 
+    def test_what_a_data_plane_sends_after_a_replacement_may_be_answered(self, ask):
+        """It should not; but it asked."""
+        script, one = started(mode="BUFFERED")
+        replacing = headers_answer(A)
+        replacing.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+        replacing.request_headers.response.body_mutation.body = BODY
+        one.request_headers().answers(replacing).body(BODY).answers(body_answer()).drained()
+        assert "ENV-01" not in ask(script).blamed
+
 
 class TestOddButRight:
     def test_an_immediate_response_with_a_grpc_status(self, ask):
