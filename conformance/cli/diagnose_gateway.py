@@ -21,7 +21,8 @@ async def gateway(lane: GatewayRunner, took: float) -> AsyncIterator[Diagnosis]:
     from conformance.judges import judge
     from conformance.reading.conversation import conversations
     from conformance.requirements.catalogue import Catalogue
-    from conformance.scenario.schema import EppScript, Request
+    from conformance.scenario.epp_script import EppScript
+    from conformance.scenario.schema import Request
     from conformance.verdict import Verdict
     from ext_proc.messages import ProcessingMode
 

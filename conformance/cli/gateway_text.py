@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from conformance.cli.implementation_text import implementation
+
 
 def gateway_text(
     name: str,
@@ -19,12 +21,7 @@ def gateway_text(
         "# A gateway under test of epp-conformance. `epp-conformance profile schema --role data-plane` has every key.",
         "role: data-plane",
         f"name: {json.dumps(name)}",
-        "implementation: # for reports that are submitted upstream",
-        '  organization: ""',
-        f"  project: {json.dumps(name)}",
-        '  url: ""',
-        '  version: ""',
-        "  contact: []",
+        *implementation(name),
     ]
     if command:
         lines += [

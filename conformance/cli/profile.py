@@ -268,17 +268,13 @@ def _text(
     model: str,
 ) -> str:
     """The profile as commented YAML. Values are written as JSON, which YAML reads."""
+    from conformance.cli.implementation_text import implementation
     from conformance.targets.launch import command_start
 
     lines = [
         "# A target of epp-conformance. `epp-conformance profile schema` has every key; keys left out have defaults.",
         f"name: {json.dumps(name)}",
-        "implementation: # for reports that are submitted upstream",
-        '  organization: ""',
-        f"  project: {json.dumps(name)}",
-        '  url: ""',
-        '  version: ""',
-        "  contact: []",
+        *implementation(name),
     ]
     if command:
         words = command_start(command).command or ()

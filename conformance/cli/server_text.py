@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from conformance.cli.implementation_text import implementation
+
 
 def server_text(name: str, command: Sequence[str], image: str, url: str | None, engine: str, model: str | None) -> str:
     """The profile of a model server that `command` or a container starts, or that runs at `url`.
@@ -15,12 +17,7 @@ def server_text(name: str, command: Sequence[str], image: str, url: str | None, 
         "# A model server under test. `epp-conformance profile schema --role model-server` has every key.",
         "role: model-server",
         f"name: {json.dumps(name)}",
-        "implementation: # for reports that are submitted upstream",
-        '  organization: ""',
-        f"  project: {json.dumps(name)}",
-        '  url: ""',
-        '  version: ""',
-        "  contact: []",
+        *implementation(name),
     ]
     if command:
         lines += ["start:", "  # placeholders: {port} {binary} (--binary) {version} {workdir}", "  command:"]

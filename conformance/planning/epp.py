@@ -118,12 +118,9 @@ class EppTraits:
         if "models" in scenario.needs and not self.knows_models:
             reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
             return Obstacle(verdict=skipped, reason=reason)
-        if "model" in self.claims.body_rewrites and any(
-            step.exchange and step.exchange.models for step in scenario.steps
-        ):
-            reason = (
-                "the profile says that the target rewrites `model` (claims.bodyRewrites), so any model may be right"
-            )
+        names_models = any(step.exchange and step.exchange.models for step in scenario.steps)
+        if names_models and "model" in self.claims.body_rewrites:
+            reason = "the profile says that the target rewrites `model` (claims.bodyRewrites): any may be right"
             return Obstacle(verdict=not_applicable, reason=reason)
         if not self.claims.ipv6 and any(pod.family == "ipv6" for pod in pods):
             reason = "the profile says that the target knows IPv4 endpoints only"

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from conformance.scenario import references
+from conformance.scenario.epp_script import EppScript, LocalReply
 from conformance.scenario.header_fields import HeaderPairs, value_bytes
-from conformance.scenario.schema import EppScript, LocalReply, Request
+from conformance.scenario.schema import Request
 from conformance.targets.gateway import EPPS
 from ext_proc.protocol import FALLBACK
 from fake_epp import Act, Answer, Delay, End, Immediate, Pick, Reset, Script, SetHeader

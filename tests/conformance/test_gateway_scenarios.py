@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from conformance.planning.epp_scripts import played
 from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.epp_script import EppScript
 from conformance.scenario.loader import load
-from conformance.scenario.schema import EppScript
 from conformance.strict_yaml import FileError
 from fake_epp import Answer, Delay, Immediate, Reset
 

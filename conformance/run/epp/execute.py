@@ -14,10 +14,10 @@ from conformance.evidence.reported import configuration
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
-from conformance.run.epp.pool import POLL_INTERVAL
 from conformance.run.epp.runner import EppRunner
 from conformance.run.epp.trial_start import trial_start
 from conformance.run.epp.unread import unread_connection
+from conformance.run.epp.until import until
 from conformance.run.execution import Action, Execution
 from conformance.scenario.expect import Expect
 from conformance.scenario.pool import KubernetesStep, Load, PoolStep
@@ -173,11 +173,14 @@ class EppExecution(Execution):
         if expect is not None:
             self._expectations[name] = self.expectation(expect)
             wanted = self._expectations[name].health
-        deadline = asyncio.get_running_loop().time() + self._epp.profile.timeouts.convergence
-        serving, status = await self._checked(name, step.service)
-        while self._may_follow(step.service, serving, wanted) and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(POLL_INTERVAL)
+        serving, status = None, 14
+
+        async def settled() -> bool:
+            nonlocal serving, status
             serving, status = await self._checked(name, step.service)
+            return not self._may_follow(step.service, serving, wanted)
+
+        await until(settled, asyncio.get_running_loop().time() + self._epp.profile.timeouts.convergence)
         self._epp.recorder.emit(
             HealthProbe(
                 exchange=name,
@@ -195,7 +198,7 @@ class EppExecution(Execution):
             return False  # one that has read no pool is never ready
         if wanted:
             return serving not in {one.upper().replace("-", "_") for one in wanted}
-        return synced is True and serving != "SERVING"
+        return bool(synced) and serving != "SERVING"
 
     async def _checked(self, name: str, service: str) -> tuple[str | None, int]:
         """What one health check gets: a status of the service, and one of gRPC."""

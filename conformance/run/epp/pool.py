@@ -19,6 +19,7 @@ from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
 from conformance.run.epp.members import Member, PoolSpec
+from conformance.run.epp.until import until
 from conformance.scenario.pool import IDLE, Load, Pod, Pool, PoolStep
 from conformance.scenario.references import NOBODY
 from conformance.targets.ports import free_port
@@ -28,10 +29,6 @@ from fake_modelserver import FaultKind, Fleet, FleetError, PodSpec
 
 Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
 """Ask the target for a pick within some endpoints (None: no subset hint); gives its first endpoint, or None."""
-
-POLL_INTERVAL = 0.02
-ENOUGH_POLLS = 25
-"""So many that are answered as before the change show that it is not followed."""
 
 AGREEING_POLLS = 8
 """Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
@@ -345,14 +342,14 @@ class PoolController:
     async def _followed(self, changed: set[str], now: set[str], deadline: float) -> bool:
         """Whether the picks agree with the pool before loop time `deadline`."""
         if not self.supports_subset:
-            return await self._until(self._picks_from_the_pool, deadline)
+            return await until(self._picks_from_the_pool, deadline)
         *others, last = sorted(changed)
         # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
         for endpoint, polls in (*((one, 1) for one in others), (last, self._profile.connect.connections)):
-            if not await self._until(functools.partial(self._follows, endpoint, endpoint in now, polls), deadline):
+            if not await until(functools.partial(self._follows, endpoint, endpoint in now, polls), deadline):
                 return False
         # What is asked for with a hint may be kept apart from what is picked without one.
-        return await self._until(self._picks_from_the_pool, deadline)
+        return await until(self._picks_from_the_pool, deadline)
 
     def _is_read(self, pod: Pod) -> bool:
         """Whether the target claims to read the metrics of such a pod: other engines may have theirs elsewhere."""
@@ -371,18 +368,6 @@ class PoolController:
         for _ in range(AGREEING_POLLS if self._doubtful - allowed else 1):
             if await self.probe(None) not in allowed:
                 return False
-        return True
-
-    @staticmethod
-    async def _until(condition: Callable[[], Awaitable[bool]], deadline: float) -> bool:
-        """Whether it came true in time. A target that stood still meanwhile, and answered few polls, gets more."""
-        loop = asyncio.get_running_loop()
-        polls = 0
-        while not await condition():
-            polls += 1
-            if polls >= ENOUGH_POLLS and loop.time() > deadline:
-                return False
-            await asyncio.sleep(POLL_INTERVAL)
         return True
 
     async def _scraped(self, marks: Mapping[str, int]) -> None:

@@ -10,7 +10,7 @@ from conformance.errors import UsageError
 from conformance.evidence.episode import EppConduct
 from conformance.planning.epp_scripts import played
 from conformance.run.gateway.pods import EXCHANGE
-from conformance.scenario.schema import EppScript
+from conformance.scenario.epp_script import EppScript
 from conformance.targets.gateway import EPPS, GatewayProfile
 from ext_proc.http2.address import split_address
 from ext_proc.http2.tls import ServerTls, self_signed

@@ -22,8 +22,9 @@ from conformance.run.gateway.pods import EXCHANGE, Pods
 from conformance.run.gateway.target import GatewayTarget
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
+from conformance.scenario.epp_script import EppScript
 from conformance.scenario.pool import Pool
-from conformance.scenario.schema import EppScript, Request
+from conformance.scenario.schema import Request
 from conformance.targets.gateway import EPPS, GatewayProfile
 from conformance.targets.http_request import http_request
 from ext_proc.record import (

@@ -14,8 +14,8 @@ from forging import real_reports
 
 from conformance.planning.epp_scripts import played
 from conformance.report.verify.verification import verify
+from conformance.scenario.epp_script import EppScript, LocalReply
 from conformance.scenario.loader import load
-from conformance.scenario.schema import EppScript, LocalReply
 from fake_epp import Script
 
 Endpoints = Mapping[str, tuple[str, ...]]
