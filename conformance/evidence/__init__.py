@@ -2,5 +2,6 @@
 
 episode    the unit of evidence: one ordered log of what happened around some exchanges
 store      `evidence.ndjson.gz`: one line per judged episode
+packing    its file, packed by gzip or xz
 redaction  secrets out of everything that is kept, before any digest
 """

@@ -1,18 +1,16 @@
 """Transcripts in files: one exchange a line, in the form of `conformance.evidence.episode.to_json`.
 
-What the tap writes can be judged again offline, and so can the evidence of a report (gzip).
+What the tap writes can be judged again offline, and so can the evidence of a report (packed).
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
+from io import BufferedIOBase, FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import IO
@@ -20,6 +18,7 @@ from typing import IO
 from conformance.errors import UsageError
 from conformance.evidence.blocks import BlockReader
 from conformance.evidence.episode import Context, Episode, from_json, to_json
+from conformance.evidence.packing import PACKING_ERRORS, is_packed, unpacked
 from conformance.requirements.schema import VERSIONS
 from ext_proc.relay import RecordingEnded
 
@@ -28,8 +27,6 @@ __all__ = ["Damage", "RecordingEnded", "Transcript", "TranscriptWriter", "read"]
 
 MAX_LINE = 256 * 1024 * 1024
 """Bytes of the longest line that is read: files may come from strangers."""
-
-_GZIP = b"\x1f\x8b"
 
 
 class TranscriptWriter:
@@ -142,19 +139,17 @@ def read(path: Path) -> Iterator[Transcript | Damage]:
                     return
                 if raw.strip() and (found := _line(number, raw, blocks)) is not None:
                     yield found
-    except (OSError, EOFError, zlib.error) as problem:
+    except PACKING_ERRORS as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
         if not number:
             raise UsageError(f"{path}: {reason}", hint="name a file that `tap --record` or a run wrote") from None
         yield Damage(line=number + 1, what=reason, harmless=False)
 
 
-def _open(path: Path) -> gzip.GzipFile | IO[bytes]:
+def _open(path: Path) -> IO[bytes] | BufferedIOBase:
     if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for a writer
         raise UsageError(f"{path}: not a regular file", hint="write to a file first, and name that")
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    return gzip.open(path, "rb") if packed else path.open("rb")
+    return unpacked(path) if is_packed(path) else path.open("rb")
 
 
 def _line(number: int, raw: bytes, blocks: BlockReader) -> Transcript | Damage | None:

@@ -105,7 +105,7 @@ def test_certify_writes_the_folder_of_gateways(cli, tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "1.0.0" / "gateway" / "envoy"
     names = sorted(one.name for one in folder.iterdir())
     assert names == [
-        *(f"1.40.0-override-host-streamed-gateway-{name}" for name in ("evidence.ndjson.gz", "report.yaml")),
+        *(f"1.40.0-override-host-streamed-gateway-{name}" for name in ("evidence.ndjson.xz", "report.yaml")),
         "README.md",
     ]
     assert "Conformance of the gateway [envoy]" in (folder / "README.md").read_text()

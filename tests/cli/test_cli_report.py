@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from conformance.report.document.canonical import digest
+from conformance.report.document.model import read_report
 
 
 def test_the_folder_has_everything(a_report: Path) -> None:
@@ -156,7 +157,7 @@ PUBLISHED = "reports/1.0.0/gateway/envoy"
 @pytest.mark.parametrize("change", ["nothing", "result", "result, and sealed", "no evidence"])
 def test_only_what_follows_from_its_evidence_is_certified(cli, tmp_path: Path, change: str) -> None:
     path = min(Path(__file__).parents[2].joinpath(PUBLISHED).glob("*-report.yaml"))
-    evidence = path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.gz"))
+    evidence = read_report(path).evidence_beside(path)
     document = yaml.load(path.read_text(), yaml.CSafeLoader)
     if change.startswith("result"):
         other = {"conformant": "non-conformant", "non-conformant": "conformant"}[document["result"]]

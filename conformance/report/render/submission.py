@@ -137,17 +137,12 @@ def write_submission(
         kept = None
         if evidence is not None:
             wanted = {one.evidence.sha256 for one in report.results_of(row.version) if one.evidence is not None}
-            kept = extract(evidence, wanted, evidence_beside(path))
+            kept = extract(evidence, wanted, path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.xz")))
         path.write_text(to_yaml(of_version(report, row.version, mode, kept, observed=observed)), encoding="utf-8")
         all_of_them = [(one.name, read_report(one)) for one in sorted(folder.glob(f"*-{side}-report.yaml"))]
         (folder / "README.md").write_text(readme(all_of_them), encoding="utf-8")
         written.append(Submission(version=row.version, report=path, readme=folder / "README.md"))
     return tuple(written)
-
-
-def evidence_beside(path: Path) -> Path:
-    """The file of evidence of a report in upstream's folder form."""
-    return path.with_name(path.name.replace("-report.yaml", "-evidence.ndjson.gz"))
 
 
 def to_yaml(report: Report) -> str:
