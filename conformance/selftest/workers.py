@@ -44,7 +44,7 @@ T = TypeVar("T", bound=Tried)
 Attempt = Callable[[S, EngineThread], Awaitable[T]]
 """Tries a subject on the engine's loop. It can be pickled."""
 
-AT_A_TIME = 3
+AT_A_TIME = 5
 """Trials that a worker has in hand: while one EPP is waited for, another is asked."""
 
 AGAIN = 2
