@@ -310,6 +310,22 @@ class ManyChunksRefused(Conversation):
 
 
 @fault(
+    "four-megabytes-refused",
+    breaks="EPP-STRM-01",
+    why="A request whose body has more than 3.5 million bytes gets 413, though one message may be as large.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+)
+class FourMegabytesRefused(Conversation):
+    limit = 3_500_000
+
+    def release_with_body(self, *, end_of_stream: bool) -> Iterable[Action]:
+        if sum(map(len, self.body)) > self.limit:
+            return self.refuse(Refused(413, "the body is too large"))
+        return super().release_with_body(end_of_stream=end_of_stream)
+
+
+@fault(
     "large-bodies-unanswered",
     breaks="ENV-16",
     why="A request whose body has more than a million bytes is never answered.",

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream
 from reference_epp import answers
-from reference_epp.conversation import BAD_REQUEST, Conversation
-from reference_epp.deviations import FULL_DUPLEX, WITH_LISTS, WITH_SUBSET, variant
+from reference_epp.conversation import BAD_REQUEST, CONTENT_TOO_LARGE, Conversation
+from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_LISTS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import (
@@ -176,6 +176,19 @@ class RefusesBeforeTheBody(Conversation):
         actions = super().on_request_headers(headers)
         hopeless = self.held and not self.epp.picker.pool.endpoints
         return self.release() if hopeless and self.request_mode is BodyMode.FULL_DUPLEX_STREAMED else actions
+
+
+@variant(
+    "refuses-more-than-one-message",
+    why="A streamed body of more bytes than one gRPC message holds by default (4 MiB) gets 413.",
+    versions=NEXT,
+    modes=FULL_DUPLEX,
+    noted={"EPP-ERR-07": "code 413"},
+)
+class RefusesMoreThanOneMessage(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        too_large = len(body) > 4 * 1024 * 1024
+        return Refused(CONTENT_TOO_LARGE, "the body is too large") if too_large else super().choose(body)
 
 
 @variant(

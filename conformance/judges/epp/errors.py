@@ -20,8 +20,9 @@ from conformance.reading.decoded_message import STREAMED_REPLY
 from conformance.verdict import Verdict
 
 UNAVAILABLE, TOO_LARGE = 503, 413
-LARGE_BODY = 1024 * 1024
-"""Above so many bytes 413 is an answer, as long as streaming is an option (before `next`)."""
+LARGE_BODY, LARGE_STREAMED_BODY = 1024 * 1024, 4 * 1024 * 1024
+"""Above so many bytes 413 is an answer: what Envoy buffers by default, and, where streaming is no option (from `next`
+on), what one gRPC message holds by default. No document names a size, and who reads a body has to hold it."""
 
 NO_ENDPOINT = "an ImmediateResponse with 503: no endpoint is eligible"
 
@@ -83,7 +84,7 @@ def tolerated(view: ExchangeView) -> bool:
     """Whether an error is right although an endpoint is due.
 
     The scenario says so; no server has the model; the EPP is blind; it sheds; its own filters may leave nothing of a
-    busy subset (AMB-11); no EPP needs to understand the request; or, before `next`, it is very large.
+    busy subset (AMB-11); no EPP needs to understand the request; or it is very large.
     """
     code, load = view.code, view.due.load
     if view.expectation is not None and expectation.accepts(view.expectation.answer, view):
@@ -98,8 +99,9 @@ def tolerated(view: ExchangeView) -> bool:
         return True  # 0.2.0 names no code
     if code in range(400, 500) and view.incomprehensible:
         return True
-    large = len(view.request_body or b"") > LARGE_BODY
-    return code == TOO_LARGE and large and not view.facts.counts("EPP-STRM-01")
+    request = view.stream.request
+    limit = LARGE_STREAMED_BODY if request.duplex and view.facts.counts("EPP-STRM-01") else LARGE_BODY
+    return code == TOO_LARGE and sum(message.size for message in request.bodies) > limit
 
 
 def missing_error(view: ExchangeView) -> Ruling:
