@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.evidence.episode import Claims
@@ -12,6 +12,7 @@ from conformance.planning.fixed import fitted, fixed_pool
 from conformance.planning.plan import Obstacle
 from conformance.scenario.pool import Pod, Pool
 from conformance.scenario.schema import BodyMode, Role, Scenario
+from conformance.targets.http_request import bodyless
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
 
@@ -28,6 +29,10 @@ class EppTraits:
     """How many endpoints it knows, if they are fixed."""
     knows_models: bool = False
     """Whether it can tell a model that no pod serves: from InferenceModels, or because its vendor names one."""
+    experimental: bool = False
+    """Whether its InferencePool is of the experimental group, v1alpha2."""
+    marks_bodyless: bool = True
+    """Whether a request without a body can be marked as sheddable: by headers, as it names no model."""
     restartable: bool = True
     """Whether the suite starts it."""
     configurable: bool = False
@@ -39,15 +44,15 @@ class EppTraits:
     @classmethod
     def of(cls, profile: Profile, *, ipv6: bool = True, data_plane: DataPlaneChoice | None = None) -> EppTraits:
         """The traits of the target that a profile describes."""
-        discovery, claims = profile.discovery, profile.claims
-        if discovery.kubernetes is not None and discovery.kubernetes.group.endswith(".x-k8s.io"):
-            claims = replace(claims, several_ports=False)  # an InferencePool v1alpha2 has one
+        discovery = profile.discovery
         return cls(
             body_modes=profile.body_modes,
-            claims=claims,
+            claims=profile.claims,
             discovery="kubernetes" if discovery.kubernetes else "file" if discovery.file else "fixed",
             endpoints=len(discovery.fixed.endpoints) if discovery.fixed else 0,
             knows_models=discovery.kubernetes is not None or "unknown_model" in profile.requests.model_fields_set,
+            experimental=discovery.kubernetes is not None and discovery.kubernetes.group.endswith(".x-k8s.io"),
+            marks_bodyless=bool(profile.requests.sheddable.headers),
             restartable=profile.started_by_us,
             configurable=profile.configurable,
             ipv6=ipv6,
@@ -118,6 +123,11 @@ class EppTraits:
         if "models" in scenario.needs and not self.knows_models:
             reason = "nothing says which models the target knows: its profile has no requests.unknownModel"
             return Obstacle(verdict=skipped, reason=reason)
+        if not self.marks_bodyless and any(
+            step.exchange and step.exchange.sheddable and bodyless(step.exchange) for step in scenario.steps
+        ):
+            reason = "a request without a body has no model to be marked by, and requests.sheddable names no headers"
+            return Obstacle(verdict=not_applicable, reason=reason)
         names_models = any(step.exchange and step.exchange.models for step in scenario.steps)
         if names_models and "model" in self.claims.body_rewrites:
             reason = "the profile says that the target rewrites `model` (claims.bodyRewrites): any may be right"
@@ -127,6 +137,10 @@ class EppTraits:
             return Obstacle(verdict=not_applicable, reason=reason)
         if not self.ipv6 and any(pod.family == "ipv6" for pod in pods):
             return Obstacle(verdict=skipped, reason="this machine has no IPv6 loopback address")
+        if ports > 1 and self.experimental:
+            return Obstacle(
+                verdict=not_applicable, reason="an InferencePool of the experimental group has one port only"
+            )
         if ports > 1 and not self.claims.several_ports:
             return Obstacle(verdict=not_applicable, reason="the profile says that its pools have one port only")
         if self.discovery != "kubernetes":

@@ -6,10 +6,13 @@ import pytest
 
 from conformance.planning.epp import EppTraits
 from conformance.planning.plan import Plan, Selection, make_plan, selected
+from conformance.report.document.basis import basis_of
+from conformance.report.document.blocks import Topology
 from conformance.requirements.catalogue import Catalogue
 from conformance.scenario.loader import load
 from conformance.targets.profile import Profile
 from conformance.verdict import Verdict
+from fake_modelserver import has_ipv6_loopback
 
 
 def test_in_turn_every_instance_of_a_scenario_is_taken() -> None:
@@ -66,6 +69,32 @@ def test_a_target_without_full_duplex_lacks_it_where_it_is_demanded(version: str
 def test_a_pool_of_the_experimental_group_has_one_port(group: str, asked: bool) -> None:
     made = plan("0.3.0", discovery={"kubernetes": {"group": group}})
     assert any(batch.pool.ports > 1 for batch in made.batches) is asked
+    assert any("of the experimental group" in one.reason for one in made.skips) is not asked
+
+
+@pytest.mark.parametrize(("mark", "unmarked"), [({"headers": {"x-batch": "1"}}, set()), ({"model": "m"}, {"GET"})])
+def test_what_has_no_body_is_marked_as_sheddable_by_headers_only(mark: dict[str, object], unmarked: set[str]) -> None:
+    made = plan("1.0.0", requests={"sheddable": mark}, claims={"sheds": True})
+    name = "subset.beside-an-objective"
+    skips = {one.work.instance.id: one.verdict for one in made.skips if one.work.instance.id.startswith(name)}
+    assert skips == {f"{name}[method={method}]": Verdict.NOT_APPLICABLE for method in unmarked}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"discovery": {"kubernetes": {"group": "inference.networking.x-k8s.io"}}},
+        {"discovery": {"fixed": {"endpoints": ["127.0.0.2:8000"]}}, "bodyModes": ["buffered"]},
+        {"discovery": {"file": {}}, "requests": {"sheddable": {"headers": {"x-batch": "1"}}}},
+    ],
+)
+def test_a_report_holds_all_that_decides_the_plan(target: dict[str, object]) -> None:
+    profile = Profile.model_validate(target)
+    traits = EppTraits.of(profile, ipv6=has_ipv6_loopback())
+    around = Topology(
+        discovery=traits.discovery, scrapes=True, tls="plaintext", connections=1, body_modes=traits.body_modes
+    )
+    assert basis_of(profile, command="", selection=Selection()).traits(around, profile.claims) == traits
 
 
 def test_where_the_model_is_rewritten_any_may_be_right() -> None:

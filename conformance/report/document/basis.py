@@ -53,6 +53,8 @@ class EppBasis(Block):
 
     endpoints: int = Field(ge=0, description="how many endpoints it knows, if they are fixed")
     knows_models: bool = Field(description="whether it can tell a model that no pod serves")
+    experimental: bool = Field(False, description="whether its InferencePool is of the experimental group")
+    marks_bodyless: bool = Field(True, description="whether a request without a body can be marked as sheddable")
     restartable: bool = Field(description="whether the suite starts it")
     configurable: bool = Field(False, description="whether the suite writes the configuration of its reporters")
     ipv6: bool = Field(description="whether the machine has an IPv6 loopback address")
