@@ -15,7 +15,10 @@ _NEARLY_KNOWN: Mapping[str, Callable[[str, str], str]] = {
 """Names that a careless comparison takes for the known one. A target that serves one of them by chance is unlikely:
 the beginning is half of the name, as `gpt-4` may well be served beside `gpt-4o`."""
 
-NOT_SERVED = frozenset({UNKNOWN, *_NEARLY_KNOWN})
+OF_ANOTHER_POOL, OF_ANOTHER_NAMESPACE = "of-another-pool", "of-another-namespace"
+"""Models that InferenceModels name which reference another pool, or the one of that name in another namespace."""
+
+NOT_SERVED = frozenset({UNKNOWN, *_NEARLY_KNOWN, OF_ANOTHER_POOL, OF_ANOTHER_NAMESPACE})
 """What scenarios call models that the target does not serve."""
 
 

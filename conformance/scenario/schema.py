@@ -122,7 +122,8 @@ class ClientRequest(FileModel):
     http: Literal[1, 2] = Field(1, description="the client's HTTP version, which shapes chunks and end of stream")
     model: str = Field(
         "known",
-        description="`known`; `unknown`, or nearly known: `other-case`, `beginning`, `extended`, `prefixed`; or a name",
+        description="`known`; `unknown`, or nearly known: `other-case`, `beginning`, `extended`, `prefixed`; "
+        "`of-another-pool`, `of-another-namespace`: of the InferenceModels that come with `other-pools`; or a name",
     )
     prompt: str = Field("fresh", description="`fresh`: never used before; or the text")
     sheddable: bool = Field(False, description="marked as the profile says that sheddable requests are")

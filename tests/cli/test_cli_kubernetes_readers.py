@@ -29,6 +29,8 @@ WRONG = {
     "keeps-its-selector": ("pool.selector-changed", "EPP-DEST-06"),
     "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),
     "looks-in-every-namespace": ("pool.same-name-elsewhere", "EPP-DEST-06"),
+    "takes-models-of-every-pool": ("model.of-other-pools[model=of-another-pool]", "EPP-MODEL-01"),
+    "takes-models-of-every-namespace": ("model.of-other-pools[model=of-another-namespace]", "EPP-MODEL-01"),
     "takes-bookmarks-for-pods": (f"{WATCHES}[fault=bookmark]", "EPP-DEST-06"),
     "ends-with-its-watch": (f"{WATCHES}[fault=end-watches]", "EPP-DEST-06"),
     "compares-versions-as-text": ("pool.versions-grow-longer", "EPP-DEST-06"),
@@ -52,12 +54,20 @@ def judged(cli, tmp_path: Path):
         command = [sys.executable, str(SUPPORT / "kubernetes_epp.py"), str(tmp_path / "endpoints"), habit]
         profile = {
             "start": {
-                "command": [*command, "--listen", "127.0.0.1:{port}", "--log-level", "error"],
+                "command": [
+                    *command,
+                    "--listen",
+                    "127.0.0.1:{port}",
+                    "--log-level",
+                    "error",
+                    "--protocol-version",
+                    "{version}",
+                ],
                 "env": {"KUBECONFIG": "{kubeconfig}"},
             },
-            "discovery": {"kubernetes": {}},
+            "discovery": {"kubernetes": {"models": ["llama-3"]}},
             "timeouts": {"convergence": 1},
-            "protocolVersions": ["1.0.0"],
+            "protocolVersions": ["0.4.0"],
             "bodyModes": ["full-duplex"],
         }
         (tmp_path / "epp.yaml").write_text(json.dumps(profile))

@@ -26,6 +26,8 @@ def test_names_that_are_nearly_known() -> None:
         "beginning": "org/L",
         "extended": "org/Llama-3-none",
         "prefixed": "none/org/Llama-3",
+        "of-another-pool": "of-another-pool",
+        "of-another-namespace": "of-another-namespace",
     }
 
 

@@ -22,6 +22,7 @@ from reference_epp.__main__ import main
 
 NAMESPACE = "/namespaces/default"
 POOLS = f"/apis/inference.networking.k8s.io/v1{NAMESPACE}/inferencepools"
+MODELS = "/apis/inference.networking.x-k8s.io/v1alpha2"
 AGAIN = 0.1
 """Seconds until it connects again."""
 
@@ -86,6 +87,17 @@ class Returns:
         beside = self.file.with_suffix(".new")
         beside.write_text("\n".join(found))
         beside.replace(self.file)
+
+    models_path = f"{MODELS}{NAMESPACE}/inferencemodels"
+
+    def references(self, model: dict) -> bool:
+        """Whether an InferenceModel is of this pool."""
+        return model["spec"]["poolRef"]["name"] == "pool"
+
+    def models(self) -> list[str]:
+        """Which models there are; they are read once, as the reference EPP is told them when it starts."""
+        found = httpx.get(f"{self.server}{self.models_path}").raise_for_status().json()["items"]
+        return [model["spec"]["modelName"] for model in found if self.references(model)]
 
     # -- how it is read ------------------------------------------------------------------------------------------------
 
@@ -345,11 +357,21 @@ class LooksInEveryNamespace(Returns):
     pods_path = "/api/v1/pods"
 
 
+class TakesModelsOfEveryPool(Returns):
+    def references(self, model: dict) -> bool:
+        return True
+
+
+class TakesModelsOfEveryNamespace(Returns):
+    models_path = f"{MODELS}/inferencemodels"
+
+
 if __name__ == "__main__":
     file, habit, *arguments = sys.argv[1:]
     server = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())["clusters"][0]["cluster"]["server"]
     Path(file).write_text("")
     Path(file).unlink()
-    HABITS[habit](server, Path(file)).start()
-    sys.argv[1:] = ["--endpoints-file", file, *arguments]
+    reader = HABITS[habit](server, Path(file))
+    reader.start()
+    sys.argv[1:] = ["--endpoints-file", file, *(f"--model={name}" for name in reader.models()), *arguments]
     sys.exit(main())

@@ -8,6 +8,7 @@ from typing import Any
 from conformance.errors import UsageError
 from conformance.run.epp import loads
 from conformance.run.epp.members import OTHER_NAMESPACE, Member, PoolSpec
+from conformance.scenario.models import OF_ANOTHER_NAMESPACE, OF_ANOTHER_POOL
 from conformance.scenario.pool import LABELS, KubernetesFault, Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
@@ -37,7 +38,7 @@ class KubernetesApi:
         self._newest: dict[str, Change] = {}
         self._lost = False
         self._beside: list[Change] = []
-        """Other pools."""
+        """Other pools, and InferenceModels that reference them."""
         self._outage = False
         """It is lost until the change was published."""
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
@@ -49,9 +50,7 @@ class KubernetesApi:
                 )
             )
         for model in settings.models:
-            emulator.store.put(
-                builders.model(model, model, settings.pool, namespace=settings.namespace, pool_group=settings.group)
-            )
+            emulator.store.put(self._model(model, settings.pool, settings.namespace))
         for number, manifest in enumerate(settings.objects):
             try:
                 emulator.store.put(dict(manifest))
@@ -111,7 +110,10 @@ class KubernetesApi:
                 emulator.store.lengthen_versions()
             case "other-pools":
                 names = [f"{letter}-{self._settings.pool}" for letter in "az"]  # in lists before it and after it
-                self._beside = [emulator.store.put(self._pool_object(name, False, [8000])) for name in names]
+                objects = [self._pool_object(name, False, [8000]) for name in names]
+                objects += [self._model(OF_ANOTHER_POOL, names[0], self._settings.namespace)]
+                objects += [self._model(OF_ANOTHER_NAMESPACE, self._settings.pool, OTHER_NAMESPACE)]
+                self._beside = [emulator.store.put(one) for one in objects]
             case "refuse-watch-list":
                 emulator.faults = Faults(refuse_watch_list=True)
                 emulator.drop_watches()
@@ -168,6 +170,9 @@ class KubernetesApi:
             namespace=self._settings.namespace,
             version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
         )
+
+    def _model(self, name: str, pool: str, namespace: str) -> dict[str, Any]:
+        return builders.model(name, name, pool, namespace=namespace, pool_group=self._settings.group)
 
     def _note(self, kind: str, change: Change) -> None:
         self._newest[kind] = change
