@@ -84,7 +84,7 @@ class PoolChurn:
         self.lately: Counter[str] = Counter()
         """The changes since somebody last looked, who clears it."""
         self.late = 0
-        self.metrics: Literal["ok", "down"] = "ok"
+        self.metrics: Literal["ok", "down", "hang"] = "ok"
         """What new pods make of theirs."""
 
     async def run(self) -> None:

@@ -63,7 +63,9 @@ class Disturber:
                 case "kubernetes-api-lost":
                     await self._lose_api(trouble)
                 case "metrics-lost":
-                    await self._lose_metrics(trouble)
+                    await self._lose_metrics(trouble, "down")
+                case "metrics-hang":
+                    await self._lose_metrics(trouble, "hang")
                 case "model-servers-reset":  # who begins requests looks whether it goes on
                     number = self._begun(trouble)
                     await asyncio.sleep(trouble.lasts)
@@ -100,16 +102,16 @@ class Disturber:
         await api.delivered(trouble.lasts + self._runner.profile.timeouts.convergence)
         self._moments.release(self._now())
 
-    async def _lose_metrics(self, trouble: Trouble) -> None:
+    async def _lose_metrics(self, trouble: Trouble, how: Literal["down", "hang"]) -> None:
         async with self._alone:
             number = self._begun(trouble)
-            await self._serve_metrics("down")
+            await self._serve_metrics(how)
         await asyncio.sleep(trouble.lasts)
         async with self._alone:
             self._over(number)
             await self._serve_metrics("ok")
 
-    async def _serve_metrics(self, how: Literal["ok", "down"]) -> None:
+    async def _serve_metrics(self, how: Literal["ok", "down", "hang"]) -> None:
         pool = self._runner.pool
         self._churn.metrics = how
         await pool.load({fact.name: Load(metrics=how) for fact in pool.facts})

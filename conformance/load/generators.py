@@ -89,7 +89,8 @@ class ShareEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareReport:
-    """What a process has seen: all of it, but of the `times` only those since the last report."""
+    """What a process has seen: all of it, but of the `times` only those since the last report, and of `troubles` those
+    that changed since."""
 
     totals: Totals
     tally: LoadTally
@@ -182,7 +183,7 @@ class SharedRun(LoadRun):
             by_shape=self.by_shape,
             unfinished=self.unfinished,
             lost_with_process=self.lost_with_process,
-            troubles=self.troubles.all,
+            troubles=self.troubles.changed(),
             times=self._times.taken(),
             end=end,
         )

@@ -94,7 +94,9 @@ class ManyGenerators(LoadRun, ABC):
                     self._links[-1].send(GetReady())
                 loop = asyncio.get_running_loop()
                 await asyncio.gather(*(loop.run_in_executor(threads, one.receive) for one in self._links))
-                await self._let_pass(self._arrivals(threads), churn.run(), disturber.run())
+                await self._let_pass(
+                    self._arrivals(threads), churn.run(), disturber.run(), self._without_episodes(runner)
+                )
             finally:
                 for link in self._links:
                     link.let_go()  # those that still wait for a report are told
@@ -178,7 +180,7 @@ class ManyGenerators(LoadRun, ABC):
         # of one that is lost, what was under way when it last said something
         self.unfinished = sum(one.unfinished if one.end is not None else one.totals.open for one in reports)
         self.lost_with_process = sum(one.lost_with_process for one in reports)
-        self.troubles.include(one.troubles for one in reports)
+        self.troubles.include(index, report.troubles)
 
 
 class ManyProcesses(ManyGenerators):

@@ -8,7 +8,7 @@ lost.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -181,6 +181,9 @@ class Troubles:
         """Whether it can't be started again."""
         self.open: list[Aftermath] = []
         """Those that exchanges may belong to."""
+        self._closed: deque[Aftermath] = deque()
+        self._changed: dict[int, Aftermath] = {}
+        self._parts: dict[int, dict[int, Aftermath]] = {}
 
     def heed(self, event: TroubleEvent) -> None:
         """Something happened."""
@@ -201,16 +204,27 @@ class Troubles:
         """Count an exchange for those that it belongs to (see `Aftermath.count`)."""
         for one in self.open:
             one.count(began, decided, over, broken, times)
+            self._changed[one.number] = one
 
     def lose(self, began: float, over: float) -> bool:
         """Count an exchange whose connection broke, if that was due to trouble."""
-        return any(one.lose(began, over) for one in self.all[: -_RECENT - 1 : -1])
+        for one in self.all[: -_RECENT - 1 : -1]:
+            if one.lose(began, over):
+                self._changed[one.number] = one
+                return True
+        return False
 
-    def include(self, parts: Iterable[Sequence[Aftermath]]) -> None:
-        """Take the counts of other processes for the whole."""
-        everywhere = list(parts)
-        for one in self.all:
-            one.include(part[one.number] for part in everywhere if one.number < len(part))
+    def changed(self) -> Sequence[Aftermath]:
+        """Those that exchanges were counted for since this was asked last: hours of trouble are not told each time."""
+        changed, self._changed = self._changed, {}
+        return tuple(changed.values())
+
+    def include(self, process: int, parts: Iterable[Aftermath]) -> None:
+        """Take the counts of another process, by its number, for those of it that changed."""
+        for part in parts:
+            everywhere = self._parts.setdefault(part.number, {})
+            everywhere[process] = part
+            self.all[part.number].include(everywhere.values())
 
     @property
     def away(self) -> bool:
@@ -227,10 +241,12 @@ class Troubles:
         for other in self.open:
             if other.ended is not None and (other.kind != "kill-target" or other.back is not None):
                 other.closed = one.begun
+                self._closed.append(other)
         self.open = [*(other for other in self.open if other.closed is None), one]
-        for other in self.all[:-_RECENT]:
-            if other.closed is not None:
-                del other.good[1:]
+        while self._closed and self._closed[0].number < one.number - _RECENT:
+            other = self._closed.popleft()
+            for each in (other, *self._parts.get(other.number, {}).values()):
+                del each.good[1:]
         self.all.append(one)
         self.now = self.now | {one.kind}
         self.killed = one.number if one.kind == "kill-target" else self.killed

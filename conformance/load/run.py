@@ -112,7 +112,7 @@ class LoadRun:
         self.began = False
         """Whether the target was there, and requests began."""
         self.complete = False
-        """Whether all stages ran to their end."""
+        """Whether all stages ran to their end, and the process of the target that began them did not end."""
         self.cut_short = ""
         """What ended the load before its time, in words, where that was not its target."""
         self.workers: list[Mapping[str, Any]] = []
@@ -162,7 +162,7 @@ class LoadRun:
             channel=lambda: runner.target.channel,
             prepared=lambda exchange, rng: runner.prepared(exchange, 0, mode, rng),
         )
-        await self._generate(place, moments, churn.run(), disturber.run(), _without_episodes(runner))
+        await self._generate(place, moments, churn.run(), disturber.run(), self._without_episodes(runner))
 
     async def _generate(self, place: TargetAccess, moments: Moments, *beside: Coroutine[None, None, None]) -> None:
         """Make the requests of this process at `place`, and judge them by `moments`, with `beside` going on."""
@@ -217,6 +217,7 @@ class LoadRun:
                 task.cancel()
             await asyncio.gather(arriving, *others, return_exceptions=True)
             await self._end()
+            self.complete = self.complete and not self.crashes
 
     async def _end(self) -> None:
         """Let what is under way end, and count what could not be counted before."""
@@ -340,6 +341,14 @@ class LoadRun:
             self._settle_lost()
             self._watch(self._look())
 
+    async def _without_episodes(self, runner: EppRunner) -> None:
+        """Keep nothing for a next episode, as there is none, and little of pods that are gone: for hours they go."""
+        while True:
+            runner.take_polls()
+            runner.forget_standing()
+            runner.pool.forget_gone(self.settings.file.pod_names)
+            await asyncio.sleep(1)
+
     async def _watch_processor(self) -> None:
         while True:
             self.processor.look()
@@ -389,10 +398,3 @@ class LoadRun:
 def _times(latest: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """What is kept of the times of each second."""
     return {name: {one: own[one] for one in ("p50", "p99", "max")} for name, own in latest.items() if own["count"]}
-
-
-async def _without_episodes(runner: EppRunner) -> None:
-    """Let it forget what it keeps for its next episode: there is none, and the pool changes for hours."""
-    while True:
-        runner.take_polls()
-        await asyncio.sleep(1)

@@ -13,7 +13,7 @@ from conformance.targets.profile import Profile
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
-Kind = Literal["kill-target", "kubernetes-api-lost", "metrics-lost", "model-servers-reset"]
+Kind = Literal["kill-target", "kubernetes-api-lost", "metrics-lost", "metrics-hang", "model-servers-reset"]
 
 
 class Trouble(FileModel):
@@ -21,7 +21,7 @@ class Trouble(FileModel):
 
     kind: Kind = Field(
         description="the target's process is killed; the Kubernetes API refuses connections; no pod serves metrics; "
-        "model servers reset the connection instead of an answer"
+        "pods accept connections for metrics and never answer; model servers reset the connection instead of an answer"
     )
     at: float | None = Field(None, ge=0, le=86_400, description="seconds until it begins; default: `every`")
     every: float | None = Field(None, ge=1, le=86_400, description="seconds from one to the next; default: it is once")
@@ -67,7 +67,7 @@ def problems(plan: Sequence[Trouble], profile: Profile, seconds: float, document
                 "this target does not learn its pool from the Kubernetes API",
                 "`discovery.kubernetes` in its profile says that it does",
             )
-        if one.kind == "metrics-lost" and not profile.discovery.scrapes:
+        if one.kind in ("metrics-lost", "metrics-hang") and not profile.discovery.scrapes:
             yield document.problem(
                 (*place, "kind"), "this target reads no metrics", "its profile says so: `discovery.scrapes: false`"
             )
@@ -78,17 +78,22 @@ def problems(plan: Sequence[Trouble], profile: Profile, seconds: float, document
                 f"it begins at {first:g} s and needs {one.room:g} s, but the load ends after {seconds:g} s",
                 "`arrivals` say how long the load is",
             )
-    for kind in dict.fromkeys(one.kind for one in plan):
-        yield from _overlaps(kind, plan, seconds, document)
+    for what in dict.fromkeys(_concerns(one) for one in plan):
+        yield from _overlaps(what, plan, seconds, document)
 
 
-def _overlaps(kind: Kind, plan: Sequence[Trouble], seconds: float, document: Document) -> Iterator[Problem]:
-    own = ((index, one) for index, one in enumerate(plan) if one.kind == kind)
+def _concerns(one: Trouble) -> str:
+    """What can have one trouble at a time: metrics that are lost can't hang."""
+    return one.kind.partition("-")[0]
+
+
+def _overlaps(what: str, plan: Sequence[Trouble], seconds: float, document: Document) -> Iterator[Problem]:
+    own = ((index, one) for index, one in enumerate(plan) if _concerns(one) == what)
     times = sorted((begin, begin + one.room, index) for index, one in own for begin in one.begins(seconds))
     told = set()
     for (_, end, earlier), (begin, _, later) in itertools.pairwise(times):
         if begin < end and later not in told:
             told.add(later)
             yield document.problem(
-                ("trouble", later), f"at {begin:g} s it meets trouble[{earlier}] of the same kind, until {end:g} s"
+                ("trouble", later), f"at {begin:g} s it meets trouble[{earlier}], which goes on until {end:g} s"
             )

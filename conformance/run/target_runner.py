@@ -138,6 +138,10 @@ class TargetRunner(ABC):
     async def check(self) -> None:  # noqa: B027
         """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""
 
+    def forget_standing(self) -> None:
+        """Keep nothing for a next episode: there is none."""
+        self._standing.clear()
+
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def capture(self) -> Capture:

@@ -179,6 +179,7 @@ def test_a_process_that_ends_is_one_finding(cli, tmp_path: Path) -> None:
     assert ran.code == 1, ran.out + ran.err
     assert [one for one, said in verdicts(tmp_path / "r").items() if said == "fail"] == ["ENV-27"]
     assert document(tmp_path / "r")["crashes"][0]["code"] == 7
+    assert not document(tmp_path / "r")["complete"]
 
 
 def test_metrics_are_scraped_while_it_runs(program, tmp_path: Path) -> None:

@@ -193,8 +193,9 @@ def test_metrics_are_lost_to_the_target(cli, tmp_path) -> None:
     assert found["pool"]["changes"]["remove"] > 0
 
 
-def test_metrics_come_back(cli, tmp_path) -> None:
-    file = load(tmp_path, "{kind: metrics-lost, at: 0.5, lasts: 0.5}", arrivals="{seconds: 4, rate: 60}")
+@pytest.mark.parametrize("kind", ["metrics-lost", "metrics-hang"])
+def test_metrics_come_back(cli, tmp_path, kind) -> None:
+    file = load(tmp_path, f"{{kind: {kind}, at: 0.5, lasts: 0.5}}", arrivals="{seconds: 4, rate: 60}")
     ran = cli("load", file, "--processes", "2", "-o", tmp_path / "r", "--epp", REFERENCE)
     assert ran.code == 0, ran.out + ran.err
     (trouble,) = document(tmp_path)["troubles"]
@@ -239,6 +240,7 @@ def test_a_target_that_loses_the_kubernetes_api_must_follow_the_pool_again_after
         (("{kind: metrics-lost, every: 2, lasts: 1, recovers: 5}",), "it comes every 2 s, but needs 6 s"),
         (("{kind: metrics-lost, at: 7}",), "load.yaml:7:5: trouble[0]: it begins at 7 s and needs 1 s, but the load"),
         (("{kind: metrics-lost, at: 1}", "{kind: metrics-lost, at: 1.5}"), "load.yaml:8:5: trouble[1]: at 1.5 s it"),
+        (("{kind: metrics-lost, at: 1}", "{kind: metrics-hang, at: 1.5}"), "load.yaml:8:5: trouble[1]: at 1.5 s it"),
         (("{kind: kubernetes-api-lost, at: 1}",), "load.yaml:7:12: trouble[0].kind: this target does not learn"),
     ],
 )

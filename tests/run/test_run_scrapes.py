@@ -9,7 +9,7 @@ import pytest
 
 from conformance.run.epp.discovery import FixedEndpoints
 from conformance.run.epp.pool import UNREAD, PoolController
-from conformance.scenario.pool import Load, Pool, PoolStep
+from conformance.scenario.pool import Load, Pod, Pool, PoolStep
 from conformance.targets.profile import Discovery, File, Profile, Timeouts
 from ext_proc.record import Event, Wait
 from fake_modelserver import Fleet
@@ -49,6 +49,22 @@ def test_a_slow_reader_is_waited_for_again_once_it_has_read() -> None:
 
 def test_one_that_has_read_is_always_waited_for() -> None:
     assert waits_of(UNREAD + 5, scraped_after=0) == UNREAD + 5
+
+
+def test_a_pool_that_changes_for_hours_keeps_no_more_than_asked_of_pods_that_are_gone() -> None:
+    async def run() -> None:
+        async with Fleet() as fleet:
+            pool = PoolController(fleet, FixedEndpoints(), PROFILE, lambda _: None)
+            await pool.reset(Pool())
+            first = dict(pool.endpoints)
+            for number in range(20):
+                gone = f"n{number - 1}" if number else "c"
+                await pool.change(PoolStep(remove=(gone,), add=(Pod(name=f"n{number}"),)))
+            pool.forget_gone({"c"})
+            assert set(pool.endpoints) == {*first, "n19"}
+            assert pool.endpoints["c"] == first["c"]
+
+    asyncio.run(run())
 
 
 class Timed(FixedEndpoints):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from conformance.errors import UsageError
@@ -200,6 +200,11 @@ class PoolController:
     def take_for_followed(self) -> None:
         """Ask no more whether the target follows the pool as it is."""
         self._doubtful.clear()
+
+    def forget_gone(self, keep: Collection[str]) -> None:
+        """Keep nothing of pods that are gone, but for the endpoints of those to `keep`."""
+        self._gone = {name: own for name, own in self._gone.items() if name in keep}
+        self._shown = {name: shown for name, shown in self._shown.items() if name in self._members}
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -97,9 +97,23 @@ def test_processes_know_of_a_recovery_when_the_next_trouble_has_begun() -> None:
         for troubles in (whole, one, other):
             troubles.heed(TroubleBegan(number=number, kind="metrics-lost", at=20.0 + 10 * number))
             troubles.heed(TroubleEnded(number=number, at=21.0 + 10 * number))
-        whole.include([one.all, other.all])
+        for process, share in enumerate((one, other)):
+            whole.include(process, share.changed())
         assert whole.all[0].recovered == 5.0
     assert all(len(found.good) <= 1 for troubles in (whole, one, other) for found in troubles.all[:20])
+
+
+def test_a_process_tells_of_a_trouble_only_when_an_exchange_was_counted_for_it() -> None:
+    """A load of days has thousands."""
+    troubles, told = known(()), []
+    for number in range(1, 30):
+        troubles.heed(TroubleBegan(number=number, kind="metrics-lost", at=20.0 + 10 * number))
+        troubles.heed(TroubleEnded(number=number, at=21.0 + 10 * number))
+        for began in (22.0, 23.0):
+            troubles.count(*(3 * [began + 10 * number]), BROKEN)
+        told.append([one.number for one in troubles.changed()])
+    assert told == [[number] for number in range(1, 30)]
+    assert not troubles.changed()
 
 
 @given(seen=exchanges)
