@@ -32,7 +32,8 @@ LOOK = 1.0
 """Seconds between two looks for exchanges that wait too long."""
 
 REASONS = 10
-"""Reasons why data planes can't connect that are told, each once: who looks for open ports has many."""
+"""Reasons why data planes can't connect that are told, each once: who looks for open ports has many. So many reasons
+are told why exchanges can't be judged, too, each once in `TELL` looks."""
 
 TELL = 10
 """Looks between two words about what was left out, or about an EPP that can't be reached."""
@@ -79,6 +80,8 @@ class LiveTap:
         self._beside: tuple[asyncio.Task[None], ...] = ()
         self._cut = 0
         self._told: set[str] = set()
+        self._problems: set[str] = set()
+        """What kept judges from judging, told lately."""
         self._stop_metrics: Callable[[], None] = lambda: None
 
     @property
@@ -230,7 +233,8 @@ class LiveTap:
 
     def _judged(self, one: JudgedExchange) -> None:
         self.tally.add(one)
-        if one.problem:
+        if one.problem and one.problem not in self._problems and len(self._problems) < REASONS:
+            self._problems.add(one.problem)  # what breaks once breaks for every exchange of its kind
             self._warn(f"{one.exchange}: {one.problem}")
         for text in one.shown:
             self._show(text)
@@ -253,6 +257,8 @@ class LiveTap:
                     "relaying is not affected"
                 )
                 told = self.left_out
+            if looks % TELL == 0:
+                self._problems.clear()
             if self._cut and looks % TELL == 0:
                 if self._cut > 1:
                     self._warn(f"{self._cut - 1} more connections were cut, as the EPP could not be reached")

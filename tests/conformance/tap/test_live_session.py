@@ -330,6 +330,23 @@ def test_a_file_that_can_not_be_written_is_told_once(tmp_path: Path) -> None:
     assert "transcripts can't be written" in told
 
 
+def test_what_breaks_for_every_exchange_is_told_once_and_all_of_it_is_counted() -> None:
+    async def main() -> None:
+        warned: list[str] = []
+        judging = JudgingSettings(context=CONTEXT)
+        settings = LiveSettings(host="127.0.0.1", port=0, upstream="127.0.0.1:9", judging=judging)
+        tap = LiveTap(settings, show=print, warn=warned.append)
+        for number in range(100):
+            tap._judged(JudgedExchange(exchange=f"e{number}", problem="KeyError: 'x'"))
+        assert warned == ["e0: KeyError: 'x'"]
+        for number in range(100):
+            tap._judged(JudgedExchange(exchange="f", problem=f"KeyError: {number}"))
+        assert len(warned) <= 10
+        assert tap.tally.problems == 200
+
+    run(main)
+
+
 async def metrics_page(tap: Staged, *, judged: int) -> str:
     """The page once so many exchanges were judged."""
     while tap.tally.judged < judged:  # noqa: ASYNC110
