@@ -2,6 +2,7 @@
 
 from reference_epp.faults import (
     bodies,
+    candidates,
     destination,
     destination_forms,
     errors,
@@ -29,6 +30,7 @@ from reference_epp.faults import (
 
 __all__ = [
     "bodies",
+    "candidates",
     "destination",
     "destination_forms",
     "errors",

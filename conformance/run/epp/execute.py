@@ -90,6 +90,8 @@ class EppExecution(Execution):
     # -- exchanges -----------------------------------------------------------------------------------------------------
 
     async def _exchanges(self, exchange: Exchange, expect: Expect | None) -> None:
+        if exchange.connection == "fresh":
+            await self._epp.pool.given_time()
         barrier: Barrier | None = None
         if exchange.interleaved:
             profile = self._epp.profile

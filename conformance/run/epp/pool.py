@@ -66,6 +66,8 @@ class PoolController:
         """Whether there was a pool since the target was started."""
         self._doubtful: set[str] = set()
         """Endpoints of which it is not known that the target has followed their last change."""
+        self._in_time = 0.0
+        """By this time of the loop the target must have followed the last change, wherever it is asked."""
         self._unread = 0
         """Waits in which no metrics of any pod were read, of a target that never did."""
 
@@ -197,6 +199,10 @@ class PoolController:
         if self._doubtful:
             await self._settle({}, self._profile.timeouts.convergence)
 
+    async def given_time(self) -> None:
+        """Until the target must have followed: a further connection may lead to a worker that was never polled."""
+        await asyncio.sleep(max(self._in_time - asyncio.get_running_loop().time(), 0))
+
     def take_for_followed(self) -> None:
         """Ask no more whether the target follows the pool as it is."""
         self._doubtful.clear()
@@ -243,6 +249,7 @@ class PoolController:
         self._emit(PoolState(phase="asked", pods=self.facts))
         await self.publish()
         patience = max(convergence or 0.0, self._profile.timeouts.convergence)
+        self._in_time = asyncio.get_running_loop().time() + patience
         if await self._channel.delivered(
             patience if self.probe is not None else 0.0
         ):  # no one listens before the start
