@@ -122,6 +122,7 @@ FAULTS = (
                   faults=_fault(FaultType.CHUNKS, _C, how=how))
         for name, why, how, effect in (
             ("after-done", "A chunk follows [DONE].", "after-done", "fail"),
+            ("end-unended", "No empty line is after [DONE], which is lost with it.", "unended", "fail"),
             ("ends-everywhere", "Every chunk has a finish_reason.", "all-finish", "fail"),
             ("with-indices", "Each chunk has another index.", "indices", "fail"),
             ("without-text", "All chunks are without text.", "no-text", "fail"),
@@ -209,6 +210,9 @@ FAULTS = (
     Deviation(name="queue-always-0", why="The queue is always 0.", breaks="MS-MET-02", pins={"queue": 0}),
     Deviation(name="queue-flag", why="The queue is 1 if any request waits.", breaks="MS-MET-02",
               spec={"shown_as": lambda true: replace(true, queue=min(1, true.queue)), "serving": SLOW}),
+    Deviation(name="queue-flag-of-two", why="So it is where six of eight requests run.", breaks="MS-MET-02",
+              spec={"shown_as": lambda true: replace(true, queue=min(1, true.queue)),
+                    "serving": replace(SLOW, max_running=6)}),
     Deviation(name="queue-half", why="The queue counts every other request that waits.", breaks="MS-MET-02",
               effect="warn", spec={"shown_as": lambda true: replace(true, queue=true.queue // 2), "serving": SLOW}),
     Deviation(name="queue-counts-all", why="The queue counts the requests that run, too.", breaks="MS-MET-02",
@@ -238,6 +242,10 @@ FAULTS = (
     Deviation(name="kv-per-cent", why="The KV cache is a number of per cent.", breaks="MS-MET-03",
               faults=_fault(FaultType.VALUE, families=("kv",), value="37")),
     Deviation(name="kv-always-0", why="The KV cache is always empty.", breaks="MS-MET-03", pins={"kv": 0.0}),
+    Deviation(name="kv-free", why="The gauge shows how much of the KV cache is free.", breaks="MS-MET-03",
+              spec={"shown_as": lambda true: replace(true, kv=1 - true.kv)}),
+    Deviation(name="kv-always-1", why="The KV cache is always full, as it may be of what is kept for later prompts.",
+              breaks="MS-MET-03", effect="warn", pins={"kv": 1.0}),
     Deviation(name="kv-by-the-clock", why="The KV cache fills and empties with the clock.", breaks="MS-MET-03",
               pins={"kv": Ramp(start=0, stop=1, seconds=0.17, repeat=True)}),
     Deviation(name="kv-peak", why="The KV cache is as full as it ever was.", breaks="MS-MET-03", effect="warn",
@@ -308,6 +316,11 @@ VARIANTS = (
               faults=_fault(FaultType.COMMENTS)),
     Deviation(name="split-events", why="Every event comes in two pieces.",
               faults=_fault(FaultType.SPLIT)),
+    Deviation(name="lora-once-a-second", why="Its page is brought up to date once a second, and old series stay on it.",
+              faults=_fault(FaultType.FROZEN, "/metrics", interval=1000)),
+    Deviation(name="counters-with-and-without-total", why="A counter, and another whose name is that and _total.",
+              faults=_fault(FaultType.LINES, text="# TYPE extra counter\nextra 5\n"
+                                                  "# TYPE extra_total counter\nextra_total 3")),
     Deviation(name="stale-lora-series", why="Old series of adapters stay on the page.",
               faults=_fault(FaultType.STALE_SERIES, series=200)),
     *(

@@ -22,6 +22,7 @@ TYPES = ("counter", "gauge", "histogram", "summary", "untyped", "gaugehistogram"
 _SELECTOR = re.compile(r"([^{@]+)(?:\{([^}]*)\})?(?:@(\w+))?")
 _PAIR = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _COMMENT = re.compile(r"[ \t]*#[ \t]*(HELP|TYPE)[ \t]+(\S+)[ \t]*(.*)")
+_COUNTER = re.compile(r"^([ \t]*#[ \t]*TYPE[ \t]+\S+[ \t]+)counter", re.MULTILINE)
 _TYPE = re.compile(rb"[ \t]*#[ \t]*TYPE[ \t]+(\S+)[ \t]*(\S*)")
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*", re.ASCII)
 _SAMPLE = re.compile(
@@ -87,7 +88,7 @@ def read_page(body: bytes, content_type: str = "") -> Page:
     openmetrics = is_openmetrics(content_type)
     types, problems = _comments(text, openmetrics=openmetrics)
     found: dict[str, list[MetricSample]] = {}
-    families: Iterable[Any] = (parse_openmetrics if openmetrics else parse_text)(text)
+    families: Iterable[Any] = (parse_openmetrics if openmetrics else _text_families)(text)
     try:
         for family in families:
             for one in family.samples:
@@ -102,10 +103,16 @@ def read_page(body: bytes, content_type: str = "") -> Page:
     return Page(samples={name: tuple(ones) for name, ones in found.items()}, types=types, problems=tuple(problems))
 
 
+def _text_families(text: str) -> Iterable[Any]:
+    """The families of the text format. Of a counter the parser would give `x` the name `x_total`, which may be there,
+    too, and is another one: a gauge keeps its name."""
+    return parse_text(_COUNTER.sub(r"\1gauge", text))
+
+
 def _as_text(text: str) -> dict[str, list[MetricSample]] | None:
     found: dict[str, list[MetricSample]] = {}
     try:
-        for family in parse_text(text):
+        for family in _text_families(text):
             for one in family.samples:
                 found.setdefault(one.name, []).append(
                     MetricSample(name=one.name, labels=one.labels, value=float(one.value))

@@ -69,14 +69,16 @@ def read_events(body: bytes) -> Events:
         return Events(data=(), problem=f"byte {problem.start} is not UTF-8")
     found: list[str] = []
     lines: list[str] = []
-    for line in re.split(r"\r\n|\n|\r", text):
+    *whole, rest = re.split(r"\r\n|\n|\r", text)
+    for line in whole:
+        name, _, value = line.partition(":")
         if not line:
             if lines:
                 found.append("\n".join(lines))
             lines = []
-        elif line.startswith("data:"):
-            lines.append(line.removeprefix("data:").removeprefix(" "))
-    return Events(data=tuple(found), problem="it ends inside an event" if lines else "")
+        elif name == "data":
+            lines.append(value.removeprefix(" "))
+    return Events(data=tuple(found), problem="it ends inside an event" if lines or rest.startswith("data") else "")
 
 
 def error_message(body: Any) -> str | None:

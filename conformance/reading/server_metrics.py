@@ -138,7 +138,8 @@ class ServerMetrics:
                 least = event.begun * load.words / capacity * PART if capacity else 0.0
                 return (self.value(page, "kv_cache") or 0.0) < least
             case "adapters":
-                return self.crowd(page_of(event)) is not None
+                page = page_of(event)
+                return self.crowd(page) is not None or self.outdated(page)
 
     def engines(self, page: Page) -> int:
         """How many engines are behind the page, by the series that count what runs."""
@@ -157,16 +158,29 @@ class ServerMetrics:
         names, most = len(adapters_of(newest, RUNS) - adapters_of(newest, WAITS)), newest.labels.get(MAX, "")
         return (names, int(most)) if most.isdecimal() and names > int(most) else None
 
+    def outdated(self, page: Page) -> bool:
+        """Whether the newest series names no adapter, although another one does: so it is for a moment between two
+        answers, and on a page that is brought up to date seldom for longer."""
+        found = self.look_up(page, "lora")
+        ones = sorted(found.samples if found is not None else (), key=lambda sample: sample.value)
+        named = [set(self.facts.adapters) & (adapters_of(one, RUNS) | adapters_of(one, WAITS)) for one in ones]
+        return any(named) and not named[-1]
+
     def capacity(self, page: Page) -> float | None:
         """Tokens that the KV cache takes, at most; None if the page does not say it."""
         size, count = self.value(page, "block_size"), self.value(page, "blocks")
         return size * count if size and count else None
 
-    def shows(self, page: Page, until: Until, before: Page) -> bool:
-        """Whether the page shows what load was raised for; `before` is the page of the idle server."""
+    def shows(self, event: MetricsPage, load: LoadPhase, until: Until, before: Page) -> bool:
+        """Whether a page under `load` shows what it was raised for; `before` is the page of the idle server.
+
+        A queue shows when it is long enough to tell a count of it from whether there is one, or can hardly be.
+        """
+        page = page_of(event)
         match until:
             case "queued":
-                return (self.value(page, "queued") or 0) > 0
+                queued = self.value(page, "queued") or 0
+                return queued >= ONE + BETWEEN or (queued > 0 and self.doubtful(event, load, until))
             case "one-runs":
                 return (self.value(page, "running") or 0) > 0
             case "kv-cache":

@@ -45,7 +45,7 @@ ENGINES: Mapping[Engine, MetricNames] = {
         block_size=("vllm:cache_config_info@block_size",),
         blocks=("vllm:cache_config_info@num_gpu_blocks",),
         lora=("vllm:lora_requests_info",),
-        prefix_hits=("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+        prefix_hits=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits", "vllm:gpu_prefix_cache_hits_total"),
     ),
     "sglang": MetricNames(
         queued=("sglang:num_queue_reqs",),

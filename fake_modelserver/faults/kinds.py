@@ -254,11 +254,12 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
             "stream",
             "The chunks of a stream are each right, and together wrong.",
             how=Attribute(
-                about="a chunk after [DONE], a finish_reason in all or in two, an id or an index for each, text "
-                "repeated, missing, or beside an empty delta",
+                about="a chunk or no empty line after [DONE], a finish_reason in all or in two, an id or an index for "
+                "each, text repeated, missing, or beside an empty delta",
                 default="after-done",
                 choices=(
                     "after-done",
+                    "unended",
                     "all-finish",
                     "two-finish",
                     "new-ids",

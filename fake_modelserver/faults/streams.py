@@ -102,7 +102,7 @@ class _Chunks(_Filter):
     def event(self, chunk: bytes) -> Iterable[bytes]:
         how: str = self.fault["how"]
         if chunk == DONE:
-            return (DONE, self.last, DONE) if how == "after-done" else (DONE,)
+            return {"after-done": (DONE, self.last, DONE), "unended": (DONE[:-1],)}.get(how, (DONE,))
         self.last = chunk
         if how == "all-finish":
             return (_FINISH.sub(b'"finish_reason":"stop"', chunk),)

@@ -135,6 +135,14 @@ def test_openmetrics_is_read_as_it_is() -> None:
     assert (page.type_of("a"), page.type_of("n_total")) == ("gauge", "counter")
 
 
+def test_a_counter_has_the_name_that_it_is_written_with() -> None:
+    page = read_page(b"# TYPE n counter\nn 5\n# TYPE n_total counter\nn_total 3\n# TYPE m counter\nm 1\n")
+    found = {name: look_up(page, (name,), match={}) for name in ("n", "n_total", "m", "m_total")}
+    assert {name: one and (one.type, one.value) for name, one in found.items()} == {
+        "n": ("counter", 5), "n_total": ("counter", 3), "m": ("counter", 1), "m_total": None,
+    }  # fmt: skip
+
+
 RANKS = b'# TYPE q gauge\nq{engine="0"} 1\nq{engine="1"} 5\n# TYPE k gauge\nk{engine="0"} 0.2\nk{engine="1"} 0.7\n'
 
 
@@ -201,6 +209,37 @@ def test_events_are_read_however_their_lines_end(chunks: list, data: st.DataObje
     body = "".join(f"{comment}data: {json.dumps(chunk)}{end}{end}" for chunk in chunks) + f"data: [DONE]{end}{end}"
     events = read_events(body.encode())
     assert (events.chunks, events.done, events.problem) == (chunks, True, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "chunks", "done"),
+    [
+        (b'data:{"a": 1}\n\ndata:[DONE]\n\n', [{"a": 1}], True),
+        (b'\xef\xbb\xbfdata: {"a": 1}\n\ndata: [DONE]\n\n', [{"a": 1}], True),
+        (b'data: {"a":\ndata: 1}\ndata\n\ndata: [DONE]\n\n', [{"a": 1}], True),
+        (
+            b'id: 1\nevent: message\nretry: 5\ndata: {"a": 1}\n: x\n\nevent: x\n\n:\n\ndata: [DONE]\n\n',
+            [{"a": 1}],
+            True,
+        ),
+        (b'data: {"a": 1}\ndata: {"a": 2}\n\ndata: [DONE]\n\n', [None], True),
+        (b'data: {"a":\n1}\n\ndata: [DONE]\n\n', [None], True),
+        (b"data:\n\ndata: [DONE]\n\n", [None], True),
+        (b' data: {"a": 1}\n\nData: {"a": 1}\n\ndata : [DONE]\n\n', [], False),
+        (b'{"a": 1}\n\n[DONE]\n\n', [], False),
+        (b"data:  [DONE]\n\n", [None], False),
+        (b"data: [DONE]\n", [], False),
+    ],
+)
+def test_events_are_those_of_the_standard(body: bytes, chunks: list, done: bool) -> None:
+    events = read_events(body)
+    assert (events.chunks, events.done) == (chunks, done)
+
+
+@pytest.mark.parametrize("rest", [b"data: [DONE]\n", b"data: [DONE]", b"data: x\r\n: comment\r\n"])
+def test_an_event_without_an_empty_line_after_it_is_lost(rest: bytes) -> None:
+    events = read_events(b"data: 1\n\n" + rest)
+    assert (events.data, events.problem) == (("1",), "it ends inside an event")
 
 
 @pytest.mark.parametrize(

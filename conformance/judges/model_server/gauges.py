@@ -287,6 +287,10 @@ def _returned(view: ServerView, requirement: str, meaning: str) -> Ruling | None
     return view.fail(requirement, "the gauge returns to 0", actual, at=last, verdict=verdict)
 
 
+_KEPT = "Does it count blocks that are only kept for later prompts, or show the most there was? EPPs see no room."
+"""What makes a cache look full for good, and is not wrong by the text."""
+
+
 def _kv_shown(view: ServerView) -> Ruling:
     loaded = tuple(one for one in view.readable if one.loaded)
     first = next((one for one in view.readable if not one.loaded), loaded[0] if loaded else None)
@@ -304,9 +308,14 @@ def _kv_shown(view: ServerView) -> Ruling:
         unseen = view.unseen(KV, "the gauge rises with long prompts")
         return unseen or not_applicable(KV, "answers were over before a scrape could show them")
     if filled >= VISIBLE:
-        actual = f"{idle:g} at every scrape, while {what}"
-        return view.fail(KV, "the gauge rises with long prompts", actual, at=loaded[-1])
-    actual = f"{idle:g} at every scrape; it is not known that the prompts filled {VISIBLE:.0%} of the cache"
+        actual = f"{idle:g} at rest and {most:g} at most, while {what}"
+        full = min((idle, *(view.value(one, "kv_cache") or 0.0 for one in loaded))) >= 1 - VISIBLE
+        hint, verdict = (_KEPT, Verdict.WARN) if full else ("", Verdict.FAIL)
+        expected = "the gauge rises with long prompts"
+        return view.fail(KV, expected, actual, at=loaded[-1], hint=hint, verdict=verdict)
+    actual = (
+        f"{idle:g} at rest and {most:g} at most; it is not known that the prompts filled {VISIBLE:.0%} of the cache"
+    )
     hint = "Raise limits.promptWords or limits.concurrency in the profile."
     return view.fail(KV, "the gauge rises with long prompts", actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
 
@@ -344,11 +353,8 @@ def _kv_left(view: ServerView) -> Iterator[Ruling]:
     after = [one for one in view.readable if one.at > asked[-1].at]
     if after and min(view.value(one, "kv_cache") or 0.0 for one in after) >= most:
         actual = f"{view.value(after[-1], 'kv_cache'):.2g}, and {most:.2g} at most while there were some"
-        hint = (
-            "Does it count blocks that are only kept for later prompts, or show the most there was? EPPs see no room."
-        )
         expected = "the gauge falls when no request with a long prompt is left"
-        yield view.fail(KV, expected, actual, at=after[-1], hint=hint, verdict=Verdict.WARN)
+        yield view.fail(KV, expected, actual, at=after[-1], hint=_KEPT, verdict=Verdict.WARN)
 
 
 def _refused(one: ServerExchange) -> bool:

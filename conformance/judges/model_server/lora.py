@@ -284,12 +284,19 @@ def newest(episode: EpisodeView) -> Iterator[Ruling]:
             hint = "Whole seconds can't tell changes within one apart."
             yield view.fail(NEWEST, "one series is the newest", actual, at=one, hint=hint)
             return
-        if not known & (adapters_of(top, RUNS) | adapters_of(top, WAITS)):
-            actual = f"the newest of {len(found.samples)} series names none of them"
-            yield view.fail(NEWEST, "the newest series names the adapters in use", actual, at=one)
-            return
     if shown[1:]:
-        yield passed(NEWEST)
+        yield _outdated(view, shown[1:]) or passed(NEWEST)
+
+
+def _outdated(view: ServerView, shown: Sequence[tuple[Scraped, MetricReading]]) -> Ruling | None:
+    """The newest series names none of the adapters in use, for longer than until a page is brought up to date."""
+    old = [(one, found) for one, found in shown if view.metrics.outdated(one.page)]
+    expected = "the newest series names the adapters in use"
+    if held_for(tuple(one for one, _ in shown), frozenset(one.at for one, _ in old)) < SHOWN:
+        return view.unseen(NEWEST, expected) if old else None
+    one, found = old[-1]
+    actual = f"the newest of {len(found.samples)} series names none of them"
+    return view.fail(NEWEST, expected, actual, at=one)
 
 
 def _concerned(episode: EpisodeView, requirement: str) -> bool:

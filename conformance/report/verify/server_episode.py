@@ -166,7 +166,9 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
     idle = page_of(before[0])
     for number, (begin, end) in enumerate(raised, start=1):
         pages = [(one.t, one.event) for one in entries[begin:end] if isinstance(one.event, MetricsPage)]
-        shown = [t for t, one in pages if metrics.shows(page_of(one), step.until, idle)]
+        load = entries[begin].event
+        assert isinstance(load, LoadPhase)
+        shown = [t for t, one in pages if metrics.shows(one, load, step.until, idle)]
         last = number == len(raised)
         held = (entries[end].t - entries[begin].t) / 1e9
         if not pages:
@@ -177,10 +179,12 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
             yield f"its evidence has load that ended at level {number} of {levels}, and did not show"
         elif not shown and held < (TOP if number == levels else RUNG) - EARLY:
             yield f"its evidence has load level {number} held for {held:.1f} s only, and it did not show"
-        elif shown and (watched := (entries[end].t - shown[0]) / 1e9) < WATCHED - EARLY:
-            load = entries[begin].event
-            if isinstance(load, LoadPhase) and any(metrics.doubtful(one, load, step.until) for one in _last(pages)):
-                yield f"its evidence has load held for {watched:.1f} s only, although the gauges were in doubt"
+        elif (
+            shown
+            and (watched := (entries[end].t - shown[0]) / 1e9) < WATCHED - EARLY
+            and any(metrics.doubtful(one, load, step.until) for one in _last(pages))
+        ):
+            yield f"its evidence has load held for {watched:.1f} s only, although the gauges were in doubt"
 
 
 def _last(pages: Sequence[tuple[int, MetricsPage]]) -> Iterator[MetricsPage]:

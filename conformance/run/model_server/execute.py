@@ -117,7 +117,7 @@ class ModelServerExecution(Execution):
             if lasted >= seconds and (lasted >= seconds + longer or not too_few(scrapes, lasted, raised, ended)):
                 break
             scrapes += 1
-            if self._scraper.metrics.shows(page_of(await self._scraper.scrape(load)), step.until, idle):
+            if self._scraper.metrics.shows(await self._scraper.scrape(load), raised, step.until, idle):
                 await self._watch(step, load, raised)
                 return True
             await asyncio.sleep(INTERVAL)

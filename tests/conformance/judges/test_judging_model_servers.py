@@ -93,10 +93,12 @@ EVERYTHING = MetricNames(
 RAISED = LoadPhase(phase="raised", level=16, tokens=64, words=8)
 
 
-def said_of(requirement: str, pages: list[tuple[int, int, str]], raised: LoadPhase = RAISED) -> Verdict:
+def said_of(
+    requirement: str, pages: list[tuple[int, int, str]], raised: LoadPhase = RAISED, *, idle: float = 0
+) -> Verdict:
     """The verdict on a gauge, of scrapes: requests in flight, those that had begun, and the samples of the page."""
-    idle = MetricsPage(url="http://x/metrics", status=200, body=f"# TYPE {CACHE} gauge\n{CACHE} 0\n".encode())
-    events: list = [idle, raised]
+    first = MetricsPage(url="http://x/metrics", status=200, body=f"# TYPE {CACHE} gauge\n{CACHE} {idle}\n".encode())
+    events: list = [first, raised]
     for sent, begun, samples in pages:
         types = "".join(f"# TYPE {name} gauge\n" for name in (QUEUE, RUNS, CACHE) if name in samples)
         body = f"{types}{samples}".encode()
@@ -211,6 +213,23 @@ def test_the_gauge_of_the_cache_shows_a_good_part_of_what_is_known_to_fill_it(us
     page = (8, 6, f"{CACHE} {used}\n{config}")
     long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
     assert said_of("MS-MET-03", [page] * 80, long) is wanted
+
+
+@pytest.mark.parametrize(
+    ("idle", "loaded", "wanted"),
+    [
+        (1, 1, Verdict.WARN),
+        (0.99, 0.99, Verdict.WARN),
+        (0.5, 0.5, Verdict.FAIL),
+        (1, 0.7, Verdict.FAIL),
+        (0.9, 1, Verdict.PASS),
+    ],
+    ids=["full", "nearly", "stuck", "what is free", "of what is kept, too"],
+)
+def test_a_cache_that_is_full_at_rest_may_be_so_of_what_is_kept(idle, loaded, wanted) -> None:
+    page = (8, 6, f'{CACHE} {loaded}\nvllm:cache_config_info{{block_size="16",num_gpu_blocks="2000"}} 1\n')
+    long = LoadPhase(phase="raised", level=8, tokens=64, words=2000)
+    assert said_of("MS-MET-03", [page] * 80, long, idle=idle) is wanted
 
 
 def cache_over(values: list[float], *, running: str = "0", left: float | str = 0.0, asks: int = 1) -> Verdict:
@@ -370,3 +389,22 @@ def test_the_list_of_adapters_that_run_has_all_of_them(scrapes, engines, wanted)
 )
 def test_the_list_of_adapters_that_wait_names_one(scrapes, engines, level, wanted) -> None:
     assert lists_over("MS-LORA-05", *scrapes, engines=engines, level=level) is wanted
+
+
+@pytest.mark.parametrize(
+    ("outdated", "right", "wanted"),
+    [(80, 0, Verdict.WARN), (20, 5, Verdict.PASS), (5, 80, Verdict.PASS)],
+    ids=["for good", "until the page is brought up to date", "between two answers"],
+)
+def test_the_newest_lora_series_is_current_but_for_a_moment(outdated, right, wanted) -> None:
+    series = f'{LORA}{{max_lora="2",running_lora_adapters="%s",waiting_lora_adapters=""}} %s\n'
+    old, empty, newer = series % ("a,b", NOW), series % ("", NOW + 1), series % ("a", NOW + 2)
+    events: list = [LoadPhase(phase="raised", level=2)]
+    for samples in [old, *[old + empty] * outdated, *[old + empty + newer] * right]:
+        body = f"# TYPE {LORA} gauge\n{samples}".encode()
+        events.append(MetricsPage(url="http://x/metrics", status=200, body=body, sent=2, begun=2, most=2, at=NOW))
+    entries = [Entry(seq, round(seq * EVERY * 1e9), event) for seq, event in enumerate(events, 1)]
+    facts = ModelServerFacts(names=MetricNames(lora=(LORA,)), adapters=("a", "b"), lora=True)
+    context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-04",), model_server=facts)
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    assert next(one.verdict for one in found if one.requirement == "MS-LORA-04") is wanted
