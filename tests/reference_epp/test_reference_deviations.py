@@ -39,10 +39,15 @@ ON_THE_WIRE_ONLY = {
 }
 OF_THE_REPORTER = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if one.claims.get("reporter")}
 """Those that show with a reporter configured only; `test_reference_reporter_deviations.py` shows them."""
-BY_THE_CLOCK = {"caches-per-hint-briefly"}
+BY_THE_CLOCK = {"caches-per-hint-briefly", "workers-follow-in-turn"}
+AFTER_A_CHANGE = {
+    *("hint-trusted-while-the-pool-is-empty", "silent-subset-opens", "list-ends-with-the-hint"),
+    *("sessions-lead-to-who-left", "sessions-stay"),
+}
+"""Those that show in what follows on a change of the pool or its metrics, or within a session: in the selftest."""
 OF_METRICS = {one.name for one in (*FAULTS.values(), *VARIANTS.values()) if issubclass(one.classes[0], Scraper)}
 """Those that show in what is read of metrics; `test_reference_gauges.py` shows them."""
-ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK | OF_METRICS
+ELSEWHERE = ON_THE_WIRE_ONLY | OF_THE_REPORTER | BY_THE_CLOCK | AFTER_A_CHANGE | OF_METRICS
 """Those of the service, which a conversation alone does not show; they have their own tests."""
 
 
