@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from conformance.run.epp.pool import PoolController
+from conformance.scenario.pool import PoolStep
+
 SUPPORT = Path(__file__).parents[1] / "support"
 TRIES = 4
+SOON = 5.0
+"""Seconds in which a reader must follow a change, at most, where scenarios give clients time to back off: these connect
+again at once, and one that is wrong never follows."""
 
 UNREADY = "destination.not-known-to-be-ready"
 WATCHES = "pool.bookmarks-and-ends-of-watches"
@@ -91,7 +97,13 @@ def judged(cli, tmp_path: Path):
 
 
 @pytest.mark.parametrize("habit", WRONG)
-def test_a_reader_that_is_wrong_is_found(judged, habit: str) -> None:
+def test_a_reader_that_is_wrong_is_found(judged, monkeypatch: pytest.MonkeyPatch, habit: str) -> None:
+    change = PoolController.change
+
+    async def soon(pool: PoolController, step: PoolStep) -> None:
+        await change(pool, step.model_copy(update={"convergence": min(step.convergence or 0.0, SOON)}))
+
+    monkeypatch.setattr(PoolController, "change", soon)
     scenario, requirement = WRONG[habit]
     found = judged(habit, scenario)
     assert requirement in set().union(*found.values()), found

@@ -17,7 +17,7 @@ def test_there_is_one_for_each_requirement() -> None:
 
 
 def test_some_are_caught_for_what_they_break(cli, tmp_path: Path) -> None:
-    names = tuple(FAULTS.values())[::4]  # CI tries them all, in another step
+    names = tuple(FAULTS.values())[::8]  # CI tries them all, in another step
     page = tmp_path / "faults.md"
     ran = cli("selftest", "--role", "model-server", *names, "--jobs", 2, "--table", page)
     assert ran.code == 0, ran.out + ran.err
