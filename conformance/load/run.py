@@ -277,7 +277,7 @@ class LoadRun:
         self.by_shape[exchange.shape.name] += 1
         if picked := exchange.decided or exchange.given_up:  # what never came took at least as long as was waited
             self.figures.add(PICK, picked - exchange.intended)
-        if responded := exchange.responded or exchange.given_up:
+        if responded := exchange.responded or (exchange.shape.reply.fail != "never" and exchange.given_up):
             self.figures.add(FIRST_BYTE, responded - exchange.intended - exchange.served)
         self._count_trouble(exchange, judgement)
         if judgement.telling:
