@@ -23,7 +23,9 @@ GaugesHistory = Sequence[tuple[Entry, GaugesShown]]
 
 BUSY_QUEUE, BUSY_KV = 5, 0.8
 """A pod with as many requests waiting, or as much of its KV cache in use, is saturated; this is only ever used to
-accept a 429, or to ask for it of a target that claims to shed."""
+accept a 429. Targets may set their limits higher."""
+OVERRUN_QUEUE, OVERRUN_KV = 100, 0.99
+"""With as much of both, a pod is beyond any limit: then 429 is asked of a target that claims to shed."""
 IDLE_QUEUE, IDLE_KV = 0, 0.5
 
 
@@ -33,6 +35,8 @@ class PoolLoad:
 
     idle: bool = True
     saturated: bool = False
+    overrun: bool = False
+    """Saturated by any measure."""
     blind: bool = False
     """No pod's metrics could be read: an EPP may then answer 503 or 429 as well (AMB-10)."""
 
@@ -137,6 +141,9 @@ def _load(history: GaugesHistory, states: Iterable[_State], allowed: frozenset[s
     return PoolLoad(
         idle=all(_at_most(values, IDLE_QUEUE, IDLE_KV) for values in each),
         saturated=all(_at_least(values, BUSY_QUEUE, BUSY_KV) for values in each),
+        overrun=all(
+            _number(values.get("queue")) >= OVERRUN_QUEUE and _number(values.get("kv")) >= OVERRUN_KV for values in each
+        ),
         blind=all(values.get("metrics", "ok") != "ok" for values in each),
     )
 

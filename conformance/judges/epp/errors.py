@@ -113,7 +113,7 @@ def missing_error(view: ExchangeView) -> Ruling:
 
 def unshed(view: ExchangeView) -> Ruling | None:
     """An endpoint for a request that a target which claims to shed should have dropped."""
-    claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.saturated
+    claimed = view.context.claims.sheds is True and view.sheddable and view.due.load.overrun
     if view.refused == TOO_MANY:
         return None  # the endpoint was taken back
     if view.hint.set:

@@ -18,6 +18,7 @@ from conformance.judges.episode_view import EpisodeView
 from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.registry import judge_of_episode, judge_of_exchange
 from conformance.judges.ruling import Nature, Ruling, passed
+from conformance.verdict import Verdict
 from ext_proc.record import Author, Event, Malformed, Message, StreamEnded
 
 CONTROLS = 3
@@ -32,7 +33,8 @@ def explained(view: ExchangeView, ruling: Ruling) -> Ruling:
         return ruling
     if view.facts.applies("EPP-DEST-10") and _left_behind(view):
         actual = f"{ruling.actual}; the request before it on this connection was due it"
-        return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual)
+        verdict = Verdict.WARN if view.facts.effect(ruling.requirement) == "warn" else ruling.verdict
+        return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual, verdict=verdict)
     if _mixed_up(view):
         actual = f"{ruling.actual}; another request at the same time was due it"
         hint = "Requests that were alone kept to their subsets; look for state that streams share."

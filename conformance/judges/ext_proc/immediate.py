@@ -71,7 +71,8 @@ def _taken_back(view: ExchangeView, message: DecodedMessage) -> Ruling | None:
 
     Severity follows harm. The client gets the error, so it fails where the client was due a response. It warns where an
     error is excused: the model server has taken a request in vain, or the head of one before the body was answered.
-    Under load it is eviction; before the request was answered whole, that warns as well.
+    Under load it is eviction; before the request was answered whole, that warns as well. A 429 while the pool is idle
+    is inconclusive, as it is in the place of a pick.
     """
     released, load = view.decided, view.due.load
     if released is None or released is message or view.stream.response.headers is not None:
@@ -80,7 +81,8 @@ def _taken_back(view: ExchangeView, message: DecodedMessage) -> Ruling | None:
     malformed = view.code in range(400, 500) and (view.incomprehensible or view.unknown_model)
     if not idle and not malformed and view.stream.request.complete:
         return None
-    verdict = Verdict.FAIL if idle and not malformed and view.code != _TOO_MANY else Verdict.WARN
+    undecided = Verdict.INCONCLUSIVE if view.code == _TOO_MANY else Verdict.FAIL
+    verdict = undecided if idle and not malformed else Verdict.WARN
     return view.fail(
         "ENV-15",
         "no answer that lets the request go before an ImmediateResponse",

@@ -367,7 +367,7 @@ class TestMembership:
         for before, due in zip([A, *wanted], wanted, strict=False):
             one = script.exchange(subset=[due]).request(BODY)
             one.answers(headers_answer(before), *echo(BODY)).drained()
-        assert ask(script).blamed == {"EPP-DEST-10"}
+        assert ask(script).failed == {"EPP-DEST-10"}
 
     def test_an_earlier_destination_that_another_request_at_the_same_time_was_due(self, ask):
         script = Script(pool=POOL)

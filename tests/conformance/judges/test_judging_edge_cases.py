@@ -845,7 +845,7 @@ def test_the_code_of_a_dropped_request(ask, version, wrong):
         ("before the body", BODY, 400, {}, Verdict.FAIL),
         ("before the body", BODY, 503, {}, Verdict.FAIL),
         ("before the body", b"no JSON", 500, {}, Verdict.FAIL),
-        ("before the body", BODY, 429, {}, Verdict.WARN),
+        ("before the body", BODY, 429, {}, Verdict.INCONCLUSIVE),
         ("before the body", BODY, 429, {"queue": 100, "kv": 0.99}, Verdict.WARN),
         ("in the body", b"no JSON", 400, {}, Verdict.WARN),
         ("in the body", BODY, 503, {}, Verdict.FAIL),
@@ -871,7 +871,8 @@ def test_a_pick_that_is_taken_back(ask, mode, when, body, code, load, verdict):
 
 
 @pytest.mark.parametrize(
-    ("code", "busy", "verdict"), [(429, True, Verdict.PASS), (429, False, Verdict.WARN), (503, False, Verdict.FAIL)]
+    ("code", "busy", "verdict"),
+    [(429, True, Verdict.PASS), (429, False, Verdict.INCONCLUSIVE), (503, False, Verdict.FAIL)],
 )
 def test_a_pick_for_a_request_without_a_body_that_is_taken_back(ask, code, busy, verdict):
     """Real Envoy 1.40 passes the error on, as it does for a request whose body is answered."""

@@ -238,6 +238,11 @@ class TestUnderLoad:
         assert ask(script)["EPP-ERR-03"] is Verdict.NOT_APPLICABLE
         assert ask(script, claims=Claims(sheds=True)).blamed == {"EPP-ERR-03"}
 
+    @pytest.mark.parametrize("load", [{"queue": 5, "kv": 0.8}, {"queue": 100}, {"kv": 0.99}])
+    def test_limits_of_a_target_that_sheds_may_be_higher(self, ask, load):
+        script = refused(headers_answer(A), *echo(BODY), load=load, note=SHEDDABLE)
+        assert ask(script, claims=Claims(sheds=True)).blamed == set()
+
     @pytest.mark.parametrize("expected", [{}, {"x1": Expectation(answer=("429",), requirement="EPP-ERR-03")}])
     def test_an_endpoint_that_is_taken_back_is_shed(self, ask, expected):
         """The client gets the 429 (ENV-15)."""
