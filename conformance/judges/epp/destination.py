@@ -1,9 +1,9 @@
 """Destination Endpoint (EPP-DEST-*, ENV-14): header and metadata are set, well formed, equal, and name the pool's pods.
 
 What is wrong with a missing entry is put down to where the EPP put it instead: at the top level or in another namespace
-(EPP-DEST-03), as another kind of value (EPP-DEST-02), in a namespace that is no struct or on an answer of the response
-(ENV-14), first on a body answer in streamed modes (EPP-DEST-08; the header there is ENV-13). A request that is released
-with nothing at all is EPP-DEST-01; EPP-DEST-07 if it has no body or an odd one.
+(EPP-DEST-03), as another kind of value (EPP-DEST-02), in a namespace that is no struct (ENV-14 and EPP-DEST-02), on an
+answer of the response (ENV-14), or first on a body answer in streamed modes (EPP-DEST-08; the header there is ENV-13).
+A request that is released with nothing at all is EPP-DEST-01; EPP-DEST-07 if it has no body or an odd one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from conformance.reading.endpoints import BLANKS, EndpointList, canonical, parse
 from conformance.reading.inference_request import is_inference
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
+
+NO_KIND = "The field is not the one that the library has: `structValue` in protobuf.js, also with `keepCase`."
+"""What leaves a Value empty without an error."""
 
 # -- an error, or nothing ----------------------------------------------------------------------------------------------
 
@@ -77,7 +80,10 @@ def form(view: ExchangeView) -> Iterator[Ruling]:
         expected = f"the request header {DESTINATION}"
         yield view.fail("EPP-DEST-01", expected, f"no header; metadata {destination.metadata or 'neither'}")
     if destination.metadata is None:
-        yield _missing_metadata(view)
+        missing = _missing_metadata(view)
+        yield missing
+        if missing.requirement == "ENV-14" and not destination.late_metadata:  # the document's MUST is broken as well
+            yield view.fail("EPP-DEST-02", f"{DESTINATION} in this namespace", "the namespace is no struct")
     if different is not None:
         yield different
     if different is None or different.verdict is not Verdict.FAIL:
@@ -101,8 +107,10 @@ def _missing_metadata(view: ExchangeView) -> Ruling:
     for message in view.stream.answers:
         fields = message.response.dynamic_metadata.fields if message.response is not None else {}
         if namespace in fields and fields[namespace].WhichOneof("kind") != "struct_value":
-            kind = (fields[namespace].WhichOneof("kind") or "nothing").removesuffix("_value")
-            return view.fail("ENV-14", f"{namespace} is a struct", f"it is a {kind}", at=message)
+            kind = fields[namespace].WhichOneof("kind")
+            actual = f"it is a {kind.removesuffix('_value')}" if kind else "it is a Value with no kind set"
+            hint = "" if kind else NO_KIND
+            return view.fail("ENV-14", f"{namespace} is a struct", actual, at=message, hint=hint)
     if destination.late_metadata:
         late = destination.late_metadata[0]
         actual = f"it comes with {late.message.what}"

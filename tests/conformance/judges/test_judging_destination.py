@@ -113,7 +113,13 @@ class TestMissingOrMisplaced:
         assert ask(script, destination_namespace="envoy.lb.other").blamed == set()
 
     def test_namespace_that_is_no_struct(self, ask):
-        assert ask(given(metadata={NAMESPACE: A})).blamed == {"ENV-14"}
+        assert ask(given(metadata={NAMESPACE: A})).blamed == {"ENV-14", "EPP-DEST-02"}
+
+    def test_namespace_without_a_kind(self, ask):
+        """As protobuf.js writes it where the field is called `struct_value`."""
+        answer = headers_answer(header=A, metadata=None)
+        answer.dynamic_metadata.fields[NAMESPACE].Clear()
+        assert ask(answered(answer, *echo(BODY))).blamed == {"ENV-14", "EPP-DEST-02"}
 
     def test_a_later_namespace_that_is_no_struct(self, ask):
         """Envoy reads nothing of it; what was given before stays."""
