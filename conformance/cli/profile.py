@@ -234,7 +234,7 @@ def _ask(question: str, flag: str, default: str | None = None) -> str:
     if not _interactive():
         if default:
             return default
-        raise UsageError(f"nothing says: {question}", hint=f"give {flag}")
+        raise UsageError(f"there is no terminal to ask on: {question}", hint=f"give {flag}")
     answer: str = typer.prompt(question, default=default, show_default=bool(default))
     return answer.strip()
 
