@@ -54,7 +54,8 @@ def due_error(view: ExchangeView) -> Ruling | None:
     requirement = "EPP-SUB-02" if view.hint.items else "EPP-SUB-03"
     if view.code == TOO_MANY and view.sheddable:
         return view.warn(requirement, NONE_ELIGIBLE)
-    return view.fail(requirement, NONE_ELIGIBLE, f"{view.describe()} ({view.hint})")
+    hint = "A refusal is right here, and its status must be 503."
+    return view.fail(requirement, NONE_ELIGIBLE, f"{view.describe()} ({view.hint})", hint=hint)
 
 
 def undue_error(view: ExchangeView) -> Ruling | None:

@@ -207,7 +207,10 @@ _UNREAD = (
 
 def _silence(view: ExchangeView, missing: str) -> str:
     """What was answered, and what the message that was not needs."""
-    answered = ", ".join(dict.fromkeys(message.what for message in view.stream.answers if message.what))
+    kinds = dict.fromkeys(message.what for message in view.stream.answers if message.what)
+    answered = ", ".join(kinds)
+    if missing in kinds:
+        return f"A part of {missing} was answered, and not its last piece (in full duplex, the one with end_of_stream)."
     if not answered:
         return f"Nothing was answered. Answer {missing} as soon as it comes, and do not wait for what follows it."
     return (
