@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from conformance.evidence.episode import GaugesShown, PoolState
+from conformance.judges.due_answer import OVERRUN_KV, OVERRUN_QUEUE
 from conformance.load.mix import Churn
-from conformance.load.moments import IDLE, Load, Moments, State, load_of
+from conformance.load.moments import IDLE, Moments, ShownLoad, State, load_of
 from conformance.run.epp.pool import PoolController
-from conformance.scenario.pool import Load as PodLoad
-from conformance.scenario.pool import Pod, PodState, PoolStep
+from conformance.scenario.pool import Load, Pod, PodState, PoolStep
 from conformance.strict_yaml import Document, Problem
 from ext_proc.record import Entry
 
-_BUSY = PodLoad(queue=20, running=20, kv=0.95)
-_WELL = PodLoad(queue=0, running=0, kv=0.1)
+_BUSY = Load(queue=OVERRUN_QUEUE, running=20, kv=OVERRUN_KV)
+_WELL = Load(queue=0, running=0, kv=0.1)
 
 _AT_ONCE = 0.05
 """Seconds in which what several pods show is one change."""
@@ -33,7 +33,7 @@ class PoolWatcher:
     def __init__(self, moments: Moments, now: Callable[[], float]) -> None:
         self.moments = moments
         self._now = now
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, ShownLoad] = {}
         self._latest: State | None = None
         """The state that pods' loads made last, and when that began."""
         self._since = 0.0
@@ -146,7 +146,7 @@ class PoolChurn:
             await self._pool.change(step)
             self._moments.delivered(time.monotonic())
 
-    async def _load(self, name: str, load: PodLoad) -> None:
+    async def _load(self, name: str, load: Load) -> None:
         async with self._alone:
             await self._pool.load({name: load})
             self._moments.delivered(time.monotonic())

@@ -12,42 +12,57 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from conformance.evidence.episode import PodFact
-from conformance.judges.due_answer import BUSY_KV, BUSY_QUEUE, IDLE_KV, IDLE_QUEUE
+from conformance.judges.due_answer import BUSY_KV, BUSY_QUEUE, IDLE_KV, IDLE_QUEUE, OVERRUN_KV, OVERRUN_QUEUE
 from conformance.reading.endpoints import address_of, canonical
 
-Load: TypeAlias = tuple[bool, bool, bool]
-"""Of a pod's metrics: idle, saturated, unreadable."""
 
-IDLE: Load = (True, False, False)
+class ShownLoad(NamedTuple):
+    """What a pod's metrics amount to for the rules (`judges.due_answer.PoolLoad`)."""
 
-_FAR: Mapping[bool, Mapping[str, Any]] = {
-    True: {"queue": IDLE_QUEUE, "kv": 0.0},
-    False: {"queue": BUSY_QUEUE, "kv": BUSY_KV},
-}
-_BETWEEN: Mapping[str, Any] = {"queue": (IDLE_QUEUE + BUSY_QUEUE) // 2, "kv": (IDLE_KV + BUSY_KV) / 2}
+    idle: bool = False
+    saturated: bool = False
+    overrun: bool = False
+    unread: bool = False
+
+    @property
+    def gauges(self) -> Mapping[str, Any]:
+        """Gauges that amount to it."""
+        if self.overrun:
+            found = {"queue": OVERRUN_QUEUE, "kv": OVERRUN_KV}
+        elif self.saturated:
+            found = {"queue": BUSY_QUEUE, "kv": BUSY_KV}
+        elif self.idle:
+            found = {"queue": IDLE_QUEUE, "kv": 0.0}
+        else:
+            found = {"queue": (IDLE_QUEUE + BUSY_QUEUE) // 2, "kv": (IDLE_KV + BUSY_KV) / 2}
+        return {**found, "metrics": "down" if self.unread else "ok"}
+
+
+IDLE = ShownLoad(idle=True)
 
 Signature: TypeAlias = tuple[object, ...]
 
 _numbers = itertools.count(1)
 
 
-def load_of(values: Mapping[str, Any]) -> Load:
+def load_of(values: Mapping[str, Any]) -> ShownLoad:
     """What a pod's gauges amount to for the rules."""
     queue, kv = float(values.get("queue") or 0), float(values.get("kv") or 0)
-    return (
-        queue <= IDLE_QUEUE and kv <= IDLE_KV,
-        queue >= BUSY_QUEUE or kv >= BUSY_KV,
-        values.get("metrics", "ok") != "ok",
+    return ShownLoad(
+        idle=queue <= IDLE_QUEUE and kv <= IDLE_KV,
+        saturated=queue >= BUSY_QUEUE or kv >= BUSY_KV,
+        overrun=queue >= OVERRUN_QUEUE and kv >= OVERRUN_KV,
+        unread=values.get("metrics", "ok") != "ok",
     )
 
 
 class State:
     """The pool at one moment: its pods, and the load of each that is not idle."""
 
-    def __init__(self, pods: tuple[PodFact, ...], loads: Mapping[str, Load]) -> None:
+    def __init__(self, pods: tuple[PodFact, ...], loads: Mapping[str, ShownLoad]) -> None:
         self.pods = pods
         self.loads = loads
 
@@ -97,10 +112,7 @@ class Window:
     @cached_property
     def gauges(self) -> Mapping[str, Mapping[str, Any]]:
         """What the metrics of pods show that were not idle throughout: what changed meanwhile is in between."""
-        return {
-            name: {**(_FAR[idle] if idle or full else _BETWEEN), "metrics": "down" if unread else "ok"}
-            for name, (idle, full, unread) in sorted(self._loads.items())
-        }
+        return {name: load.gauges for name, load in sorted(self._loads.items())}
 
     # -- what bears on an exchange -------------------------------------------------------------------------------------
 
@@ -110,7 +122,7 @@ class Window:
 
         Of the endpoints that it names: in which states they were eligible, whether with one pod throughout, and whether
         they were members at all. Of all others no more than whether there are any, elsewhere and at the same address,
-        and whether they are all idle, all saturated, all unreadable.
+        and what they all amount to.
         """
         named = set(mentions)
         eligible, members = self._addresses
@@ -136,16 +148,17 @@ class Window:
         shared = any(len(endpoints) > 1 for endpoints in members.values())
         return rows, staying, places, self._all(self._pods - own), min(len(members), 2), shared
 
-    def _all(self, pods: frozenset[str]) -> Load | None:
-        """Whether all of these pods are idle, saturated, unreadable; None if there are none."""
+    def _all(self, pods: frozenset[str]) -> ShownLoad | None:
+        """What all of these pods amount to; None if there are none."""
         if not pods:
             return None
         busy = [self._loads[name] for name in self._loads.keys() & pods]
         everyone = len(busy) == len(pods)
-        return (
-            all(one[0] for one in busy),
-            everyone and all(one[1] for one in busy),
-            everyone and all(one[2] for one in busy),
+        return ShownLoad(
+            idle=all(one.idle for one in busy),
+            saturated=everyone and all(one.saturated for one in busy),
+            overrun=everyone and all(one.overrun for one in busy),
+            unread=everyone and all(one.unread for one in busy),
         )
 
     def _pods_at(self, address: str) -> frozenset[str]:
@@ -191,15 +204,18 @@ class Window:
         return eligible, members
 
     @cached_property
-    def _loads(self) -> Mapping[str, Load]:
+    def _loads(self) -> Mapping[str, ShownLoad]:
         """The loads of eligible pods that were not idle throughout, over all states."""
-        found: dict[str, Load] = {}
+        found: dict[str, ShownLoad] = {}
         for name in {name for state in self.states for name in state.loads}:
             loads = [state.loads.get(name, IDLE) for state in self.states if name in state.eligible_pods]
             if loads and any(one != IDLE for one in loads):
-                found[name] = (
-                    all(one[0] for one in loads), all(one[1] for one in loads), any(one[2] for one in loads)
-                )  # fmt: skip
+                found[name] = ShownLoad(
+                    idle=all(one.idle for one in loads),
+                    saturated=all(one.saturated for one in loads),
+                    overrun=all(one.overrun for one in loads),
+                    unread=any(one.unread for one in loads),
+                )
         return found
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.evidence.episode import PodFact
-from conformance.load.moments import Load, Moments, State, Window
+from conformance.load.moments import Moments, ShownLoad, State, Window
 
 _LENGTH = struct.Struct("<Q")
 _NOTHING = _LENGTH.pack(0)
@@ -34,7 +34,7 @@ class _Asked:
     instead: bool
     gone: tuple[str, ...]
     pods: tuple[PodFact, ...]
-    loads: Mapping[str, Load]
+    loads: Mapping[str, ShownLoad]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class WrittenMoments(Moments):
     def __init__(self, grace: float, longest: float, path: Path) -> None:
         super().__init__(grace, longest)
         self._pods: dict[str, PodFact] = {}
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, ShownLoad] = {}
         self._length = 0
         self._file = path.open("w+b", buffering=0)
         self._file.write(_NOTHING)
@@ -94,7 +94,7 @@ class ReadMoments(Moments):
     def __init__(self, grace: float, longest: float, path: Path) -> None:
         super().__init__(grace, longest)
         self._pods: dict[str, PodFact] = {}
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, ShownLoad] = {}
         self._file = path.open("rb")
         self._head = mmap.mmap(self._file.fileno(), _LENGTH.size, access=mmap.ACCESS_READ)
         self._seen = _NOTHING

@@ -21,7 +21,7 @@ from conformance.evidence.episode import PodFact, ProcessExited, from_json, to_j
 from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.mix import LoadFile
-from conformance.load.moments import Load, State
+from conformance.load.moments import ShownLoad, State
 from conformance.load.settings import LoadSettings
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally
@@ -106,7 +106,7 @@ class _Share(_Form):
     address: str
     endpoints: dict[str, tuple[str, ...]]
     pods: tuple[PodFact, ...]
-    loads: dict[str, Load]
+    loads: dict[str, ShownLoad]
     grace: Annotated[float, Field(ge=0)]
 
     @classmethod

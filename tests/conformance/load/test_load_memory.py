@@ -27,6 +27,7 @@ from machine_driver import (
 
 from conformance.load.judgement import episode
 from conformance.load.memory import Node
+from conformance.load.moments import IDLE, ShownLoad
 from conformance.load.rehearsal import Rehearsal
 from conformance.load.shape import PLACEHOLDER, RequestShape
 from conformance.load.steps import DueStep, Ended, NotAMessage
@@ -77,7 +78,10 @@ pools = st.tuples(
         unique_by=lambda one: one.name,
     ),
     st.dictionaries(
-        st.sampled_from("abcde"), st.sampled_from([(True, False, False), (False, True, False), (False, False, True)])
+        st.sampled_from("abcde"),
+        st.sampled_from(
+            [IDLE, ShownLoad(saturated=True), ShownLoad(saturated=True, overrun=True), ShownLoad(unread=True)]
+        ),
     ),
     st.booleans(),
 )

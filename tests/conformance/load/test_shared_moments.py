@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from conformance.evidence.episode import GaugesShown, PodFact, PoolState
 from conformance.load.churn import PoolWatcher
-from conformance.load.moments import Moments, State
+from conformance.load.moments import IDLE, Moments, ShownLoad, State
 from conformance.load.shape import RequestIds
 from conformance.load.shared_moments import ReadMoments, WrittenMoments
 from ext_proc.record import Entry
@@ -32,7 +32,10 @@ pods = st.lists(
 states = st.builds(
     lambda found, loads: State(tuple(found), {f"{endpoint}-0": load for endpoint, load in loads.items()}),
     pods,
-    st.dictionaries(st.sampled_from(ENDPOINTS), st.sampled_from([(True, False, False), (False, True, False)])),
+    st.dictionaries(
+        st.sampled_from(ENDPOINTS),
+        st.sampled_from([IDLE, ShownLoad(saturated=True), ShownLoad(saturated=True, overrun=True)]),
+    ),
 )
 histories = st.lists(
     st.tuples(st.sampled_from(["asked", "shown", "hold", "release", "delivered", "look"]), st.floats(0, 3), states),
