@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import cast
 
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
                 data = self._without_offer() + data[upgrade.args[0] :]
             except httptools.HttpParserError as problem:
                 if not self._refused:
-                    self._connections.spoken = _protocol(data)
+                    self._connections.spoken[_protocol(data)] += 1
                     self._refuse(400, f"not an HTTP/1.1 request: {problem}")
             else:
                 break
@@ -366,8 +366,8 @@ class Connections:
 
     def __init__(self) -> None:
         self.welcome = True
-        self.spoken = ""
-        """What a client spoke in place of HTTP/1.1, the latest that did: `HTTP/2`, `TLS`, `no HTTP`; or empty."""
+        self.spoken: Counter[str] = Counter()
+        """How often clients spoke something in place of HTTP/1.1: `HTTP/2`, `TLS`, `no HTTP`."""
         self._open: set[Connection] = set()
         self._none_left: asyncio.Event = asyncio.Event()
 

@@ -16,7 +16,7 @@ class Fault:
 
     `gateway` does it. `settings` change `relay.Settings`; `claims` are what the profile says differently, by its keys.
     `effect` is the most that the violation counts for. `envoy` names the configuration (`gateway.envoy.BROKEN`) of a
-    fault that is one of a real Envoy.
+    fault that is one of a real Envoy. `unjudged`: words of the reason for which some scenarios can't judge it.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Fault:
     claims: Mapping[str, Any] = field(default_factory=dict)
     pools: int = 1
     envoy: str | None = None
+    unjudged: str = ""
 
     def listed(self) -> dict[str, Any]:
         """It as `--list-faults` and `--list-variants` print it."""

@@ -45,6 +45,8 @@ class Settings:
     version: str = "1.0.0"
     http2: bool = True
     """Whether clients may speak HTTP/2 without TLS."""
+    keeps_version: bool = False
+    """Whether model servers are spoken to in the HTTP version of the client."""
     continues: bool = True
     """Whether clients that expect 100 get it."""
     keeps: int = 1 << 30
@@ -193,6 +195,7 @@ class Gateway:
             body=request.body,
             trailers=request.trailers,
             request_id="",
+            http=request.http if self.settings.keeps_version else 1,
         )
         try:
             got = await send_request(endpoint, sent, timeout=UPSTREAM_TIMEOUT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from conformance.evidence.episode import ProcessExited
+from conformance.evidence.episode import ProcessExited, Unmet
 from conformance.judges.episode_facts import EpisodeFacts
 from conformance.judges.exchange_view import Exchanges, ExchangeView
 from conformance.judges.gateway_exchange import GatewayExchange
@@ -42,10 +42,12 @@ class EpisodeView(EpisodeFacts):
 
     @cached_property
     def gateway_exchanges(self) -> tuple[GatewayExchange, ...]:
-        """Every HTTP request as the data plane handled it, in order."""
+        """Every HTTP request as the data plane handled it, in order, but for those of which nothing can be told."""
+        unmet = {event.exchange for _, event in self.episode.of(Unmet)}
         by_exchange: dict[str, list[Conversation]] = {}
         for one in self.conversations:
-            by_exchange.setdefault(one.exchange, []).append(one)
+            if one.exchange not in unmet:
+                by_exchange.setdefault(one.exchange, []).append(one)
         return tuple(GatewayExchange(self, name, found) for name, found in by_exchange.items())
 
     @cached_property

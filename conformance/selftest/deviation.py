@@ -42,6 +42,8 @@ class Deviation:
     envoy: str | None = None
     noted: Mapping[str, str] = field(default_factory=dict)
     """What must be recorded of it, by requirement that only informs: words of the record."""
+    unjudged: str = ""
+    """Words of the reason for which some scenarios can't judge it; empty: all can."""
 
     @property
     def declared(self) -> frozenset[str]:

@@ -149,7 +149,7 @@ def _told(deviation: Deviation, session: Session) -> Trial:
                 strong.add(finding.requirement)
             if deviation.noted.get(finding.requirement, finding.actual) in finding.actual:
                 recorded.add(finding.requirement)
-        if result.verdict in UNJUDGED:
+        if result.verdict in UNJUDGED and not (deviation.unjudged and deviation.unjudged in result.reason):
             trouble.append(f"{result.id}: {result.verdict}: {result.reason}")
     return Trial(
         deviation=deviation,

@@ -24,6 +24,9 @@ TAKEN = ("GET", "HEAD", "POST")
 ROOM = 64 * 1024
 """Bytes of the longest response for which there is room."""
 
+LONGEST_HEADER = 4096
+"""Bytes of the longest header that is taken."""
+
 LONGEST = 1024 * 1024
 """Bytes of the longest body that is taken."""
 
@@ -68,6 +71,13 @@ class _RefusesLongBodies(Gateway):
     async def handle(self, request: GatewayRequest) -> GatewayResponse:
         if len(request.body) > LONGEST:
             return GatewayResponse(status=413, body=b"too long")
+        return await super().handle(request)
+
+
+class _RefusesLongHeaders(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        if any(len(value) > LONGEST_HEADER for _, value in request.headers):
+            return GatewayResponse(status=431, body=b"a header is too long")
         return await super().handle(request)
 
 
@@ -189,6 +199,11 @@ VARIANTS: tuple[Fault, ...] = (
         gateway=_RefusesLongBodies,
     ),
     Fault(
+        name="refuses-long-headers",
+        why="a header of more than 4 KiB gets 431 before the EPP is asked",
+        gateway=_RefusesLongHeaders,
+    ),
+    Fault(
         name="refuses-long-responses",
         why="a response of more than 64 KiB becomes 502, of which the EPP is told",
         gateway=_RefusesLongResponses,
@@ -197,6 +212,12 @@ VARIANTS: tuple[Fault, ...] = (
         name="keeps-little",
         why="a body of more than 10,000 bytes is not kept, so that it is sent once and not retried",
         settings={"keeps": 10_000},
+    ),
+    Fault(
+        name="keeps-the-http-version",
+        why="requests over HTTP/2 go to the model server over HTTP/2, which it does not speak",
+        settings={"keeps_version": True},
+        unjudged="spoke HTTP/2 to a model server",
     ),
     Fault(name="fallback", why="the fallback endpoint of 0.3.0", version="0.3.0"),
     Fault(name="two-pools", why="a second pool with its own EPP, for when the first fails", version="next", pools=2),

@@ -28,6 +28,9 @@ _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
 TAKEN = 1024 * 1024
 """Bytes of a body that every gateway takes: nginx refuses longer ones by default."""
 
+LONG_LINE = 4000
+"""Bytes of a header that every gateway takes; nginx takes 8,192 by default, and none has to."""
+
 HELD_BACK = 0.5
 """Seconds after which what a gateway has not told of a request is not just late: clients send theirs at once, and an
 exchange in which our own loop was later is not judged."""
@@ -83,11 +86,14 @@ def takes_none(exchange: GatewayExchange) -> bool:
 
     RFC 9110, section 15: 426 and 505 refuse a version of HTTP, which can't be that of HTTP/1.1 requests: the first that
     a gateway must pass is one. RFC 9112, section 6.3: a server may answer 411 to a body whose length it is not told.
+    RFC 9110, section 5.4: it must refuse (4xx) headers larger than it wishes to process, by 431 or, as nginx, by 400.
     """
     opened = exchange.opened
     if opened is None or exchange.asked or exchange.attempts:
         return False
     match exchange.status:
+        case 400 | 431:
+            return any(len(name) + len(value) > LONG_LINE for name, value in opened.headers)
         case 411:
             return bool(opened.note.get("unannounced"))
         case 413:

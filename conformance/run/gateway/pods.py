@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance.errors import UsageError
-from conformance.evidence.episode import BackendFact, PodConduct, PodFact
+from conformance.evidence.episode import BackendFact, PodConduct, PodFact, Unmet
 from conformance.planning.gateway import OWN, is_ipv6
 from conformance.run.served import attempt
 from conformance.scenario.pool import Pool
@@ -26,6 +26,12 @@ EXCHANGE = "x-conformance-exchange"
 
 KEPT = 64 * 1024 * 1024
 """Bytes kept of a request's body."""
+
+OTHERS = ("HTTP/2", "TLS")
+"""Protocols that a gateway may have been set up for, and that no document forbids. What is none is its mistake."""
+
+PLAIN = "those of the suite speak HTTP/1.1 without TLS, as engines do; set its pool up for that"
+"""What helps then."""
 
 FAILING = 500
 """The least status that a gateway may count against a pod."""
@@ -81,9 +87,10 @@ class Pods:
         return tuple(BackendFact(epp=name, endpoints=endpoints) for name, endpoints in self.pools.items())
 
     @property
-    def spoken(self) -> str:
-        """What the gateway spoke to a pod in place of HTTP/1.1, if it did."""
-        return next(filter(None, (pod.peers.spoken for pod in self._fleet.pods.values())), "")
+    def spoken(self) -> Counter[tuple[str, str]]:
+        """How often the gateway spoke something in place of HTTP/1.1 to a pod: its name there, and what it was."""
+        pods = self._fleet.pods.values()
+        return Counter({(pod.name, what): times for pod in pods for what, times in pod.peers.spoken.items()})
 
     @property
     def returned(self) -> tuple[str, ...]:
@@ -128,6 +135,14 @@ class Pods:
     def reply(self, reply: Reply | None) -> None:
         """What the pods that serve answer from here on; None: each its own answer."""
         self._reply = reply
+
+    def tell_of_others(self, exchange: str, before: Counter[tuple[str, str]]) -> None:
+        """Tell of another protocol than ours that was spoken since `before`, while a request was under way: what the
+        gateway sent so was not understood, and nothing can be told of the request."""
+        for pod, protocol in self.spoken - before:
+            if protocol in OTHERS:
+                self._failed[pod] = self._fleet.pods[pod].endpoint
+                self._emit(Unmet(exchange=exchange, what=f"the gateway spoke {protocol} to a model server: {PLAIN}"))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

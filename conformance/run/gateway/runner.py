@@ -18,7 +18,7 @@ from conformance.planning.epp_scripts import scripts_of
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
 from conformance.run.gateway.pickers import Pickers
-from conformance.run.gateway.pods import EXCHANGE, Pods
+from conformance.run.gateway.pods import EXCHANGE, PLAIN, Pods
 from conformance.run.gateway.target import GatewayTarget
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario import references
@@ -164,8 +164,8 @@ class GatewayRunner(TargetRunner):
             where, tls = self.pickers.addresses[EPPS[0]], self.profile.backends[0].tls
             hint = f"it must call the EPP at {where} ({tls}); and {self.profile.requests.path} must be routed"
         elif spoken := self.pods.spoken:
-            what = f"called the EPP and spoke {spoken} to a model server"
-            hint = "the model servers of the suite speak HTTP/1.1 without TLS, as engines do; set its pool up for that"
+            what = f"called the EPP and spoke {next(iter(spoken))[1]} to a model server"
+            hint = PLAIN
         else:
             what = "called the EPP and sent the first plain request to no model server"
             pool = ", ".join(self.pods.pools[EPPS[0]])
@@ -189,6 +189,7 @@ class GatewayRunner(TargetRunner):
         slow = request.reply.pause + max(request.epp.delay, request.second_epp.delay)
         limit = self.profile.timeouts.answer + slow
         async with self.throttle:
+            spoken = self.pods.spoken
             self.recorder.emit(
                 ExchangeOpened(
                     exchange=name,
@@ -214,6 +215,7 @@ class GatewayRunner(TargetRunner):
                 details = f"{UNCONNECTED}: {problem.strerror or problem}"
                 await self.target.given_time_to_end()
             self._came(name, http, response, details)
+            self.pods.tell_of_others(name, spoken)
         # It may let what is under way come to its end when the client is gone.
         ending = ENDING + slow if response is not None and response.aborted else ENDING
         if not await self._streams.ended(name, ending):
