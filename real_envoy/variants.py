@@ -54,7 +54,7 @@ def _open(config: ProxyConfig) -> ProxyConfig:
 VARIANTS: Mapping[str, EnvoyVariant] = MappingProxyType(
     {
         "override-host": EnvoyVariant(
-            about="Full duplex, lists from metadata or header, served endpoint reported by the load balancer: Istio.",
+            about="Full duplex, lists from metadata or header, served endpoint reported by the load balancer.",
             routing=Routing.OVERRIDE_HOST,
             config=_FULL_DUPLEX,
         ),

@@ -44,7 +44,7 @@ def gateway_text(
         "  path: /v1/completions # routed to the pool",
         "  headers: {} # sent with every request; secrets go to secretHeaders",
         "claims: # how it was configured: no more is asked of it than that",
-        "  follows: either # where it reads the destination: header, metadata or either",
+        "  # follows: header # where it reads the destination: header, metadata or either; it is tested for that",
         "  retries: 0 # how often it tries again after an attempt that failed",
         "  retryStatuses: [] # statuses of a model server that count as failed",
         "  failureMode: closed # without an EPP requests fail (closed), or are sent on (open)",

@@ -236,8 +236,8 @@ class GatewayFacts(Described):
     Nothing here excuses a MUST: it tells how the gateway was configured, so that no more is asked of it than that.
     """
 
-    follows: Literal["header", "metadata", "either"] = "either"
-    """Where it reads the destination, when the two differ or one is missing."""
+    follows: Literal["header", "metadata", "either"] | None = None
+    """Where it reads the destination, when the two differ or one is missing; left out: it says nothing."""
     retries: int = 0
     """How often it tries a request again after a failed attempt; 0: retry is not configured."""
     retry_statuses: tuple[int, ...] = ()

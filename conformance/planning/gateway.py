@@ -55,8 +55,8 @@ class GatewayTraits(Undriven):
                 "the profile says no `subsetHeader`, which makes it send a subset hint",
             ),
             "fail-open": (claims.failure_mode != "open", "the profile says that the gateway fails closed"),
-            "reads-header": (claims.follows == "metadata", "the profile says that the gateway follows the metadata"),
-            "reads-metadata": (claims.follows == "header", "the profile says that the gateway follows the header"),
+            "reads-header": (claims.follows not in ("header", "either"), _reads(claims)),
+            "reads-metadata": (claims.follows not in ("metadata", "either"), _reads(claims)),
             "fail-closed": (claims.failure_mode != "closed", "the profile says that the gateway fails open"),
         }
         for need in scenario.needs:
@@ -73,6 +73,13 @@ class GatewayTraits(Undriven):
                     reason = f"needs {needed} {family} endpoints in the {name} pool, which has {known}"
                     return Obstacle(verdict=Verdict.SKIPPED, reason=reason)
         return None
+
+
+def _reads(claims: GatewayFacts) -> str:
+    """Why a destination that is in one place only need not be followed: no gateway has to read both."""
+    if claims.follows is None:
+        return "nothing says where the gateway reads the destination (claims.follows, --follows)"
+    return f"the profile says that the gateway follows the {claims.follows}"
 
 
 def is_ipv6(endpoint: str) -> bool:

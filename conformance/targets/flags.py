@@ -65,7 +65,7 @@ class Flag:
         return [word for one in (value if self.repeated else [value]) for word in (self.option, str(one))]
 
 
-OF_OTHER_ROLES = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane")
+OF_OTHER_ROLES = ("role", "gateway", "epp_listen", "server", "engine", "model", "metrics_url", "data_plane", "follows")
 """Flags without meaning for what tests endpoint pickers only, and through the suite's own data plane."""
 
 
@@ -108,6 +108,14 @@ class TargetFlags:
     epp_listen: Annotated[
         list[str] | None,
         Flag("Where the gateway expects its EPP. Repeatable, for a second pool.", "IP:PORT", roles=DATA_PLANE),
+    ] = None
+    follows: Annotated[
+        str | None,
+        Flag(
+            "Where the gateway reads the destination: header, metadata or either.",
+            "PLACE",
+            roles=DATA_PLANE,
+        ),
     ] = None
     server: Annotated[
         str | None,
@@ -192,6 +200,7 @@ class TargetFlags:
             body_modes=tuple(self.body_mode or ()),
             tls=self.tls,
             ca=self.ca,
+            follows=self.follows,
         )
         return _RESOLVE[role](self, base, overrides)
 

@@ -63,6 +63,7 @@ class Overrides:
     body_modes: tuple[str, ...] = ()
     tls: str | None = None
     ca: Path | None = None
+    follows: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

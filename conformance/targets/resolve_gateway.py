@@ -31,6 +31,8 @@ def resolve_gateway(
     changes |= {"role": "data-plane", "name": changes.get("name") or url or ""}
     if url is not None:
         changes |= {"url": url, "start": {}}
+    if overrides.follows is not None:
+        changes["claims"] = {**changes.get("claims", {}), "follows": overrides.follows}
     changes["backends"] = _backends(profile.backends if profile else (Backend(),), overrides, epp_listen)
     try:
         found = GatewayProfile.model_validate(changes, by_alias=True, by_name=True)
@@ -44,6 +46,7 @@ def resolve_gateway(
 
 
 _FLAGS = {
+    "claims": ("--follows", "give header, metadata or either"),
     "url": ("--gateway", "for example --gateway http://127.0.0.1:8080"),
     "backends": (
         "--epp-listen, --endpoints or --tls",

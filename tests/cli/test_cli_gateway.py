@@ -95,6 +95,46 @@ def test_a_gateway_that_runs_already(cli, tmp_path: Path, running: tuple[str, st
     assert "request bodies FULL_DUPLEX_STREAMED" in checked.out
 
 
+@pytest.mark.parametrize(
+    ("follows", "asked"), [(None, set()), ("header", {"header"}), ("either", {"header", "metadata"})]
+)
+def test_only_what_is_said_to_be_read_is_asked_alone(
+    cli, tmp_path: Path, running: tuple[str, str, str], follows: str | None, asked: set[str]
+) -> None:
+    """No gateway has to read both."""
+    url, epp, endpoints = running
+    flags = ("--gateway", url, "--epp-listen", epp, "--endpoints", endpoints)
+    said = () if follows is None else ("--follows", follows)
+    scenarios = ("-k", "gateway.follows-the-header*", "-k", "gateway.follows-the-metadata*")
+    ran = cli("run", *flags, *said, *scenarios, "-o", tmp_path / "r")
+    results = report(tmp_path / "r")["results"]
+    passed = {row["scenario"].removeprefix("gateway.follows-the-") for row in results if row["verdict"] == "pass"}
+    assert passed == asked, ran.out + ran.err
+    assert {row["verdict"] for row in results} <= {"pass", "notApplicable"}
+    reasons = " ".join(row.get("reason") or "" for row in results)
+    assert ("nothing says where the gateway reads the destination" in reasons) is (follows is None)
+
+
+def test_http2_to_the_model_servers_is_told_and_no_failure(cli, tmp_path: Path) -> None:
+    """Proxies may keep the client's version of HTTP; engines speak HTTP/1.1."""
+    path = tmp_path / "gateway.yaml"
+    command = f"{sys.executable} -m reference_gateway --variant keeps-the-http-version --listen 127.0.0.1:{{port}}"
+    command += " --epp {epp} --endpoints {endpoints}"
+    assert cli("profile", "init", path, "--role", "data-plane", "--name", "mine", "--command", command).code == 0
+    path.write_text(path.read_text().replace("tls: self-signed", "tls: plaintext"))
+    ran = cli("run", "--profile", path, "-k", "gateway.asks-about-head*", "-o", tmp_path / "r")
+    found = {row["id"]: row for row in report(tmp_path / "r")["results"]}
+    verdicts = {name: row["verdict"] for name, row in found.items()}
+    assert verdicts == {"gateway.asks-about-head[http=1]": "pass", "gateway.asks-about-head[http=2]": "inconclusive"}
+    reason = found["gateway.asks-about-head[http=2]"]["reason"]
+    assert "spoke HTTP/2 to a model server: those of the suite speak HTTP/1.1" in reason, ran.out + ran.err
+    evidence = tmp_path / "r" / "evidence.ndjson.gz"
+    verified = cli("report", "verify", tmp_path / "r" / "report.json", evidence)
+    assert verified.code == 0, verified.out
+    judged = cli("judge", evidence)
+    assert "0 with a broken rule" in judged.out, judged.out
+
+
 @needs_envoy
 def test_certify_writes_the_folder_of_gateways(cli, tmp_path: Path) -> None:
     ran = cli(

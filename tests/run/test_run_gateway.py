@@ -88,7 +88,7 @@ def small(*flags: str, **changes) -> GatewayProfile:
         "start": GatewayStart(command=(*TWO_POOLS, *flags)),
         "backends": (Backend(), Backend()),
         "subset_header": "x-subset",
-        "claims": GatewayFacts(retries=3, retry_statuses=(503,)),
+        "claims": GatewayFacts(follows="either", retries=3, retry_statuses=(503,)),
     }
     return GatewayProfile(**{**settings, **changes})
 

@@ -55,10 +55,10 @@ def given(exchange: GatewayExchange, one: PickerStream) -> str | None:
             return header
         case "metadata":
             return metadata
-        case _ if header and metadata and header != metadata:
-            return None
-        case _:
+        case "either" if not (header and metadata):
             return header or metadata
+        case _:
+            return header if header == metadata else None
 
 
 @judge_of_gateway_exchange(FOLLOWED, WALKED, FALLBACK, SAME_POOL, OTHER_POOL, SPLIT)
@@ -98,7 +98,7 @@ def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:
     assert release is not None
     namespace = exchange.facts.context.destination_namespace
     found = (e.value for e in one.destination.fallbacks if e.namespace == namespace and e.message.seq <= release.seq)
-    reads = exchange.gateway.follows != "header"
+    reads = exchange.gateway.follows in ("metadata", "either")
     return GivenDestination(
         asked=one, since=release.seq, text=given(exchange, one), fallback=next(found, None) if reads else None
     )

@@ -31,7 +31,7 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
     went_on = exchange.attempts or (exchange.status is not None and exchange.status < 400)
     if exchange.gateway.failure_mode == "closed":
         if went_on:
-            hint = "The default of InferencePool is FailClose."
+            hint = "The default of InferencePool is FailClose. If this pool has FailOpen, say so: claims.failureMode."
             yield exchange.fail(FAIL, f"the request fails: {why}, and the gateway fails closed", hint=hint)
         elif exchange.response is not None:
             yield passed(FAIL)

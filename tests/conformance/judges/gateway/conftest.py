@@ -16,7 +16,7 @@ A, B, C = "10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000"
 @pytest.fixture
 def gateway(ask):
     def gateway(script: Script, version: str = "1.0.0", *, expectations: Any = None, **claims: Any):
-        context = {"role": "data-plane", "gateway": GatewayFacts(**claims), "requirements": ()}
+        context = {"role": "data-plane", "gateway": GatewayFacts(**{"follows": "either"} | claims), "requirements": ()}
         return ask(script, version, expectations=expectations or {}, **context)
 
     return gateway

@@ -112,6 +112,9 @@ class TestWhereItIsSaid:
             ("either", A, B, C, False),
             ("header", A, B, B, True),
             ("metadata", A, B, B, False),
+            (None, A, None, B, False),
+            (None, None, A, B, False),
+            (None, A, A, B, True),
         ],
     )
     def test_what_the_gateway_reads_counts(self, gateway, relayed, script, follows, header, metadata, to, wrong):
