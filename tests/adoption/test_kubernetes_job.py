@@ -47,14 +47,19 @@ MODELS = {
 """Kubernetes' schema as its Python client has it: unknown keys and wrong types are refused."""
 
 _BLOCK = f"127.0.{1 + os.getpid() % 254}"
-POD_IP = {"epp-conformance": f"{_BLOCK}.9", "epp-load": f"{_BLOCK}.10"}
+POD_IP = {
+    "epp-conformance": f"{_BLOCK}.9",
+    "epp-load": f"{_BLOCK}.10",
+    "gateway-conformance": f"{_BLOCK}.11",
+}
 """The address of the pod of each Job that serves a pool: in no block that pools of other runs take."""
 
 
-JOBS = [("job.yaml", "epp-conformance"), ("load.yaml", "epp-load"), ("load.yaml", "epp-load-worker")]
+GATEWAY = ("gateway.yaml", "gateway-conformance")
+JOBS = [("job.yaml", "epp-conformance"), ("load.yaml", "epp-load"), GATEWAY, ("load.yaml", "epp-load-worker")]
 """Each Job by its file and its name."""
 
-SERVING = JOBS[:2]
+SERVING = JOBS[:3]
 """Those whose pods are the model servers."""
 
 
@@ -77,7 +82,7 @@ def expanded(arguments: list[str], **values: str) -> list[str]:
     return [re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], one) for one in arguments]
 
 
-@pytest.mark.parametrize("one", [param for param in MANIFESTS if param.values[0]["kind"] != "InferencePool"])
+@pytest.mark.parametrize("one", [param for param in MANIFESTS if param.values[0]["kind"] in MODELS])
 def test_manifests_are_of_kubernetes_schema(one):
     MODELS[one["kind"]].model_validate(one, strict=True)
 
@@ -204,6 +209,39 @@ def test_the_command_certifies_an_epp_of_the_cluster(epp, tmp_path):
     assert report["versions"][0]["kinds"]["protocol"] in ("conformant", "incomplete")
     assert report["versions"][0]["scenarioVerdicts"]["pass"]
     assert "fail" not in report["versions"][0]["scenarioVerdicts"]
+
+
+def test_the_gateway_of_a_cluster_finds_pool_and_epp_in_the_pod():
+    pool, service, route = (manifest(kind, GATEWAY[0]) for kind in ("InferencePool", "Service", "HTTPRoute"))
+    picker = pool["spec"]["endpointPickerRef"]
+    (port,) = service["spec"]["ports"]
+    assert (picker["name"], picker["port"]["number"]) == (service["metadata"]["name"], port["port"])
+    template, container = pod_of(manifest("Job", *GATEWAY))
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert f"--epp-listen=$(POD_IP):{port['port']}" in container["args"]
+    assert route["spec"]["rules"][0]["backendRefs"][0]["name"] == pool["metadata"]["name"]
+
+
+def test_the_command_tests_a_gateway_that_knows_the_pod(tmp_path):
+    """A gateway without TLS, reached by a name, as one is by that of its Service."""
+    _, container = pod_of(manifest("Job", *GATEWAY))
+    listen = free_port()
+    values = {"POD_IP": POD_IP["gateway-conformance"], "GATEWAY": f"http://localhost:{listen}"}
+    arguments = expanded(container["args"], **values)
+    (pods,) = [one.removeprefix("--endpoints=") for one in arguments if one.startswith("--endpoints=")]
+    command = [sys.executable, "-m", "reference_gateway", f"--listen=127.0.0.1:{listen}"]
+    command += [f"--epp={values['POD_IP']}:9002", f"--endpoints={pods}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as gateway:
+        assert gateway.stdout.readline()
+        places = {"/report": str(tmp_path / "report"), "sleep 20\n": ""}
+        script = [re.sub("|".join(places), lambda found: places[found[0]], one) for one in container["command"]]
+        ran = started([*script, *arguments, "--tls=plaintext", "-k", "gateway.follows-the-*", "-k", "gateway.fails-*"])
+        log, said = ran.communicate(timeout=110)
+        gateway.terminate()
+    assert ran.returncode == 0, log + said
+    verdicts = unpacked(log, "./report.json")["versions"][0]["scenarioVerdicts"]
+    assert verdicts["pass"]
+    assert "fail" not in verdicts
 
 
 @pytest.mark.parametrize("cluster", [JOBS[1]], indirect=True)
