@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 from ext_proc.messages import HttpHeaders, ProcessingRequest
 from ext_proc.record import header
-from reference_gateway.epp_client import NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE, Talk
+from reference_gateway.epp_client import NAMESPACE, SERVED, SUBSET, SUBSET_NAMESPACE, Decision, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -15,6 +16,17 @@ from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 def _saying(talk: type[Talk]) -> type[Gateway]:
     return type(talk.__name__, (Gateway,), {"talk_type": talk})
+
+
+class _AsText(Talk):
+    """The body is read as text, in which other bytes are replaced, and told so."""
+
+    async def ask(self, request: GatewayRequest) -> Decision:
+        told = request.body.decode("utf-8", errors="replace").encode()
+        decision = await super().ask(dataclasses.replace(request, body=told))
+        if told != request.body:
+            decision.body = request.body
+        return decision
 
 
 class _UpperCase(Talk):
@@ -177,6 +189,12 @@ FAULTS: tuple[Fault, ...] = (
         why="names of headers go to the EPP in the case in which HTTP/1 clients like to write them",
         breaks="DP-EXTP-01",
         gateway=_saying(_UpperCase),
+    ),
+    Fault(
+        name="body-told-as-text",
+        why="the EPP gets the request body as text, in which what is no UTF-8 is replaced",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_AsText),
     ),
     Fault(
         name="no-end-of-stream",
