@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from conformance.scenario import references
 from conformance.scenario.epp_script import EppScript, LocalReply
@@ -38,9 +38,9 @@ def _in_turn(script: EppScript, index: int) -> EppScript:
 
 def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace: str) -> Script:
     """A scenario's script as the scripted EPP plays it."""
-    if said.fails is not None:
-        return _failing(said)
     first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
+    if said.fails is not None and said.fails_at is None:
+        return Script(acts={"request_headers": (*first, *_failure(said))}, quiet=True)
     if said.immediate is not None and said.decides == "end":
         return Script(acts={"request_end": (*first, _immediate(said.immediate))}, decides="end")
     if said.immediate is not None:
@@ -51,6 +51,9 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts["request_end"] = (_immediate(said.refuses_end),)
     if said.refuses_response is not None:  # what was told of its body at once is not answered
         acts |= {"response_headers": (_immediate(said.refuses_response),), "response_body": (), "response_trailers": ()}
+    if said.fails_at is not None:
+        answered = (Answer(),) if said.fails_at == "request-end" else ()
+        acts[said.fails_at.replace("-", "_")] = (*answered, *_failure(said))
     if said.fallback is not None:
         fallback = references.resolve(said.fallback, endpoints)
         answer = dataclasses.replace(answer, metadata={namespace: {FALLBACK: fallback}})
@@ -83,15 +86,16 @@ def _encoded(edits: tuple[str, str] | None) -> tuple[bytes, bytes] | None:
     return (edits[0].encode(), edits[1].encode()) if edits is not None else None
 
 
-def _failing(said: EppScript) -> Script:
-    acts: Mapping[str, Callable[[], Act]] = {
-        "reset": Reset,
-        "close": End,
-        "error": lambda: End(status=UNAVAILABLE, message="no endpoint picker here"),
-    }
-    first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
-    done = acts.get(said.fails or "")
-    return Script(acts={"request_headers": (*first, *((done(),) if done else ()))}, quiet=True)
+def _failure(said: EppScript) -> tuple[Act, ...]:
+    match said.fails:
+        case "reset":
+            return (Reset(),)
+        case "close":
+            return (End(),)
+        case "error":
+            return (End(status=UNAVAILABLE, message="no endpoint picker here"),)
+        case _:
+            return ()
 
 
 def _immediate(said: LocalReply) -> Immediate:

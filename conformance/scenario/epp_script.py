@@ -50,11 +50,19 @@ class EppScript(FileModel):
     fails: Literal["silent", "reset", "close", "error"] | None = Field(
         None, description="silent: no answer; reset: RST_STREAM; close: gRPC status 0 unasked; error: status 14"
     )
+    fails_at: Literal["request-body", "request-end", "response-body"] | None = Field(
+        None,
+        description="where it does so, having answered all before that, and the request's end, too; "
+        "default: at the request's headers",
+    )
     delay: float = Field(0, ge=0, le=30, description="seconds before it answers the request's headers")
 
     @model_validator(mode="after")
     def _one_way(self) -> EppScript:
-        given = [name for name in ("pick", "picks", "immediate", "fails") if getattr(self, name)]
+        if self.fails_at and not self.fails:
+            raise ValueError("`failsAt` has no effect without `fails`")
+        names = ("pick", "picks", "immediate", *(("fails",) if self.fails_at is None else ()))
+        given = [name for name in names if getattr(self, name)]
         if len(given) > 1:
             raise ValueError(f"an EPP does one thing: give `{'` or `'.join(given)}`")
         return self

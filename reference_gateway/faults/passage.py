@@ -9,7 +9,7 @@ import dataclasses
 from ext_proc.messages import CommonResponse, ProcessingResponse
 from ext_proc.record import header
 from real_envoy.http_response import HttpResponse
-from reference_gateway.epp_client import Answered, Talk
+from reference_gateway.epp_client import Answered, EppUnavailable, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
@@ -193,6 +193,46 @@ class _ClearedBodiesGoOn(Gateway):
     talk_type = _NeverClearingTalk
 
 
+class _EndingTalk(Talk):
+    """What an EPP that fails has given back of a body is taken for all of it: nothing."""
+
+    side = "request"
+
+    async def _streamed(self, side: str, *, trailers: bool) -> None:
+        try:
+            await super()._streamed(side, trailers=trailers)
+        except EppUnavailable:
+            if side != self.side:
+                raise
+            self._decision.body = b""
+
+
+class _EndingResponsesTalk(_EndingTalk):
+    side = "response"
+
+
+class _BrokenOffAsWhole(Gateway):
+    talk_type = _EndingTalk
+
+
+class _BrokenOffResponseAsWhole(Gateway):
+    talk_type = _EndingResponsesTalk
+
+
+class _NeedingTalk(Talk):
+    """An EPP that is not there for the response has failed."""
+
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(response, endpoint, tried)
+        ended = self._stream.ended if self._stream is not None else None
+        left = ended is not None and ended.how == "status" and ended.status == 0
+        return GatewayResponse(status=500, body=b"the endpoint picker left") if left else told
+
+
+class _NeedsTheEpp(Gateway):
+    talk_type = _NeedingTalk
+
+
 class _OpenWithoutBody(Gateway):
     """What was read of the body was for the EPP."""
 
@@ -321,6 +361,24 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         gateway=_ClearedBodiesGoOn,
         settings={"mode": "STREAMED"},
+    ),
+    Fault(
+        name="broken-off-body-as-whole",
+        why="the body of a request whose EPP fails in its midst ends for the model server where the EPP left it",
+        breaks="DP-EXTP-01",
+        gateway=_BrokenOffAsWhole,
+    ),
+    Fault(
+        name="broken-off-response-as-whole",
+        why="so does the body of a response for the client",
+        breaks="DP-EXTP-01",
+        gateway=_BrokenOffResponseAsWhole,
+    ),
+    Fault(
+        name="epp-that-is-done-as-500",
+        why="the client gets 500 in place of the response if the EPP closed its stream once the request was answered",
+        breaks="DP-EXTP-01",
+        gateway=_NeedsTheEpp,
     ),
     Fault(
         name="fails-open-without-the-body",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ext_proc.channel import Channel
@@ -87,6 +88,23 @@ class _RefusesLongResponses(Gateway):
         if got is None or len(got.body) <= ROOM:
             return got
         return dataclasses.replace(got, status=502, headers=(), pieces=(b"a response for which there is no room",))
+
+
+class _BreakingOffTalk(Talk):
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(response, endpoint, tried)
+        ended = self._stream.ended if self._stream is not None else None
+        failed = ended is not None and (ended.how != "status" or ended.status != 0)
+        return dataclasses.replace(told, cut=failed)
+
+
+class _BreaksOff(Gateway):
+    talk_type = _BreakingOffTalk
+
+
+class _FailsOpenToTheLast(Gateway):
+    def unsteered(self, pool: BackendPool) -> Iterator[str]:
+        return iter(pool.endpoints[::-1])
 
 
 class _NothingListens(Exception):  # noqa: N818 - a condition, not a defect
@@ -208,6 +226,14 @@ VARIANTS: tuple[Fault, ...] = (
         why="a response of more than 64 KiB becomes 502, of which the EPP is told",
         gateway=_RefusesLongResponses,
     ),
+    Fault(
+        name="fails-open-to-the-last",
+        why="a request whose EPP fails in its midst is sent to the last of the pool, as any without an EPP",
+        gateway=_FailsOpenToTheLast,
+        settings={"fails_open": True},
+        claims={"failureMode": "open"},
+    ),
+    Fault(name="breaks-off", why="a response whose EPP fails in its midst is cut", gateway=_BreaksOff),
     Fault(
         name="keeps-little",
         why="a body of more than 10,000 bytes is not kept, so that it is sent once and not retried",

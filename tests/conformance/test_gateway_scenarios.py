@@ -47,6 +47,11 @@ def problems(tmp_path: Path, text: str) -> str:
             "{request: {epp: {pick: ['{a}'], picks: [['{b}']]}}}",
             "an EPP does one thing: give `pick` or `picks`",
         ),
+        (
+            "{request: {epp: {pick: ['{a}'], fails: reset}}}",
+            "an EPP does one thing: give `pick` or `fails`",
+        ),
+        ("{request: {epp: {pick: ['{a}'], failsAt: request-end}}}", "`failsAt` has no effect without `fails`"),
         ("{request: {epp: {picks: [['{d}']]}}}", "{d} is neither a pod of this scenario nor a variable"),
         ("{request: {abort: destination}}", "a client does not see when an endpoint is chosen"),
         ("{request: {connection: shared, http: 2}}", "`connection: shared` is for HTTP/1.1 requests"),

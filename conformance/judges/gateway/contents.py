@@ -49,6 +49,7 @@ def contents(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
     if exchange.expired:
         yield from _lost(exchange, one) if one is exchange.asked[-1] else ()
         return
+    yield from _broken_off(exchange, one)
     others = [other.stream for other in exchange.asked if other is not one]
     if not any(_changed(other.request) for other in others):
         yield from _sent(exchange, one, exchange.opened)
@@ -159,6 +160,45 @@ def _whose(exchange: GatewayExchange, kind: type[ExchangeOpened | UpstreamRespon
         return ""
     found = (event.exchange for _, event in exchange.facts.episode.of(kind) if whole_body(event) == body)
     return next((name for name in found if name and name != exchange.exchange), "")
+
+
+def _broken_off(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+    """A body that an EPP was told and, as it failed, gave no end: the rest is not left out as if there were none.
+
+    To go on with all of it is another matter, and so is an error of the gateway's own, which gRPC gives status 200.
+    """
+    if not one.broke or one.unavailable or len(exchange.asked) > 1:
+        return  # of an EPP that failed before it answered see DP-FAIL-01
+    request, response, final, got = one.stream.request, one.stream.response, exchange.final, exchange.response
+    if exchange.opened is not None and _endless(request):
+        for attempt in exchange.attempts:
+            yield from _begun(exchange, request, exchange.opened, attempt.request, attempt)
+    if final is None or final.response is None or got is None or exchange.bodyless or exchange.grpc:
+        return
+    if _endless(response) and got[1].complete and exchange.framed and got[1].status == final.status:
+        yield from _begun(exchange, response, final.response, got[1], None)
+
+
+def _endless(direction: StreamDirection) -> bool:
+    """Whether the EPP was told a body, and did not say that it ends. Outside of full duplex an answer may cut it."""
+    told = bool(direction.bodies) and direction.finish is None and not direction.cut and not direction.replaced
+    return told and direction.trailers_answer is None and (direction.duplex or not direction.body_answers)
+
+
+def _begun(
+    exchange: GatewayExchange,
+    direction: StreamDirection,
+    came: ExchangeOpened | UpstreamResponse,
+    out: UpstreamRequest | ClientResponse,
+    attempt: UpstreamAttempt | None,
+) -> Iterator[Ruling]:
+    """Of a body, as it came, only the beginning went on, as the whole."""
+    whole, got = whole_body(came), whole_body(out)
+    if whole is None or got is None or got == whole or not whole.startswith(got):
+        return
+    where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
+    expected = f"no {direction.side} body {where}, one that is cut, or all {len(whole)} bytes: the EPP gave it no end"
+    yield exchange.fail(EXTP, expected, f"{len(got)} bytes as the whole body", at=attempt)
 
 
 def _status(

@@ -67,7 +67,7 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
     if exchange.opened is None:
         yield not_applicable(FOLLOWED, "the HTTP sides were not observed")
         return
-    asked = [one for one in exchange.asked if not exchange.left_behind(one)]
+    asked = [one for one in exchange.asked if not exchange.left_behind(one) and not _failed_open(exchange, one)]
     plans = [_plan(exchange, one) for one in asked if one.release is not None]
     if not plans:
         return
@@ -91,6 +91,11 @@ def destination(exchange: GatewayExchange) -> Iterator[Ruling]:
         yield from _Walk(exchange, plan, under[plan.since], last=number == len(plans) - 1).judge()
     if len({plan.asked.epp for plan in plans if under[plan.since]}) > 1:
         yield passed(OTHER_POOL)
+
+
+def _failed_open(exchange: GatewayExchange, one: PickerStream) -> bool:
+    """Whether an EPP failed before it let the whole request go: then a gateway that fails open may do without it."""
+    return exchange.fails_open and one.broke and not one.passed
 
 
 def _plan(exchange: GatewayExchange, one: PickerStream) -> GivenDestination:

@@ -20,7 +20,9 @@ from fake_epp import Script
 
 Endpoints = Mapping[str, tuple[str, ...]]
 
-EASIER: Mapping[str, tuple[str, dict[str, Any]]] = {
+ALIVE: Mapping[str, Any] = {"fails": None, "fails_at": None}
+
+EASIER: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "picks the same endpoint always": ("gateway.follows-the-pick[pod=b,method=POST", {"pick": ("{a}",)}),
     "picks nothing": ("gateway.follows-the-pick[pod=b,method=POST", {"pick": ()}),
     "picks the strangers of the pool no more": ("gateway.walks-past-a-stranger", {"pick": ("{a}", "{b}")}),
@@ -39,6 +41,9 @@ EASIER: Mapping[str, tuple[str, dict[str, Any]]] = {
     "never fails": ("gateway.fails-closed-on-a-broken-epp[how=error,method=POST", {"fails": None}),
     "fails in another way": ("gateway.fails-closed-on-a-broken-epp[how=error,method=POST", {"fails": "reset"}),
     "is silent": ("gateway.fails-closed-on-a-broken-epp[how=error,method=POST", {"fails": "silent"}),
+    "never fails in its midst": ("gateway.shows-nothing-broken-off-as-whole[how=reset,at=request-body", ALIVE),
+    "never fails in a response": ("gateway.shows-nothing-broken-off-as-whole[how=error,at=response-body", ALIVE),
+    "stays when it is done": ("gateway.goes-on-without-an-epp-that-is-done[method=POST,http=1", ALIVE),
     "has no fallback": ("gateway.uses-the-fallback[fallback=b", {"fallback": None}),
 }
 

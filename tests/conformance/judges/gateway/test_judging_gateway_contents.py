@@ -10,7 +10,7 @@ from scripted import BODY, body_answer, echo, headers_answer, immediate, option,
 from conformance.judges.gateway.calling import STREAMS_END
 from conformance.verdict import Verdict
 from ext_proc.messages import CommonResponse, HeaderMap, HeaderValue, HttpHeaders
-from ext_proc.record import ClientAborted, ClientResponse, Wait
+from ext_proc.record import Author, ClientAborted, ClientResponse, Wait
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 ANSWER = b'{"id": "1", "model": "m"}'
@@ -124,6 +124,49 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(
+    ("arrived", "got", "wrong"),
+    [
+        (b"", (200, ANSWER), True),
+        (BODY[:9], (200, ANSWER), True),
+        (BODY, (200, ANSWER), False),
+        (None, (500, b""), False),
+    ],
+)
+@pytest.mark.parametrize("broken", [True, False])
+@pytest.mark.parametrize("mode", ["closed", "open"])
+def test_a_request_without_an_end_is_not_cut(gateway, script, arrived, got, wrong, broken, mode):
+    one = script.exchange(body=BODY).request().answers(headers_answer(A), streamed(BODY[:9]))
+    one.reset(Author.EPP) if broken else one.closed(14)
+    if arrived is not None:
+        one.upstream(B if mode == "open" else A, 200, body=arrived, answer=ANSWER)
+    one.client(*got)
+    assert gateway(script, failure_mode=mode).blamed == ({"DP-EXTP-01"} if wrong else set())
+
+
+@pytest.mark.parametrize(
+    ("status", "got", "complete", "wrong"),
+    [
+        (200, b"", True, True),
+        (200, ANSWER[:9], True, True),
+        (200, ANSWER[:9], False, False),
+        (200, ANSWER, True, False),
+        (500, b"", True, False),
+    ],
+)
+def test_a_response_without_an_end_is_not_cut(gateway, script, status, got, complete, wrong):
+    one = script.exchange(body=BODY).request().answers(headers_answer(A), *echo(BODY))
+    one.upstream(A, 200, body=BODY, answer=ANSWER).response_headers(served=A)
+    one.answers(headers_answer(side="response")).body(ANSWER, side="response").answers(
+        streamed(ANSWER[:9], side="response")
+    )
+    one.reset(Author.EPP)
+    chunked = ((b"transfer-encoding", b"chunked"),)
+    fields = {"status": status, "headers": chunked, "body": got, "size": len(got), "complete": complete}
+    one.emit(ClientResponse(exchange=one.name, **fields))
+    assert gateway(script).blamed == ({"DP-EXTP-01"} if wrong else set())
 
 
 @pytest.mark.parametrize(("arrived", "wrong"), [("/a?b=1", False), ("/a", True), ("/other", False), ("/a?c=2", False)])
