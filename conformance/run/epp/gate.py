@@ -119,7 +119,10 @@ def hint(profile: Profile, last: ExchangeOutcome | None) -> str:
     if ended is not None and ended.how == "status" and ended.status in (UNKNOWN, INTERNAL):
         return "its handler failed, and the status is all that a client gets of that: what does it print?"
     if last is not None and last.expired:
-        return "it accepts streams and does not answer: body mode (--body-mode) or readiness"
+        return (
+            "it accepts streams and does not answer: does it wait for another body mode (--body-mode), for the end of "
+            "a body (end_of_stream, also of an empty chunk), or until it is ready?"
+        )
     if last is not None and last.status == NOT_FOUND:
         model = profile.requests.model
         return f"404 may say that it serves no model {model!r}: requests.model of the profile names it"
