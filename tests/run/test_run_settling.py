@@ -67,6 +67,12 @@ def test_one_whose_answers_to_bodies_are_refused_is_seen_to_follow_without_them(
     assert not [one.text for one in outcome.anomalies if one.code == "unsettled"]
 
 
+def test_one_that_reads_hints_wrongly_is_seen_to_follow_by_its_other_picks():
+    """Asked for one port of a pod it picks the other, and is not started again for that."""
+    outcome = conduct(reference("--fault=subset-by-address"), "pool.ports-of-one-that-leaves", "destination.chat")
+    assert not [one.text for one in outcome.anomalies if one.code == "unsettled"]
+
+
 def test_one_that_looks_at_its_pool_after_answering_is_caught_by_the_first_request_after_a_quiet_time():
     outcome = conduct(late("refreshes-afterwards"), "pool.quiet-*", "pool.removed")
     assert verdicts(outcome).pop("pool.removed") is Verdict.PASS  # the polls have brought it up to date

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Literal
 
 from conformance.errors import UsageError
@@ -18,20 +17,14 @@ from conformance.evidence.episode import GaugesShown, PodFact, PoolState
 from conformance.run.epp import loads
 from conformance.run.epp.binding import cant_bind
 from conformance.run.epp.discovery import PoolDiscovery
+from conformance.run.epp.followed import Followed, Probe
 from conformance.run.epp.members import Member, PoolSpec
-from conformance.run.epp.until import until
 from conformance.scenario.pool import IDLE, Load, Pod, Pool, PoolStep
 from conformance.scenario.references import NOBODY
 from conformance.targets.ports import free_port
 from conformance.targets.profile import Profile
 from ext_proc.record import Event, Wait
 from fake_modelserver import FaultKind, Fleet, FleetError, PodSpec
-
-Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
-"""Ask the target for a pick within some endpoints (None: no subset hint); gives its first endpoint, or None."""
-
-AGREEING_POLLS = 8
-"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
 
 UNREAD = 3
 """After so many waits in which no metrics of any pod were ever read, the target is taken for one that reads none. A
@@ -334,53 +327,28 @@ class PoolController:
         await self._scraped({server.name: server.mark() for server in servers if server.metrics_fault is None})
         if self.probe is None:
             self._doubtful.clear()  # it reads the pool when it starts, and passes the gate then
-        if not self._doubtful:
-            return
-        async with self.unloaded():
-            await self._wait_until_followed(now, patience)
+        elif self._doubtful:
+            async with self.unloaded():
+                await self._wait_until_followed(self.probe, now, patience)
 
-    async def _wait_until_followed(self, now: set[str], patience: float) -> None:
+    async def _wait_until_followed(self, probe: Probe, now: set[str], patience: float) -> None:
         loop = asyncio.get_running_loop()
         start = loop.time()
         met = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * patience):
-                met = await self._followed(self._doubtful, now, start + patience)
+                asked = Followed(
+                    probe=probe, changed=self._doubtful, now=now, connections=self._profile.connect.connections
+                )
+                met = await asked.by(start + patience, hints=self.supports_subset)
         if met:
             self._doubtful.clear()
         what = "the target follows the pool change"
         self._emit(Wait(what=what, outcome="met" if met else "expired", seconds=loop.time() - start))
 
-    async def _followed(self, changed: set[str], now: set[str], deadline: float) -> bool:
-        """Whether the picks agree with the pool before loop time `deadline`."""
-        if not self.supports_subset:
-            return await until(self._picks_from_the_pool, deadline)
-        *others, last = sorted(changed)
-        # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
-        for endpoint, polls in (*((one, 1) for one in others), (last, self._profile.connect.connections)):
-            if not await until(functools.partial(self._follows, endpoint, endpoint in now, polls), deadline):
-                return False
-        # What is asked for with a hint may be kept apart from what is picked without one.
-        return await until(self._picks_from_the_pool, deadline)
-
     def _is_read(self, pod: Pod) -> bool:
         """Whether the target claims to read the metrics of such a pod: other engines may have theirs elsewhere."""
         return pod.engine is None or pod.engine in self._profile.claims.engines
-
-    async def _follows(self, endpoint: str, wanted: bool, polls: int) -> bool:
-        assert self.probe is not None
-        for _ in range(polls):
-            if (await self.probe([endpoint]) == endpoint) is not wanted:
-                return False
-        return True
-
-    async def _picks_from_the_pool(self) -> bool:
-        assert self.probe is not None
-        allowed: set[str | None] = set(self.eligible) or {None}
-        for _ in range(AGREEING_POLLS if self._doubtful - allowed else 1):
-            if await self.probe(None) not in allowed:
-                return False
-        return True
 
     async def _scraped(self, marks: Mapping[str, int]) -> None:
         """Two scrapes that started after the change have read it; a target that does not scrape is not waited for."""

@@ -1,0 +1,60 @@
+"""Whether a target follows a change of its pool, as its picks show."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from conformance.run.epp.until import ENOUGH_POLLS, until
+
+Probe = Callable[[Sequence[str] | None], Awaitable[str | None]]
+"""Ask the target for a pick within some endpoints (None: no subset hint); gives its first endpoint, or None."""
+
+AGREEING_POLLS = 8
+"""Without a subset hint it shows only by chance that an endpoint has gone; so many picks in a row must agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """Endpoints that were `changed`, of a pool in which those of `now` may be picked. Polls are sent over so many
+    `connections` in turn."""
+
+    probe: Probe
+    changed: Collection[str]
+    now: Collection[str]
+    connections: int
+
+    async def by(self, deadline: float, *, hints: bool) -> bool:
+        """Whether the picks agree with the pool before loop time `deadline`; `hints`: it reads subset hints."""
+        if not hints:
+            return await until(self._picks_from_the_pool, deadline)
+        *others, last = sorted(self.changed)
+        # Connections, which polls take in turn, may lead to workers that each read the pool for themselves.
+        for endpoint, polls in (*((one, 1) for one in others), (last, self.connections)):
+            if await until(functools.partial(self._follows, endpoint, polls), deadline):
+                continue
+            if endpoint not in self.now or not await self._picked(endpoint):
+                return False
+        # What is asked for with a hint may be kept apart from what is picked without one.
+        return await until(self._picks_from_the_pool, deadline)
+
+    async def _follows(self, endpoint: str, polls: int) -> bool:
+        for _ in range(polls):
+            if (await self.probe([endpoint]) == endpoint) is not (endpoint in self.now):
+                return False
+        return True
+
+    async def _picked(self, endpoint: str) -> bool:
+        """Whether it is picked without a hint: then the pool is followed, and what is wrong is how hints are read."""
+        for _ in range(ENOUGH_POLLS):
+            if await self.probe(None) == endpoint:
+                return True
+        return False
+
+    async def _picks_from_the_pool(self) -> bool:
+        allowed: set[str | None] = set(self.now) or {None}
+        for _ in range(AGREEING_POLLS if set(self.changed) - allowed else 1):
+            if await self.probe(None) not in allowed:
+                return False
+        return True
