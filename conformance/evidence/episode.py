@@ -237,7 +237,8 @@ class GatewayFacts(Described):
     """
 
     follows: Literal["header", "metadata", "either"] | None = None
-    """Where it reads the destination, when the two differ or one is missing; left out: it says nothing."""
+    """Where it reads the destination, when the two differ or one is missing; left out: what needs one of them alone is
+    not applicable."""
     retries: int = 0
     """How often it tries a request again after a failed attempt; 0: retry is not configured."""
     retry_statuses: tuple[int, ...] = ()

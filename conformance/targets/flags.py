@@ -112,7 +112,7 @@ class TargetFlags:
     follows: Annotated[
         str | None,
         Flag(
-            "Where the gateway reads the destination: header, metadata or either.",
+            "Where the gateway reads the destination: header, metadata or either. Left out, that is not tested.",
             "PLACE",
             roles=DATA_PLANE,
         ),
