@@ -22,11 +22,21 @@ KEPT = 512
 class Capture:
     """Collects an episode. `before` are entries that were true already: the pool, the load, the process.
 
-    With `strays` it has the exchanges of others, too: those that no one gave a name.
+    With `strays` it has the exchanges of others, too: those that no one gave a name. While it is entered, it is one of
+    those that are `under_way`.
     """
 
-    def __init__(self, recorder: Recorder, name: str, before: Iterable[Entry], *, strays: bool = False) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        name: str,
+        before: Iterable[Entry],
+        *,
+        strays: bool = False,
+        under_way: set[Capture] | None = None,
+    ) -> None:
         self._recorder = recorder
+        self._under_way = set[Capture]() if under_way is None else under_way
         self._prefix = f"{name}."
         self._name = name
         self._strays = strays
@@ -36,11 +46,13 @@ class Capture:
         self._stop = recorder.listen(self._take)
 
     def __enter__(self) -> Self:
+        self._under_way.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._under_way.discard(self)
         self._stop()
 
     def exchange(self) -> str:

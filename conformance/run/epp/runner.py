@@ -71,6 +71,7 @@ class EppRunner(TargetRunner):
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
         self._preparing = False
+        self._under_way: set[Capture] = set()
         self._unsettled = 0
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder, lambda endpoint: endpoint in self.pool)
@@ -370,7 +371,8 @@ class EppRunner(TargetRunner):
         before = {entry.seq: entry for entry in (*self._standing.values(), *self._transition, *self._polls.take())}
         self._transition.clear()
         name = f"{self._number}-{next(self._episodes)}"
-        return Capture(self.recorder, name, (before[number] for number in sorted(before)))
+        found = (before[number] for number in sorted(before))
+        return Capture(self.recorder, name, found, under_way=self._under_way)
 
     def take_polls(self) -> list[Entry]:
         """The polls of a change that an episode has seen itself."""
@@ -389,8 +391,8 @@ class EppRunner(TargetRunner):
                 self._standing[f"gauges {pod}"] = entry
             case ProcessStarted():
                 self._standing["process"] = entry
-            case ProcessExited(asked=False) if self._preparing:  # it is a finding of the scenario that is made ready
-                self._transition.append(entry)
+            case ProcessExited(asked=False) if self._preparing or not self._under_way:
+                self._transition.append(entry)  # it is a finding of the scenario that is made ready, or the next one
 
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""

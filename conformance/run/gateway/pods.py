@@ -138,7 +138,10 @@ class Pods:
 
     def tell_of_others(self, exchange: str, before: Counter[tuple[str, str]]) -> None:
         """Tell of another protocol than ours that was spoken since `before`, while a request was under way: what the
-        gateway sent so was not understood, and nothing can be told of the request."""
+        gateway sent so was not understood, and nothing can be told of the request. What arrived was: then the gateway
+        only looks after its pods so."""
+        if self.reached[exchange]:
+            return
         for pod, protocol in self.spoken - before:
             if protocol in OTHERS:
                 self._failed[pod] = self._fleet.pods[pod].endpoint
