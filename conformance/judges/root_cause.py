@@ -40,7 +40,7 @@ def odd_items(view: ExchangeView) -> bool:
 def odd_served(view: ExchangeView) -> bool:
     """A served endpoint that is not the first of those picked, or none although a model server answered."""
     served = view.served
-    if served is None or not view.stream.response.headers:
+    if served is None or not view.stream.response.headers or local_reply(view):
         return False
     if not served.present:
         return bool(view.conversation.upstream_responses)
@@ -86,13 +86,20 @@ def _unknown(message: DecodedMessage) -> bool:
     return len(headers) > MANY_HEADERS or not all(one.raw_value.isascii() for one in headers)
 
 
+def local_reply(view: ExchangeView) -> bool:
+    """A response of the data plane's own: no attempt at a model server brought one."""
+    tried = view.conversation.upstream_responses
+    return bool(tried) and all(one.outcome != "response" and one.status is None for one in tried)
+
+
 def early_response(view: ExchangeView) -> bool:
-    """Response headers on a stream without a request, or before the request was complete or answered. In mode NONE, and
-    where the EPP asked to be shown no more of the request, its end is not shown: the answer is all that is awaited."""
+    """Response headers on a stream without a request, before the request was complete or answered, or of the data
+    plane's own. In mode NONE, and where the EPP asked to be shown no more of the request, its end is not shown: the
+    answer is all that is awaited."""
     response, request = view.stream.response.headers, view.stream.request
     if response is None:
         return False
-    if request.headers is None:
+    if request.headers is None or local_reply(view):
         return True
     answered = request.release
     if answered is None or answered.seq > response.seq:

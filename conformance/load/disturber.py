@@ -104,9 +104,9 @@ class Disturber:
 
     async def _lose_metrics(self, trouble: Trouble, how: Literal["down", "hang"]) -> None:
         async with self._alone:
-            number = self._begun(trouble)
-            await self._serve_metrics(how)
-        await asyncio.sleep(trouble.lasts)
+            number, over = self._begun(trouble), self._now() + trouble.lasts
+            await self._serve_metrics(how)  # this waits for scrapes, of which those that hang take long
+        await asyncio.sleep(max(0.0, over - self._now()))
         async with self._alone:
             self._over(number)
             await self._serve_metrics("ok")

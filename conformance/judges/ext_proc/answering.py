@@ -312,7 +312,8 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
 
     Not so with bytes of a body in full duplex, which are with the EPP: what did not come back is lost, and without the
     end of stream Envoy 1.40 does not end the body. Trailers it still has, and passes on. But a close with nothing of
-    the response answered may have been under way before the response came, unless that was late.
+    the response answered may have been under way before the response came, unless that was late. An end without bytes
+    is with the EPP, too, once Envoy has let the headers go.
     """
     direction = view.stream.direction(side)
     if side == REQUEST and view.stream.response.complete:
@@ -321,6 +322,9 @@ def _may_close(view: ExchangeView, side: str, part: str) -> bool:
         return not (_in_hand(direction) and _was_late(view))
     if _in_hand(direction):
         return part == "trailers" and _all_came_back(direction)
+    answered, end = direction.headers_answer, direction.end
+    if part == "body" and direction.duplex and answered and end and end.seq > answered.seq:
+        return False
     return side == RESPONSE or part != "headers"  # unsteered is another matter (EPP-DEST-01)
 
 

@@ -303,11 +303,12 @@ def _forwards_length(direction: StreamDirection) -> bool:
 
 
 def _length(view: ExchangeView, direction: StreamDirection) -> int | None:
-    """The length of the body that goes on; None if it is not known. In mode NONE the EPP is not shown the body, which
-    stays as long as its headers say."""
+    """The length of the body that goes on; None if it is not known. Where the EPP is not shown the body, and puts none
+    in its place, it stays as long as its headers say."""
     if direction.header_only:
         return 0
-    if direction.mode == NONE and not direction.replaced:
+    unseen = direction.mode == NONE or (direction.mode == BUFFERED and direction.replaced)
+    if unseen and _replacement(direction) is None:
         told = values_of(sent_headers(direction), "content-length")
         return _number(told[-1]) if told else None
     body = _body(view, direction)

@@ -87,11 +87,14 @@ def takes_none(exchange: GatewayExchange) -> bool:
     RFC 9110, section 15: 426 and 505 refuse a version of HTTP, which can't be that of HTTP/1.1 requests: the first that
     a gateway must pass is one. RFC 9112, section 6.3: a server may answer 411 to a body whose length it is not told.
     RFC 9110, section 5.4: it must refuse (4xx) headers larger than it wishes to process, by 431 or, as nginx, by 400.
+    One that reads requests for models takes bodies in JSON only.
     """
     opened = exchange.opened
     if opened is None or exchange.asked or exchange.attempts:
         return False
     match exchange.status:
+        case 400 | 415 | 422 if opened.size and b"json" not in (header(opened.headers, b"content-type") or b"json"):
+            return True
         case 400 | 431:
             return any(len(name) + len(value) > LONG_LINE for name, value in opened.headers)
         case 411:

@@ -192,13 +192,19 @@ def _begun(
     out: UpstreamRequest | ClientResponse,
     attempt: UpstreamAttempt | None,
 ) -> Iterator[Ruling]:
-    """Of a body, as it came, only the beginning went on, as the whole."""
+    """Of a body, as it came, only a part went on, as the whole."""
     whole, got = whole_body(came), whole_body(out)
-    if whole is None or got is None or got == whole or not whole.startswith(got):
+    if whole is None or got is None or not _lacks_a_part(whole, got):
         return
     where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
     expected = f"no {direction.side} body {where}, one that is cut, or all {len(whole)} bytes: the EPP gave it no end"
     yield exchange.fail(EXTP, expected, f"{len(got)} bytes as the whole body", at=attempt)
+
+
+def _lacks_a_part(whole: bytes, got: bytes) -> bool:
+    """Whether `got` is the `whole` without a part, be it the beginning: in full duplex that is with the EPP."""
+    alike = next((at for at, (one, other) in enumerate(zip(whole, got, strict=False)) if one != other), len(got))
+    return len(got) < len(whole) and whole.endswith(got[alike:])
 
 
 def _status(

@@ -536,6 +536,40 @@ def test_a_body_that_is_replaced_unseen(ask, side, mutation, wrong):
     assert ask(made).blamed == ({"ENV-09"} if wrong else set())
 
 
+@pytest.mark.parametrize(("length", "wrong"), [(b"3", True), (b"%d" % len(BODY), False)])
+def test_the_length_of_a_body_that_stays_unseen(ask, length, wrong):
+    """CONTINUE_AND_REPLACE without a body: the client's goes on, and the content-length that the answer sets."""
+    made = script()
+    answer = headers_answer(A, options=[option("content-length", length)])
+    answer.request_headers.response.status = CommonResponse.CONTINUE_AND_REPLACE
+    one = made.exchange(mode="BUFFERED", headers=[(b"content-length", b"%d" % len(BODY))])
+    one.request_headers().answers(answer).drained()
+    assert ask(made).blamed == ({"ENV-10"} if wrong else set())
+
+
+@pytest.mark.parametrize(("answered_first", "wrong"), [(True, True), (False, False)])
+def test_an_end_without_bytes_that_an_epp_leaves_behind(ask, answered_first, wrong):
+    """Envoy has let the headers go, and waits with the end of the body for the EPP's."""
+    made = script()
+    one = made.exchange().request(BODY).answers(headers_answer(A), *echo(BODY)).response_headers()
+    steps = [lambda: one.answers(headers_answer(side="response")), lambda: one.chunk(b"", side="response", end=True)]
+    for step in steps if answered_first else steps[::-1]:
+        step()
+    one.closed()
+    assert ask(made).blamed == ({"ENV-16"} if wrong else set())
+
+
+@pytest.mark.parametrize("served", [A, B])
+def test_a_local_reply_that_is_not_answered(ask, served):
+    """Whichever endpoint the data plane says that it tried last."""
+    made = script()
+    one = made.exchange().request(BODY).answers(headers_answer(A), *echo(BODY))
+    for endpoint in dict.fromkeys((A, served)):
+        one.upstream(endpoint, outcome="connect-failed")
+    one.response_headers(status=503, served=served, end=True).hang("answer to response_headers")
+    assert ask(made).failed == {"ENV-23"}
+
+
 @pytest.mark.parametrize("mode", ["BUFFERED", DUPLEX])
 @pytest.mark.parametrize(("side", "warned"), [("request", "EPP-TRN-05"), ("response", "ENV-09")])
 def test_a_body_that_is_added_where_there_is_none(ask, side, warned, mode):

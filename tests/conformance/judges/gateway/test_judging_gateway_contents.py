@@ -131,6 +131,8 @@ def test_what_may_differ(gateway, script, whole, changed):
     [
         (b"", (200, ANSWER), True),
         (BODY[:9], (200, ANSWER), True),
+        (BODY[9:], (200, ANSWER), True),
+        (BODY[:3] + BODY[9:], (200, ANSWER), True),
         (BODY, (200, ANSWER), False),
         (None, (500, b""), False),
     ],
@@ -151,6 +153,7 @@ def test_a_request_without_an_end_is_not_cut(gateway, script, arrived, got, wron
     [
         (200, b"", True, True),
         (200, ANSWER[:9], True, True),
+        (200, ANSWER[9:], True, True),
         (200, ANSWER[:9], False, False),
         (200, ANSWER, True, False),
         (500, b"", True, False),

@@ -536,6 +536,20 @@ class TestExpectations:
         expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
         assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
 
+    @pytest.mark.parametrize("status", [400, 415, 422])
+    @pytest.mark.parametrize(
+        ("content_type", "body", "verdict"),
+        [
+            (b"application/octet-stream", BODY, Verdict.NOT_APPLICABLE),
+            (b"application/octet-stream", b"", Verdict.INCONCLUSIVE),
+            (b"application/json; charset=utf-8", BODY, Verdict.INCONCLUSIVE),
+        ],
+    )
+    def test_a_gateway_may_take_bodies_in_json_only(self, gateway, script, status, content_type, body, verdict):
+        script.exchange(body=body, headers=((b"content-type", content_type),), stream=False).client(status)
+        expected = Expectation(requirement="DP-EXTP-01", served_by=(A,))
+        assert gateway(script, expectations={"x1": expected})["DP-EXTP-01"] is verdict
+
     @pytest.mark.parametrize("status", [426, 505])
     @pytest.mark.parametrize(
         ("opened", "verdict"),
