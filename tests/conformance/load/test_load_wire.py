@@ -18,7 +18,7 @@ from conformance.load.examples import Example, KeptExchange
 from conformance.load.generators import Begin, GetReady, Share, ShareEnd, ShareReport, Stop
 from conformance.load.memory import MemoryCounts
 from conformance.load.mix import Arrivals, LoadFile, MixedRequest
-from conformance.load.moments import State
+from conformance.load.moments import ShownLoad, State
 from conformance.load.settings import LoadSettings
 from conformance.load.totals import Totals
 from conformance.load.traffic import LoadTally
@@ -148,7 +148,7 @@ shares = st.builds(
     pool=st.builds(
         State,
         st.lists(pods, max_size=3).map(tuple),
-        st.dictionaries(names, st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=2),
+        st.dictionaries(names, st.builds(ShownLoad, *4 * [st.booleans()]), max_size=2),
     ),
     grace=st.floats(0, 3600),
 )

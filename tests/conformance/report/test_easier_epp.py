@@ -59,7 +59,7 @@ def failed(catalogue, output: Path, scenarios: Iterable[str], change: Mapping[st
         return played(said.model_copy(update=change) if scripted else said, endpoints, namespace)
 
     profile = real_reports.reference_gateway()
-    claims = dataclasses.replace(profile.claims, retries=3)
+    claims = dataclasses.replace(profile.claims, retries=3, follows="either")
     profile = profile.model_copy(update={"claims": claims, "protocol_versions": (version,)})
     with patch("conformance.run.gateway.pickers.played", play):
         real_reports.make(profile, output, instances, versions=(version,))
