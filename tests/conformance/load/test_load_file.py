@@ -36,9 +36,10 @@ MIB = 1024 * 1024
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "load.md"
 
 
-def test_the_file_of_the_page_can_be_read() -> None:
-    """And it shows every way to arrive, every change and every trouble, each of which has room."""
-    found = load(re.search(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1], LoadFile)
+def test_the_files_of_the_page_can_be_read() -> None:
+    """And the second shows every way to arrive, every change and every trouble, each of which has room."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    _, found = (load(text, LoadFile) for text in blocks[:2])
     ways = {
         name for one in found.arrivals for name in ("rate", "concurrent", "burst") if getattr(one, name) is not None
     }
