@@ -11,6 +11,7 @@ import typer
 from conformance.cli import options
 from conformance.cli.interrupt import nothing_to_interrupt
 from conformance.targets.flags import SelectionFlags, TargetFlags
+from conformance.verdict import Result
 
 if TYPE_CHECKING:
     from conformance.report.document.model import Report
@@ -66,7 +67,7 @@ def certify(
         _check(report, path, mode, observed=observed)
         _write(report, path, submission, pull_request, mode, observed=observed)
         typer.echo(f"to check it against the target itself: {reproducing_command(report)}")
-        return
+        raise typer.Exit(0 if report.result is Result.CONFORMANT else 1)
     from conformance.cli.run_and_report import run_and_report
     from conformance.cli.show import show
     from conformance.run.request import run_settings

@@ -37,8 +37,8 @@ def run(
         bool,
         typer.Option(
             "--accept-incomplete",
-            help="Exit 0 instead of 4 if nothing is broken and something was left out, as by --smoke; not if the run "
-            "stopped early, as at a target that does not answer.",
+            help="Exit 0 instead of 4 if nothing is broken and something was left out, as by --smoke; not if something "
+            "that was tried could not be judged, or the run stopped early, as at a target that does not answer.",
         ),
     ] = False,
     watch: Annotated[

@@ -31,6 +31,7 @@ from conformance.run.workers import workers_for
 from conformance.scenario.loader import load
 from conformance.targets.gateway import AnyProfile, GatewayProfile
 from conformance.targets.profile import Profile
+from conformance.verdict import Verdict
 
 INCOMPLETE = 4
 """The exit code of a run without a full verdict."""
@@ -55,8 +56,12 @@ class ReportedRun:
 
     @property
     def only_left_out(self) -> bool:
-        """Whether it is incomplete for what was left out alone: it ran to its end, and broke nothing."""
-        return self.code == INCOMPLETE and self.stopped is None and not self.interrupted
+        """Whether it is incomplete for what was left out alone: it ran to its end, broke nothing, and what it tried was
+        found out."""
+        if self.code != INCOMPLETE or self.stopped is not None or self.interrupted:
+            return False
+        rows = self.report.requirements
+        return not any(one.verdict is Verdict.INCONCLUSIVE and one.effect == "fail" for one in rows)
 
 
 def run_and_report(

@@ -72,6 +72,7 @@ class SubsetBindsOnlyTheFirst(Picker):
     "better-endpoint-outside-wins",
     breaks="EPP-SUB-01",
     why="An idle endpoint outside the subset is preferred when all endpoints inside have a queue.",
+    also_breaks={"EPP-SUB-08": "so it is for a request without a body"},
     versions=WITH_SUBSET,
 )
 class BetterEndpointOutsideWins(Picker):

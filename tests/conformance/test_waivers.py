@@ -68,6 +68,19 @@ def test_only_what_is_waived_in_full_does_not_fail_the_run(patterns: tuple[str, 
     assert run.versions[0].result is Result.NON_CONFORMANT  # a waiver never makes a version conformant
 
 
+def test_a_waived_requirement_waives_nothing_else_in_the_same_scenario() -> None:
+    other = Finding(requirement="EPP-DEST-05", verdict=Verdict.FAIL, actual="two values")
+    run = outcome(dataclasses.replace(FAILING[0], findings=(*FAILING[0].findings, other)))
+    assert exit_code_after(run, apply([waiver("EPP-DEST-05")], run, TODAY)) == 1
+    assert exit_code_after(run, apply([waiver("EPP-DEST-05"), waiver("EPP-SUB-02")], run, TODAY)) == 0
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(Verdict.INCONCLUSIVE, 4), (Verdict.ERROR, 3)])
+def test_waivers_do_not_settle_what_was_not_found_out(verdict: Verdict, code: int) -> None:
+    run = outcome(*FAILING, result("errors.shed", "EPP-ERR-02", verdict))
+    assert exit_code_after(run, apply([waiver("EPP-SUB-0*")], run, TODAY)) == code
+
+
 def test_a_waived_selection_is_still_no_full_verdict() -> None:
     run = outcome(*FAILING, complete=False)
     assert exit_code_after(run, apply([waiver("EPP-SUB-0*")], run, TODAY)) == 4

@@ -106,6 +106,19 @@ def waiver_of(report: Report, requirement: str, result: str) -> Waiver | None:
     return next((one for one in sound if {requirement, result} & {*one.matched}), None)
 
 
+def waiver_of_all(report: Report, requirement: str, results: Iterable[str]) -> Waiver | None:
+    """The first waiver of a requirement's failures in these results; None if one of them is not waived."""
+    found = [waiver_of(report, requirement, one) for one in results]
+    return found[0] if found and all(found) else None
+
+
+def waiver_of_scenario(report: Report, row: ScenarioRow) -> Waiver | None:
+    """The waiver of a failing scenario; None if a failure of a requirement that it is about is not waived."""
+    failing = (one for one in row.findings if one.verdict is Verdict.FAIL and one.requirement in row.requirements)
+    found = [waiver_of(report, one.requirement, row.id) for one in failing]
+    return found[0] if found and all(found) else waiver_of(report, "", row.id)
+
+
 def waived_text(waiver: Waiver) -> str:
     """A waiver in words: until when, and why."""
     until = f" until {waiver.expires}" if waiver.expires else ""

@@ -78,7 +78,7 @@ def apply(waivers: Sequence[KnownFailure], outcome: RunOutcome, today: dt.date) 
 
 
 def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
-    """The exit code with waivers: 0 if all failures are waived (4 in a selection), 1 if a waiver is wrong."""
+    """The exit code with waivers: that without the failures if all are waived, 1 if one is not or a waiver is wrong."""
     code = exit_code(outcome)
     if any(one.problem for one in applied):
         return code if code == 3 else 1
@@ -88,7 +88,10 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
     claimed = [version for version in outcome.versions if version.claimed] or list(outcome.versions)
     if any(not _all_waived(version, waived) for version in claimed):
         return 1
-    return 0 if all(version.complete for version in claimed) and not outcome.interrupted else 4
+    if any(one.verdict is Verdict.ERROR for version in claimed for one in version.results):
+        return 3
+    settled = all(version.complete and not _open(version) for version in claimed)
+    return 0 if settled and not outcome.interrupted else 4
 
 
 def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:
@@ -110,7 +113,7 @@ def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires
 
 def _apply(waiver: KnownFailure, outcome: RunOutcome, today: dt.date) -> Applied:
     matched = [one for version in outcome.versions for one in version.results if _matches_result(waiver, one)]
-    failing = tuple(dict.fromkeys(one.id for one in matched if _fails(waiver, one)))
+    named = [one.id for one in matched if _names(waiver, one) and one.verdict is Verdict.FAIL]
     requirements = tuple(
         dict.fromkeys(
             row.requirement.id
@@ -124,9 +127,9 @@ def _apply(waiver: KnownFailure, outcome: RunOutcome, today: dt.date) -> Applied
         problem = f"the waiver {waiver.pattern!r} expired on {waiver.expires}: fix the failure, or extend it"
     elif not matched and all(version.complete for version in outcome.versions):  # a selection leaves most out
         problem = f"the waiver {waiver.pattern!r} matches nothing that was run; remove it"
-    elif any(one.verdict not in UNSETTLED for one in matched) and not failing and not requirements:
+    elif any(one.verdict not in UNSETTLED for one in matched) and not any(_fails(waiver, one) for one in matched):
         problem = f"what the waiver {waiver.pattern!r} waives does not fail any more; remove it"
-    return Applied(waiver=waiver, waived=(*failing, *requirements), problem=problem)
+    return Applied(waiver=waiver, waived=(*dict.fromkeys(named), *requirements), problem=problem)
 
 
 def _fails(waiver: KnownFailure, result: ScenarioResult) -> bool:
@@ -154,6 +157,12 @@ def _all_waived(version: VersionOutcome, waived: set[str]) -> bool:
             if row.requirement.id not in waived and not failing <= waived:
                 return False
     return True
+
+
+def _open(version: VersionOutcome) -> bool:
+    """Whether something was not found out that a full verdict needs."""
+    rows = (row for row in version.requirements if counts(row) and row.requirement.counts(version.version))
+    return any(row.verdict in UNSETTLED for row in rows)
 
 
 def _breaks(result: ScenarioResult, requirement: str) -> bool:

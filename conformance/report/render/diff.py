@@ -11,7 +11,7 @@ from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import mark
 from conformance.report.render.safe import safe
-from conformance.verdict import Verdict
+from conformance.verdict import UNSETTLED, Verdict
 
 _RANK: Mapping[Verdict, int] = {
     Verdict.PASS: 0,
@@ -180,6 +180,8 @@ def _fields(before: RequirementRow, after: RequirementRow) -> tuple[str, ...]:
 def _worse(change: VerdictChange) -> int:
     if change.before is Verdict.UNTESTED and change.after is not Verdict.FAIL:
         return 0  # it was not known before: that is no fix
+    if change.before is Verdict.FAIL and change.after in (Verdict.UNTESTED, *UNSETTLED):
+        return 0  # nor is it one that it was not tried
     return _RANK[change.after] - _RANK[change.before]
 
 

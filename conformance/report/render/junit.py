@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from conformance.report.document.failures import concern, waived_text, waiver_of
+from conformance.report.document.failures import concern, waived_text, waiver_of_all, waiver_of_scenario
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING
@@ -75,7 +75,7 @@ def _scenario(row: ScenarioRow, report: Report) -> ET.Element:
             *((("provisional", "true"),) if row.provisional else ()),
         ],
     )
-    waiver = waiver_of(report, "", row.id)
+    waiver = waiver_of_scenario(report, row)
     excused = row.provisional or waiver is not None
     verdict = Verdict.SKIPPED if excused and row.verdict is Verdict.FAIL else row.verdict
     message = row.actual or row.reason or MEANING[row.verdict]
@@ -100,8 +100,8 @@ def _invariant(row: RequirementRow, report: Report) -> ET.Element:
     message = f"{row.id}: {seen[0].finding.actual}" if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
-    waivers = [waiver_of(report, row.id, name) for name in row.blamed or ("",)]
-    if row.verdict is Verdict.FAIL and (waiver := next(filter(None, waivers), None)) is not None:
+    waiver = waiver_of_all(report, row.id, row.blamed or ("",))
+    if row.verdict is Verdict.FAIL and waiver is not None:
         verdict = Verdict.SKIPPED
         message = f"{waived_text(waiver)}; {message}"
     _say(case, verdict, row.verdict, message, "\n".join(lines))

@@ -51,10 +51,15 @@ def _profiles(report: Report, *, one_profile: bool) -> list[dict[str, Any]]:
     name = PROFILE[report.implementation.role]
     if one_profile:
         return [_profile(report, name, KINDS, headline.result)]
+    whole = headline.complete and not report.stopped
+    results = {
+        kind: result if whole or result is Result.NON_CONFORMANT else Result.INCOMPLETE  # of what was selected
+        for kind, result in headline.kinds.items()
+    }
     return [
-        _profile(report, name if kind == "protocol" else f"{name}-{kind}", [kind], headline.kinds[kind])
+        _profile(report, name if kind == "protocol" else f"{name}-{kind}", [kind], results[kind])
         for kind in KINDS
-        if kind in headline.kinds
+        if kind in results
     ]
 
 
