@@ -9,6 +9,11 @@ from ext_proc.messages import NULL_VALUE, HeaderMap, HeaderValue, ListValue, Str
 from ext_proc.record import Headers
 
 
+def is_final_status(value: bytes) -> bool:
+    """Whether it is the status of a response that is no interim one: Envoy takes 200 and above."""
+    return value.isdigit() and int(value[:9]) >= 200
+
+
 def value_of(header: HeaderValue) -> bytes:
     """The value of one header: `raw_value` if it is set, else `value` (Envoy reads them in this order)."""
     return header.raw_value or header.value.encode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ext_proc.headers import is_final_status
 from ext_proc.messages import BodyMutation, HeaderMutation, HeaderValueOption
 from fake_proxy.actions import HeaderList
 from fake_proxy.answer_errors import RejectedError
@@ -27,6 +28,8 @@ class HeaderRules:
     known: frozenset[bytes]
     """The well-known headers, to which is added without a new entry."""
     keep_content_length: bool = True
+    any_status: bool = False
+    """Whether a `:status` may be set that is none of a final response; else it is left out."""
 
 
 def apply_headers(
@@ -76,6 +79,8 @@ def _apply_one(option: HeaderValueOption, headers: HeaderList, rules: HeaderRule
     if name == b"content-length" and not rules.keep_content_length:
         return
     if not _allowed(name) and not (replacing and name == b":method"):
+        return
+    if name == b":status" and not (rules.any_status or is_final_status(value)):
         return
     if not option.append.value or all(key != name for key, _ in headers):
         put(headers, name, value)

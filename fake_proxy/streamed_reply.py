@@ -26,7 +26,9 @@ class StreamedReply:
     def __init__(self, client: Downstream, config: ProxyConfig) -> None:
         self._client = client
         self._mode = config.request_body_mode
-        self._rules = HeaderRules(max_count=config.max_header_count, max_bytes=config.max_header_bytes, known=RESPONSE)
+        self._rules = HeaderRules(
+            max_count=config.max_header_count, max_bytes=config.max_header_bytes, known=RESPONSE, any_status=True
+        )
         self.begun = False
         """Whether the client has got its headers."""
 

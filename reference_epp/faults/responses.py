@@ -103,9 +103,9 @@ class StatusOverwritten(OtherResponseHeaders):
 
 @fault(
     "status-set-again-in-value",
-    breaks="ENV-24",
-    why="The status of a response is set to what it is, in the field `value`: it arrives empty.",
-    also_breaks={"ENV-11": "`raw_value` is the one that Envoy reads"},
+    breaks="ENV-11",
+    why="The status of a response is set to what it is, in the field `value`, which Envoy does not read.",
+    effect="warn",
 )
 class StatusSetAgainInValue(Conversation):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:

@@ -187,6 +187,13 @@ add(
         )
     ),
 )
+for _name, _value in {"empty": "", "text": "abc", "99": "99", "150": "150", "999": "999"}.items():
+    add(
+        f"sets-response-status-{_name}",
+        response_headers=steps(
+            ProcessingResponse(response_headers=HeadersResponse(response=setting(":status", _value)))
+        ),
+    )
 add(
     "sets-response-status",
     response_headers=steps(ProcessingResponse(response_headers=HeadersResponse(response=setting(":status", "418")))),

@@ -764,7 +764,9 @@ class TestHeaders:
         for answer, blamed in (
             (headers_answer(side="response", options=[option(":status", "200")]), {"ENV-24"}),
             (headers_answer(side="response", options=[option(":status", "503")]), set()),
-            (headers_answer(side="response", options=[option(":status", "503", field="value")]), {"ENV-24", "ENV-11"}),
+            (headers_answer(side="response", options=[option(":status", "503", field="value")]), {"ENV-11"}),
+            (headers_answer(side="response", options=[option(":status", "99")]), set()),
+            (headers_answer(side="response", options=[option(":status", "OK")]), set()),
             (headers_answer(side="response", remove=["content-type"]), {"ENV-24"}),
             (headers_answer(side="response", options=[option("content-type", "text/html")]), {"ENV-24"}),
             (headers_answer(side="response", options=[option("content-type", "application/json")]), set()),
