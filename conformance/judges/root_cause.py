@@ -93,13 +93,12 @@ def local_reply(view: ExchangeView) -> bool:
 
 
 def early_response(view: ExchangeView) -> bool:
-    """Response headers on a stream without a request, before the request was complete or answered, or of the data
-    plane's own. In mode NONE, and where the EPP asked to be shown no more of the request, its end is not shown: the
-    answer is all that is awaited."""
+    """Response headers on a stream without a request, or before the request was complete or answered. In mode NONE, and
+    where the EPP asked to be shown no more of the request, its end is not shown: the answer is all that is awaited."""
     response, request = view.stream.response.headers, view.stream.request
     if response is None:
         return False
-    if request.headers is None or local_reply(view):
+    if request.headers is None:
         return True
     answered = request.release
     if answered is None or answered.seq > response.seq:
@@ -171,7 +170,7 @@ STIMULI: tuple[Row, ...] = (
 )
 """What is particular about the request as a whole: it decides before what the answer lacks."""
 
-RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_response))
+RESPONSES: tuple[Row, ...] = (("EPP-SRVD-01", odd_served), ("ENV-23", early_response), ("ENV-23", local_reply))
 """The same for the response."""
 
 CIRCUMSTANCES: tuple[Row, ...] = (
