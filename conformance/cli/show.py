@@ -13,7 +13,6 @@ from conformance.verdict import Verdict
 if TYPE_CHECKING:
     from conformance.cli.run_and_report import ReportedRun
     from conformance.evidence.episode import Episode
-    from conformance.report.document.blocks import Waiver
     from conformance.report.document.failures import Concern, Defect
     from conformance.report.document.model import Report
 
@@ -52,16 +51,12 @@ def show_failures(
     Those that most likely only follow from another are named under it, unless more than `BLOCKS` are shown in full.
     With `whole`, conversations are not cut to what fits on a screen.
     """
-    from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of_all
+    from conformance.report.document.failures import Defect, concerns, defects, waived_text, waiver_of_requirement
     from conformance.report.render.marks import STYLE, WORD
     from conformance.report.render.safe import safe
     from conformance.report.render.text import failure_text
 
     report = safe(report)
-
-    def waived(one: Concern) -> Waiver | None:
-        return waiver_of_all(report, one.requirement.id, (other.result.id for other in one.occurrences))
-
     every = [one for one in concerns(report, verdicts) if one.occurrences]
     grouped = defects(every) if blocks <= BLOCKS else [Defect(cause=one, consequences=()) for one in every]
     found = [one.cause for one in grouped]
@@ -79,7 +74,7 @@ def show_failures(
                 width=width_of(console),
                 whole=whole,
                 see_all=command and f"{command} --whole",
-                waiver=waived(one),
+                waiver=waiver_of_requirement(report, one.requirement),
             )
         )
         if more := len(one.occurrences) - 1:
@@ -90,7 +85,7 @@ def show_failures(
     rest = found[blocks:]
     for at, one in enumerate(rest[:LINES], blocks):
         requirement, first = one.requirement, one.occurrences[0]
-        waiver = waived(one)
+        waiver = waiver_of_requirement(report, requirement)
         why = waived_text(waiver) if waiver is not None else first.finding.actual
         console.print(
             f"{WORD[requirement.verdict]:13}{requirement.id}  {first.result.id}: {_line(why)}{_more(grouped[at])}",

@@ -78,7 +78,9 @@ def read_events(body: bytes) -> Events:
             lines = []
         elif name == "data":
             lines.append(value.removeprefix(" "))
-    return Events(data=tuple(found), problem="it ends inside an event" if lines or rest.startswith("data") else "")
+    return Events(
+        data=tuple(found), problem="it ends inside an event" if lines or rest.partition(":")[0] == "data" else ""
+    )
 
 
 def error_message(body: Any) -> str | None:

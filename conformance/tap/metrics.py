@@ -61,6 +61,10 @@ class Readings:
     lost: Callable[[], int]
 
 
+EVERYWHERE = "0.0.0.0"
+"""Every interface: the library's server takes no empty host."""
+
+
 def serve_metrics(readings: Readings, host: str, port: int) -> tuple[int, Callable[[], None]]:
     """Serve `/metrics` on `host:port` (0: any free port): the port, and what stops it. Raises `UsageError`."""
     from prometheus_client import CollectorRegistry, start_http_server
@@ -68,7 +72,7 @@ def serve_metrics(readings: Readings, host: str, port: int) -> tuple[int, Callab
     registry = CollectorRegistry()
     registry.register(_Collector(readings))
     try:
-        server, thread = start_http_server(port, host, registry)
+        server, thread = start_http_server(port, host or EVERYWHERE, registry)
     except OSError as problem:
         raise UsageError(
             f"metrics can't be served on {host}:{port}: {problem.strerror}", hint="choose another port with --metrics"

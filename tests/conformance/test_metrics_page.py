@@ -236,6 +236,10 @@ def test_events_are_those_of_the_standard(body: bytes, chunks: list, done: bool)
     assert (events.chunks, events.done) == (chunks, done)
 
 
+def test_another_field_that_begins_so_is_none_of_an_event() -> None:
+    assert read_events(b"data: 1\n\ndatabase: x").problem == ""
+
+
 @pytest.mark.parametrize("rest", [b"data: [DONE]\n", b"data: [DONE]", b"data: x\r\n: comment\r\n"])
 def test_an_event_without_an_empty_line_after_it_is_lost(rest: bytes) -> None:
     events = read_events(b"data: 1\n\n" + rest)

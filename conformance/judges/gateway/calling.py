@@ -19,7 +19,7 @@ from conformance.judges.ruling import Nature, Ruling, not_applicable, passed, vi
 from conformance.reading.conversation import BUFFERED, DUPLEX, STREAMED
 from conformance.reading.decoded_message import REQUEST, RESPONSE, DecodedMessage
 from conformance.verdict import Verdict
-from ext_proc.record import STREAMS_END, Author, HalfClosed, StreamEnded, Wait, header
+from ext_proc.record import STREAMS_END, Author, ExchangeOpened, HalfClosed, StreamEnded, Wait, header
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
 _PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
@@ -93,7 +93,7 @@ def takes_none(exchange: GatewayExchange) -> bool:
     if opened is None or exchange.asked or exchange.attempts:
         return False
     match exchange.status:
-        case 400 | 415 | 422 if opened.size and b"json" not in (header(opened.headers, b"content-type") or b"json"):
+        case 400 | 415 | 422 if opened.size and not exchange.grpc and not _says_json(opened):
             return True
         case 400 | 431:
             return any(len(name) + len(value) > LONG_LINE for name, value in opened.headers)
@@ -108,6 +108,10 @@ def takes_none(exchange: GatewayExchange) -> bool:
         case 426 | 505:
             return opened.http == 2 or opened.note.get("written") == "http-1.0"
     return False
+
+
+def _says_json(opened: ExchangeOpened) -> bool:
+    return b"json" in (header(opened.headers, b"content-type") or b"json").lower()
 
 
 def _unasked(exchange: GatewayExchange) -> Ruling:

@@ -106,17 +106,21 @@ def waiver_of(report: Report, requirement: str, result: str) -> Waiver | None:
     return next((one for one in sound if {requirement, result} & {*one.matched}), None)
 
 
-def waiver_of_all(report: Report, requirement: str, results: Iterable[str]) -> Waiver | None:
-    """The first waiver of a requirement's failures in these results; None if one of them is not waived."""
-    found = [waiver_of(report, requirement, one) for one in results]
-    return found[0] if found and all(found) else None
+def waiver_of_requirement(report: Report, row: RequirementRow) -> Waiver | None:
+    """The first waiver of a requirement's failures; None if one of them, in whichever scenario, is not waived."""
+    return _first_if_all(waiver_of(report, row.id, one) for one in row.blamed or ("",))
 
 
 def waiver_of_scenario(report: Report, row: ScenarioRow) -> Waiver | None:
-    """The waiver of a failing scenario; None if a failure of a requirement that it is about is not waived."""
-    failing = (one for one in row.findings if one.verdict is Verdict.FAIL and one.requirement in row.requirements)
-    found = [waiver_of(report, one.requirement, row.id) for one in failing]
-    return found[0] if found and all(found) else waiver_of(report, "", row.id)
+    """The first waiver of a failing scenario; None if a failure of a requirement that it is about is not waived."""
+    failing = [one for one in row.findings if one.verdict is Verdict.FAIL]
+    broken = [one.requirement for one in failing if one.requirement in row.requirements]
+    return _first_if_all(waiver_of(report, one, row.id) for one in broken or ("",))
+
+
+def _first_if_all(waivers: Iterable[Waiver | None]) -> Waiver | None:
+    found = [*waivers]
+    return found[0] if all(found) else None
 
 
 def waived_text(waiver: Waiver) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.report.document.failures import concerns
+from conformance.report.document.failures import concerns, waiver_of_requirement
 from conformance.report.document.model import Report
 from conformance.report.render.marks import plural
 from conformance.report.render.safe import safe
@@ -44,7 +44,6 @@ def annotated(report: Report, profile: Path | None = None) -> list[Annotation]:
     """
     report = safe(report)
     lines = _claims(profile) if profile is not None else {}
-    excused = {name for one in report.waivers if not one.problem for name in one.matched}
     return [
         Annotation(
             requirement=row.id,
@@ -56,7 +55,7 @@ def annotated(report: Report, profile: Path | None = None) -> list[Annotation]:
         )
         for concern in concerns(report, (*FATAL, *UNSETTLED, Verdict.WARN))
         for row in (concern.requirement,)
-        if row.id not in excused and not (row.blamed and excused.issuperset(row.blamed))
+        if waiver_of_requirement(report, row) is None
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 
-from conformance.report.document.failures import concern, waived_text, waiver_of_all, waiver_of_scenario
+from conformance.report.document.failures import concern, waived_text, waiver_of_requirement, waiver_of_scenario
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
 from conformance.report.render.marks import MEANING
@@ -100,7 +100,7 @@ def _invariant(row: RequirementRow, report: Report) -> ET.Element:
     message = f"{row.id}: {seen[0].finding.actual}" if seen else row.note or MEANING[row.verdict]
     lines = [row.statement, *(f"{one.result.id}: {one.finding.actual}" for one in seen[:10])]
     verdict = Verdict.WARN if row.verdict is Verdict.FAIL and row.effect != "fail" else row.verdict
-    waiver = waiver_of_all(report, row.id, row.blamed or ("",))
+    waiver = waiver_of_requirement(report, row)
     if row.verdict is Verdict.FAIL and waiver is not None:
         verdict = Verdict.SKIPPED
         message = f"{waived_text(waiver)}; {message}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_all, warnings
+from conformance.report.document.failures import Concern, concerns, waived_text, waiver_of_requirement, warnings
 from conformance.report.document.model import Report
 from conformance.report.render.gauges import NAME, gauges, seen
 from conformance.report.render.marks import mark, plural
@@ -86,7 +86,7 @@ def _failure(report: Report, one: Concern) -> list[str]:
     if not one.occurrences:
         return lines
     first = one.occurrences[0]
-    if (waiver := waiver_of_all(report, row.id, (other.result.id for other in one.occurrences))) is not None:
+    if (waiver := waiver_of_requirement(report, row)) is not None:
         lines += [f"- **{text(waived_text(waiver))}**"]
     lines += [f"- expected: {' — or — '.join(map(text, first.finding.expected)) or 'see the requirement'}"]
     lines += [f"- actual: {text(first.finding.actual or first.result.reason)}"]

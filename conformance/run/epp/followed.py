@@ -34,7 +34,7 @@ class Followed:
         for endpoint, polls in (*((one, 1) for one in others), (last, self.connections)):
             if await until(functools.partial(self._follows, endpoint, polls), deadline):
                 continue
-            if endpoint not in self.now or not await self._picked(endpoint):
+            if endpoint not in self.now or not await self._misread(endpoint):
                 return False
         # What is asked for with a hint may be kept apart from what is picked without one.
         return await until(self._picks_from_the_pool, deadline)
@@ -45,10 +45,16 @@ class Followed:
                 return False
         return True
 
-    async def _picked(self, endpoint: str) -> bool:
-        """Whether it is picked without a hint: then the pool is followed, and what is wrong is how hints are read."""
+    async def _misread(self, endpoint: str) -> bool:
+        """Whether what is wrong is how hints are read: it gives another endpoint where this one is all that may be
+        picked, as one that is only behind does not, and picks this one without a hint."""
+        others = await self._ever([endpoint], lambda named: named not in (None, endpoint))
+        return others and await self._ever(None, lambda named: named == endpoint)
+
+    async def _ever(self, subset: Sequence[str] | None, wanted: Callable[[str | None], bool]) -> bool:
+        """Whether one of enough picks in a row, which may be taken in turn, is a wanted one."""
         for _ in range(ENOUGH_POLLS):
-            if await self.probe(None) == endpoint:
+            if wanted(await self.probe(subset)):
                 return True
         return False
 

@@ -70,7 +70,6 @@ class EppRunner(TargetRunner):
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
-        self._preparing = False
         self._under_way: set[Capture] = set()
         self._unsettled = 0
         self._restarts_that_may_help = RESTARTS
@@ -210,15 +209,11 @@ class EppRunner(TargetRunner):
 
         So no scenario begins with what another has left, and it comes to the same verdict alone.
         """
-        self._preparing = True
-        try:
-            await self.pool.reset(pool)
-            if not self.pool.followed:
-                if not self.crashed:  # one that ended is started again before its next scenario
-                    await self._prove()
-                self.pool.take_for_followed()
-        finally:
-            self._preparing = False
+        await self.pool.reset(pool)
+        if not self.pool.followed:
+            if not self.crashed:  # one that ended is started again before its next scenario
+                await self._prove()
+            self.pool.take_for_followed()
 
     async def _prove(self) -> None:
         """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
@@ -391,8 +386,8 @@ class EppRunner(TargetRunner):
                 self._standing[f"gauges {pod}"] = entry
             case ProcessStarted():
                 self._standing["process"] = entry
-            case ProcessExited(asked=False) if self._preparing or not self._under_way:
-                self._transition.append(entry)  # it is a finding of the scenario that is made ready, or the next one
+            case ProcessExited(asked=False) if not self._under_way:  # it is a finding of the next scenario
+                self._transition.append(entry)
 
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""

@@ -542,6 +542,8 @@ class TestExpectations:
         [
             (b"application/octet-stream", BODY, Verdict.NOT_APPLICABLE),
             (b"application/octet-stream", b"", Verdict.INCONCLUSIVE),
+            (b"application/grpc", BODY, Verdict.INCONCLUSIVE),
+            (b"Application/JSON", BODY, Verdict.INCONCLUSIVE),
             (b"application/json; charset=utf-8", BODY, Verdict.INCONCLUSIVE),
         ],
     )
