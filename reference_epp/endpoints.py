@@ -14,7 +14,7 @@ from reference_epp.ticks import until_turn
 
 LOG = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.05
 """Time between two looks at the file."""
 
 CONFIRM_SECONDS = 0.005

@@ -1,6 +1,6 @@
 """When what recurs has its turn: at the same moments for everything, as waking up costs a process more than its turn.
 
-Four things that recur every 20 ms, each at another moment, wake a process up 200 times a second and not 50.
+Four things that recur every 50 ms, each at another moment, wake a process up 80 times a second and not 20.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-TICK = 0.02
+TICK = 0.05
 """Seconds between two moments."""
 
 
