@@ -42,7 +42,10 @@ PRECEDENCE = (
 )
 """Worst first. `skipped` stands below `pass`: a rule that one scenario reached was reached."""
 
-UNSETTLED = (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SKIPPED)
+UNJUDGED = (Verdict.ERROR, Verdict.INCONCLUSIVE)
+"""It was tried, and could not be judged."""
+
+UNSETTLED = (*UNJUDGED, Verdict.SKIPPED)
 """Nothing was found out."""
 
 

@@ -20,11 +20,11 @@ from conformance.judges import Rules, judge
 from conformance.load.moments import Window
 from conformance.load.steps import EXCHANGE
 from conformance.reading.endpoints import parse, read_leniently
-from conformance.verdict import Finding, Verdict
+from conformance.verdict import UNJUDGED, Finding, Verdict
 from ext_proc.messages import ProcessingResponse
 from ext_proc.record import Author, Entry, Event, Message, Wait
 
-TELLING = (Verdict.FAIL, Verdict.WARN, Verdict.ERROR, Verdict.INCONCLUSIVE)
+TELLING = (Verdict.FAIL, Verdict.WARN, *UNJUDGED)
 """Findings that are shown; of the others there is only a count."""
 
 _PORT = re.compile(rb":[0-9]{1,5}(?![0-9])")
@@ -57,8 +57,7 @@ class Judgement:
     @property
     def undecided(self) -> bool:
         """Whether it did not fail and can't be said to conform: something of it was inconclusive or an error."""
-        doubtful = (Verdict.ERROR, Verdict.INCONCLUSIVE)
-        return not self.failed and any(one.verdict in doubtful for one in self.telling)
+        return not self.failed and any(one.verdict in UNJUDGED for one in self.telling)
 
 
 class Bench:

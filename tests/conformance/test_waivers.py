@@ -81,6 +81,24 @@ def test_waivers_do_not_settle_what_was_not_found_out(verdict: Verdict, code: in
     assert exit_code_after(run, apply([waiver("EPP-SUB-0*")], run, TODAY)) == code
 
 
+def test_nor_what_was_not_found_out_of_a_requirement_that_is_waived_elsewhere() -> None:
+    again = result("subset.subsumed", "EPP-SUB-02", Verdict.INCONCLUSIVE)
+    run = outcome(FAILING[0], again)
+    assert exit_code_after(run, apply([waiver("subset.nobody")], run, TODAY)) == 4
+    silent = dataclasses.replace(again, findings=())
+    run = outcome(FAILING[0], silent)
+    assert exit_code_after(run, apply([waiver("EPP-SUB-02")], run, TODAY)) == 4
+    skipped = dataclasses.replace(silent, verdict=Verdict.SKIPPED)
+    run = outcome(FAILING[0], skipped)
+    assert exit_code_after(run, apply([waiver("EPP-SUB-02")], run, TODAY)) == 0
+
+
+def test_a_version_that_is_not_found_out_beside_a_waived_one_is_no_failure() -> None:
+    waived, unknown = outcome(FAILING[0]), outcome(result("subset.empty", "EPP-SUB-03", Verdict.INCONCLUSIVE))
+    run = dataclasses.replace(waived, versions=(*waived.versions, *unknown.versions))
+    assert exit_code_after(run, apply([waiver("EPP-SUB-02")], run, TODAY)) == 4
+
+
 def test_a_waived_selection_is_still_no_full_verdict() -> None:
     run = outcome(*FAILING, complete=False)
     assert exit_code_after(run, apply([waiver("EPP-SUB-0*")], run, TODAY)) == 4

@@ -18,7 +18,7 @@ from conformance.errors import did_you_mean
 from conformance.outcome import RunOutcome, ScenarioResult, VersionOutcome, counts, exit_code
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
-from conformance.verdict import UNSETTLED, Result, Verdict
+from conformance.verdict import UNJUDGED, UNSETTLED, Result, Verdict
 
 
 class KnownFailure(FileModel):
@@ -90,7 +90,9 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
         return 1
     if any(one.verdict is Verdict.ERROR for version in claimed for one in version.results):
         return 3
-    settled = all(version.complete and not _open(version) for version in claimed)
+    settled = all(
+        version.complete and version.result is not Result.INCOMPLETE and not _open(version) for version in claimed
+    )
     return 0 if settled and not outcome.interrupted else 4
 
 
@@ -148,9 +150,7 @@ def _names(waiver: KnownFailure, result: ScenarioResult) -> bool:
 
 
 def _all_waived(version: VersionOutcome, waived: set[str]) -> bool:
-    """Whether nothing but waived failures stands between a version and `conformant`."""
-    if version.result is not Result.NON_CONFORMANT:
-        return version.result is Result.CONFORMANT
+    """Whether all failures of a version are waived."""
     for row in version.requirements:
         if counts(row) and row.verdict is Verdict.FAIL and row.requirement.counts(version.version):
             failing = {one.id for one in version.results if _breaks(one, row.requirement.id)}
@@ -160,9 +160,19 @@ def _all_waived(version: VersionOutcome, waived: set[str]) -> bool:
 
 
 def _open(version: VersionOutcome) -> bool:
-    """Whether something was not found out that a full verdict needs."""
-    rows = (row for row in version.requirements if counts(row) and row.requirement.counts(version.version))
-    return any(row.verdict in UNSETTLED for row in rows)
+    """Whether something was not found out that a full verdict needs, be it behind a failure."""
+    rows = [row for row in version.requirements if counts(row) and row.requirement.counts(version.version)]
+    behind = {row.requirement.id for row in rows if row.verdict is Verdict.FAIL}
+    return any(row.verdict in UNSETTLED for row in rows) or any(
+        not behind.isdisjoint(_unjudged(one)) for one in version.results if not one.provisional
+    )
+
+
+def _unjudged(result: ScenarioResult) -> set[str]:
+    """The requirements of which a scenario should have said something, and could not."""
+    found = {one.requirement for one in result.findings if one.verdict in UNJUDGED}
+    spoken_of = {one.requirement for one in result.findings}
+    return found | ({*result.requirements} - spoken_of if result.verdict in UNJUDGED else set())
 
 
 def _breaks(result: ScenarioResult, requirement: str) -> bool:
