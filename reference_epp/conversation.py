@@ -215,6 +215,8 @@ class Conversation:
         if self.request_mode in (BodyMode.FULL_DUPLEX_STREAMED, None) and not self._request_ended:
             self._request_ended = True
             actions.extend(self.release_with_body(end_of_stream=False))
+        elif self.request_mode is BodyMode.BUFFERED and self.held:  # the headers can't be changed any more
+            actions.extend(self.refuse(self.note_refusal(Refused(BAD_REQUEST, "trailers came instead of a body"))))
         if not isinstance(self.decision, Refused):
             actions.append(answers.trailers_answer("request"))
         return actions

@@ -23,7 +23,7 @@ from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import STREAMED_REPLY, DecodedMessage
 from conformance.reading.destination import Destination, sent_headers, values_of
 from conformance.reading.endpoints import parse_list
-from conformance.reading.inference_request import is_json, is_malformed, is_ordinary
+from conformance.reading.inference_request import is_inference, is_json, is_malformed, is_ordinary
 from conformance.reading.request_metadata import UNSET, ServedReport, SubsetHint, served_report, subset_hint
 from conformance.reading.stream_state import StopKind, StreamState, follow
 from conformance.verdict import Verdict
@@ -233,6 +233,20 @@ class ExchangeView:
         odd = self.shape in (Shape.ODD, Shape.UNSEEN)
         untyped = not self.bodyless and not is_json(self.request_header("content-type") or b"")
         return empty or odd or untyped or is_malformed(self.request_header(":path") or b"")
+
+    @property
+    def announced(self) -> int | None:
+        """The length of the request's body as its headers have it."""
+        said = self.request_header("content-length") or b""
+        return int(said) if said.isdigit() and len(said) < 20 else None
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the stream has only the beginning of an inference request whose length is announced: how much of the
+        rest the EPP was sent before its answer came is a matter of time."""
+        request, path = self.stream.request, self.request_header(":path") or b""
+        some = self.shape is Shape.UNSEEN and not request.whole and self.announced is not None
+        return some and is_inference(path) and is_json(self.request_header("content-type") or b"")
 
     @cached_property
     def served(self) -> ServedReport | None:

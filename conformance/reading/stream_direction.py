@@ -96,6 +96,8 @@ class StreamDirection:
             return self.headers_answer
         if self.body_answers:
             return self.body_answers[-1]
+        if self.trailers_answer is not None and not self.bodies:
+            return self.trailers_answer  # trailers without a body: the headers were held for it until then
         return self.headers_answer if self.left else None
 
 

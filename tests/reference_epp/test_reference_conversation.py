@@ -100,6 +100,12 @@ def test_a_buffered_body_before_trailers_has_no_end_and_is_complete(
     assert destination(said[1])[0] is not None
 
 
+def test_trailers_instead_of_a_buffered_body_are_refused(three: Any, data_plane: Any) -> None:
+    said = three.talk(data_plane.request_headers(mode=BUFFERED), data_plane.request_trailers())
+    assert kinds(said) == ["request_headers", "immediate_response", "close"]
+    assert said[1].immediate_response.status.code == 400
+
+
 @pytest.mark.parametrize("mode", [STREAMED, PARTIAL])
 def test_other_modes_steer_with_the_headers(three: Any, data_plane: Any, destination: Any, mode: int) -> None:
     bodies = [data_plane.request_body(COMPLETION[:3], end=False), data_plane.request_body(COMPLETION[3:])]

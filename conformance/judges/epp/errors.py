@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.judges.epp import expectation
-from conformance.judges.epp.expectation import TOO_MANY
+from conformance.judges.epp.expectation import TOO_LARGE, TOO_MANY
 from conformance.judges.exchange_view import AnswerKind, ExchangeView, Shape
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.registry import judge_of_exchange
@@ -19,7 +19,7 @@ from conformance.judges.ruling import Ruling, passed, recorded
 from conformance.reading.decoded_message import STREAMED_REPLY
 from conformance.verdict import Verdict
 
-UNAVAILABLE, TOO_LARGE = 503, 413
+UNAVAILABLE = 503
 LARGE_BODY, LARGE_STREAMED_BODY = 1024 * 1024, 4 * 1024 * 1024
 """Above so many bytes 413 is an answer: what Envoy buffers by default, and, where streaming is no option (from `next`
 on), what one gRPC message holds by default. No document names a size, and who reads a body has to hold it."""
@@ -97,11 +97,12 @@ def tolerated(view: ExchangeView) -> bool:
         return load.blind or not load.idle
     if code >= 400 and (load.saturated or load.blind or view.incomprehensible) and view.facts.counts("EPP-ERR-01"):
         return True  # 0.2.0 names no code
-    if code in range(400, 500) and view.incomprehensible:
+    if code in range(400, 500) and view.incomprehensible and not (code == TOO_LARGE and view.cut_short):
         return True
     request = view.stream.request
     limit = LARGE_STREAMED_BODY if request.duplex and view.facts.counts("EPP-STRM-01") else LARGE_BODY
-    return code == TOO_LARGE and sum(message.size for message in request.bodies) > limit
+    sent = sum(message.size if message.partial else len(message.body) for message in request.bodies)
+    return code == TOO_LARGE and max(sent, view.announced or 0) > limit
 
 
 def missing_error(view: ExchangeView) -> Ruling:

@@ -13,7 +13,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ruling import Nature, Ruling, passed, recorded
 from conformance.reading.endpoints import canonical
 
-TOO_MANY = 429
+TOO_LARGE, TOO_MANY = 413, 429
 
 _TELLS_NOTHING = (AnswerKind.UNSEEN, AnswerKind.OFFENDED, AnswerKind.NOT_ASKED)
 """An answer that was not observed, that is itself the finding, or that no request asked for."""

@@ -416,6 +416,22 @@ class TestNotSteered:
         assert verdicts.failed == failed
         assert failed or verdicts["EPP-DEST-07"] is Verdict.PASS
 
+    @pytest.mark.parametrize(
+        ("to_headers", "to_trailers", "failed"),
+        [
+            (headers_answer(None), trailers_answer(), {"EPP-DEST-07"}),
+            (headers_answer(None), immediate(400), set()),
+            (headers_answer(A), trailers_answer(), set()),
+            (headers_answer("10.9.9.9:80"), trailers_answer(), {"EPP-DEST-06"}),
+            (headers_answer(None), with_metadata(trailers_answer(), A), {"EPP-DEST-01"}),
+        ],
+    )
+    def test_trailers_instead_of_a_buffered_body_let_the_request_go(self, ask, to_headers, to_trailers, failed):
+        script = Script(pool=POOL)
+        exchange = script.exchange(method="GET", mode="BUFFERED").request_headers().answers(to_headers)
+        exchange.trailers().answers(to_trailers).drained()
+        assert ask(script).failed == failed
+
     @pytest.mark.parametrize("code", [400, 404, 500, 502, 200])
     def test_an_ordinary_request_with_an_idle_pool_gets_an_endpoint(self, ask, code):
         assert ask(answered(immediate(code))).failed == {"EPP-DEST-01"}

@@ -404,6 +404,27 @@ class TestFallback:
         assert self.ask_for(ask, metadata, subset=[A]).blamed == {"EPP-FB-01"}
 
 
+class TestTooLarge:
+    @pytest.mark.parametrize(
+        ("version", "length", "blamed"),
+        [
+            ("1.0.0", 3_000_000, set()),
+            ("1.0.0", 300_000, {"EPP-DEST-01"}),
+            ("next", 5_000_000, set()),
+            ("next", 3_000_000, {"EPP-STRM-01"}),
+        ],
+    )
+    @pytest.mark.parametrize("chunks", [[b"x" * 1000], [b"x" * 60_000] * 5])
+    def test_what_the_body_was_to_be_decides_and_not_what_had_been_sent(self, ask, version, length, blamed, chunks):
+        script = Script(pool=POOL)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
+        one = script.exchange(headers=headers).request_headers()
+        for chunk in chunks:
+            one.chunk(chunk)
+        one.answers(immediate(413)).drained()
+        assert ask(script, version=version).blamed == blamed
+
+
 class TestExpectations:
     def ask_with(self, ask, script, **expected):
         return ask(script, requirements=("EPP-SUB-04", "EPP-DEST-06"), expectations={"x1": Expectation(**expected)})
