@@ -81,11 +81,10 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Pass, skip, or raise `NotMetError`."""
-        already = self.suite.stopped
         try:
-            result = self.suite.ensure(self.version, self.work_id)
+            result = self.suite.ensure(self.version, self.work_id, self)
         except ConformanceError as problem:
-            if already is not None:
+            if self.suite.stopped_before(self):
                 pytest.skip(f"the target was given up: {problem.message.splitlines()[0]}")
             raise NotMetError(str(problem)) from None
         self.user_properties.append(("verdict", result.verdict.value))
@@ -129,14 +128,19 @@ class InvariantItem(pytest.Item):
 
     def runtest(self) -> None:
         """Pass, skip, or raise `NotMetError`."""
-        if self.suite.stopped is not None:
+        if self.suite.stopped_before(self):
             pytest.skip("the target was given up")
         for version, work_id in self.suite.selected or self._everything():
             if version == self.version:
-                self.suite.ensure(version, work_id)
+                self.suite.ensure(version, work_id, self)
         row = self.suite.requirement(self.version, self.requirement.id)
         self.user_properties += [("verdict", row.verdict.value), ("requirement", self.requirement.id)]
         decide(row.verdict, _why_skipped(row), text=lambda: invariant_text(self.suite, self.version, row))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether what was run breaks it, though the item itself was not."""
+        return self.suite.requirement(self.version, self.requirement.id).verdict in _FAILED
 
     def _everything(self) -> Iterator[tuple[str, str]]:
         return ((self.version, work.id) for work in _in_order(self.suite.session(self.version).plan))

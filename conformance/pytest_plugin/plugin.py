@@ -14,7 +14,7 @@ import pytest
 from conformance.errors import ConformanceError
 from conformance.pytest_plugin import fixtures, snapshots
 from conformance.pytest_plugin.hooks import Hooks, usage_error
-from conformance.pytest_plugin.items import batches_by_item, invariant_reports
+from conformance.pytest_plugin.items import InvariantItem, batches_by_item, invariant_reports
 from conformance.pytest_plugin.settings import fixtures_only, settings_of
 from conformance.pytest_plugin.suite import SUITE, PluginSuite
 from conformance.report.render.folder import EvidenceKeeper, reserved, write_all
@@ -61,6 +61,7 @@ class Plugin(Hooks):
         self._parts: Path | None = None
         self._keeper: EvidenceKeeper | None = None
         self._report: Report | None = None
+        self._left_out: list[InvariantItem] = []
         self._note = self._one_worker() if self._distributed else ""
         if folder := config.getoption("epp_report"):
             from conformance.report.render.folder import EVIDENCE
@@ -92,12 +93,10 @@ class Plugin(Hooks):
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object:
-        """Scenarios that share a pool go to one worker; all else as with `--dist load`."""
-        if config.getvalue("dist") != "load":
-            return None
+        """Scenarios that share a pool go to one worker; all else as with `--dist loadgroup`."""
         from conformance.pytest_plugin.workers import ByBatch
 
-        return ByBatch(config, log, batches_by_item(self.suite))
+        return ByBatch(config, log, batches_by_item(self.suite)) if config.getvalue("dist") in ByBatch.WITH else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -107,6 +106,10 @@ class Plugin(Hooks):
         node.workerinput["epp_fixtures_only"] = fixtures_only(self.config)
         node.workerinput["epp_seed"] = self.suite.settings.seed
         node.workerinput["epp_parts"] = str(self._parts)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """`-k` for a scenario leaves out the invariants, too, which is not always meant."""
+        self._left_out += [item for item in items if isinstance(item, InvariantItem)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -142,6 +145,13 @@ class Plugin(Hooks):
         terminalreporter.section("Endpoint Picker Protocol")
         for line in summary_text(self._report, [Path(folder) / "report.html"] if folder else []).plain.splitlines():
             terminalreporter.write_line(line)
+        if self._left_out and self.suite.stopped is None:
+            broken = ", ".join(item.name for item in self._left_out if item.is_broken)
+            terminalreporter.write_line(
+                f"deselected   {len(self._left_out)} invariants, rules that hold over all scenarios; "
+                f"{f'broken: {broken}' if broken else 'what was run breaks none'} (--epp-scenario keeps them)",
+                red=bool(broken),
+            )
 
     def pytest_unconfigure(self) -> None:
         """Stop everything, and remove what the workers left."""

@@ -58,6 +58,7 @@ class PluginSuite:
         """Version and id of the scenario items that pytest is going to run."""
         self.results: dict[str, dict[str, ScenarioResult]] = {version: {} for version in settings.versions}
         self.stopped: ConformanceError | None = None
+        self._stopped_by: pytest.Item | None = None
         self._episodes: dict[tuple[str, str], Episode] = {}
         self._anomalies: list[Anomaly] = []
         self._handlers: list[Handler] = []
@@ -75,8 +76,8 @@ class PluginSuite:
             self._sessions[version] = Session(settings, self.engine, self.take)
         return self._sessions[version]
 
-    def ensure(self, version: str, work_id: str) -> ScenarioResult:
-        """The result of a scenario, which is run if it was not yet. Raises `ConformanceError` if that can't be."""
+    def ensure(self, version: str, work_id: str, item: pytest.Item) -> ScenarioResult:
+        """The result of a scenario, which is run for `item` if it was not yet. Raises `ConformanceError`."""
         if work_id in self.results[version]:
             return self.results[version][work_id]
         if self.stopped is not None:
@@ -86,8 +87,12 @@ class PluginSuite:
         try:
             return session.ensure(work_id)
         except ConformanceError as problem:  # a missing extra or program would be found missing by every item
-            self.stopped = problem
+            self.stopped, self._stopped_by = problem, item
             raise
+
+    def stopped_before(self, item: pytest.Item) -> bool:
+        """Whether the target was given up by another item: that one fails, also when it is run again."""
+        return self.stopped is not None and self._stopped_by is not item
 
     def requirement(self, version: str, requirement: str) -> RequirementResult:
         """What all results so far say about a requirement."""

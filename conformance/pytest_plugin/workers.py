@@ -8,23 +8,26 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 from conformance.events import AnomalySeen, RunEvent, ScenarioFinished
 from conformance.pytest_plugin.hooks import Hooks
 from conformance.pytest_plugin.suite import PluginSuite
 
 
-class ByBatch(LoadScopeScheduling):  # type: ignore[misc]
+class ByBatch(LoadGroupScheduling):  # type: ignore[misc]
     """Gives all scenarios of a batch to one worker, since running one of them runs them all."""
+
+    WITH = ("load", "loadgroup", "worksteal")
+    """Values of `--dist` that it stands in for. The others give all scenarios to one worker, or to each."""
 
     def __init__(self, config: pytest.Config, log: Any, batches: Mapping[str, str]) -> None:
         super().__init__(config, log)
         self._batches = batches
 
     def _split_scope(self, nodeid: str) -> str:
-        """What goes to one worker in one piece: the batch, or a single test of the vendor's."""
-        return self._batches.get(nodeid, nodeid)
+        """What goes to one worker in one piece: the batch, or a test or an `xdist_group` of the vendor's."""
+        return self._batches.get(nodeid) or super()._split_scope(nodeid)
 
 
 class XdistWorker(Hooks):

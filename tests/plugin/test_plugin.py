@@ -137,6 +137,16 @@ def test_selecting_with_pytests_own_means(run) -> None:
     result.stdout.fnmatch_lines(["epp-conformance::subset.nobody PASSED*"])
 
 
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("reference", "what was run breaks none"), (FAULT, "broken: invariant::EPP-DEST-05")],
+)
+def test_invariants_that_k_leaves_out_are_told_of(run, target: str, said: str) -> None:
+    result = run("--epp", target, *FEW, "--epp-scenario", "destination.list", "-k", "subset.nobody")
+    assert (result.ret, outcomes(result).get("failed")) == (0, None)
+    result.stdout.fnmatch_lines([f"deselected * invariants, rules that hold over all scenarios; {said}*"])
+
+
 def test_an_invariant_alone_runs_what_it_is_about(run) -> None:
     result = run("--epp", "reference", *FEW, "-k", "EPP-DEST-05 and invariant")
     assert outcomes(result)["passed"] == 1
@@ -188,6 +198,27 @@ def test_a_program_that_is_missing_fails_once(run, pytester: pytest.Pytester) ->
     assert counts["failed"] == 1
     assert counts["skipped"] > 5
     result.stdout.fnmatch_lines(["*there is no file *no-such-epp*"])
+
+
+@pytest.mark.parametrize("selected", ["subset.nobody", "invariant and EPP-DEST-05"])
+def test_a_target_that_does_not_start_fails_also_when_its_item_is_run_again(run, pytester, selected: str) -> None:
+    """As with `--reruns` of pytest-rerunfailures."""
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            for _ in range(3):
+                reports = runtestprotocol(item, nextitem=nextitem, log=False)
+                if not any(report.failed for report in reports):
+                    break
+            for report in reports:
+                item.ihook.pytest_runtest_logreport(report=report)
+            return True
+        """
+    )
+    result = run("--epp", "cmd:false {port} {endpointsFile}", *FEW, "-k", selected)
+    assert (result.ret, outcomes(result)["failed"]) == (1, 1)
 
 
 # -- fixtures ----------------------------------------------------------------------------------------------------------
@@ -282,10 +313,11 @@ def test_files_and_tests_that_are_named_run_alone(run, pytester: pytest.Pytester
 # -- pytest-xdist ------------------------------------------------------------------------------------------------------
 
 
-def test_two_workers_share_the_work_and_one_report(run, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("dist", ["load", "loadgroup", "worksteal", "loadfile"])
+def test_two_workers_share_the_work_and_one_report(run, pytester: pytest.Pytester, dist: str) -> None:
     pytester.makepyfile("def test_mine(proxy): assert proxy.send().status == 200")
     arguments = ("--epp", "reference", "--epp-smoke", "--epp-body-mode", "full-duplex", "--epp-section")
-    result = run(*arguments, "endpoint-subset", "-n", "2", "--epp-report", "out")
+    result = run(*arguments, "endpoint-subset", "-n", "2", "--dist", dist, "--epp-report", "out")
     assert result.ret == 0
     report = json.loads((pytester.path / "out" / "report.json").read_text())
     assert report["evidence"]["episodes"] == len(report["results"])  # nothing was run twice
