@@ -104,10 +104,15 @@ def _last_failed(what: SelectionFlags, output: Path) -> SelectionFlags:
     from conformance.cli.report import read
     from conformance.cli.watch import failed_scenarios
     from conformance.errors import UsageError
+    from conformance.planning.results import GENERATED_ID
+    from conformance.verdict import Verdict
 
     if what.scenario:
         raise UsageError("--last-failed and -k exclude each other", hint="leave one out")
-    names = failed_scenarios(read(output)[0])
-    count = f"{len(names)} scenarios failed" if names else "nothing failed: everything is run"
+    report = read(output)[0]
+    names = failed_scenarios(report)
+    count = f"{len(names)} scenarios failed" if names else "no scenario failed: everything is run"
+    if any(row.id == GENERATED_ID and row.verdict is Verdict.FAIL for row in report.results):
+        count += "; generated conversations broke rules, and --property-examples tries others"
     err().print(f"epp-conformance: in the report in {output} {count}")
     return dataclasses.replace(what, scenario=names or None)

@@ -13,12 +13,13 @@ from conformance.errors import IncompleteError
 from conformance.events import RunEvent, RunFinished
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import RunOutcome
+from conformance.planning.results import COUNTEREXAMPLE
 from conformance.report.document.basis import basis_of
 from conformance.report.document.blocks import Waiver
 from conformance.report.document.build import build
 from conformance.report.document.model import Report
 from conformance.report.document.waivers import Applied, KnownFailure, apply, exit_code_after, load_waivers
-from conformance.report.render.folder import COUNTEREXAMPLE, EVIDENCE, EvidenceKeeper, reserved, write_all
+from conformance.report.render.folder import EVIDENCE, EvidenceKeeper, reserved, write_all
 from conformance.report.render.text import summary_text
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.child_process import warm

@@ -36,14 +36,20 @@ def suggest(
 
 
 @waivers.command()
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A waiver file.")]) -> None:
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A waiver file.")],
+    scenarios: Annotated[
+        list[Path] | None,
+        typer.Option("--scenarios", metavar="DIR|FILE", help="Your own scenario files, as well. Repeatable."),
+    ] = None,
+) -> None:
     """Check a waiver file without running anything: its form, its patterns, its dates."""
     from conformance.report.document.waivers import load_waivers
     from conformance.requirements.catalogue import Catalogue
     from conformance.scenario.loader import load
 
     catalogue = Catalogue.load()
-    ids = [name for one in load(catalogue) for name in (one.id, one.scenario.id)]
+    ids = [name for one in load(catalogue, scenarios or ()) for name in (one.id, one.scenario.id)]
     found = load_waivers(file, catalogue, ids)
     today = dt.datetime.now(dt.UTC).date()
     expired = [waiver for waiver in found if waiver.expires < today]

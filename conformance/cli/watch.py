@@ -37,15 +37,16 @@ State: TypeAlias = dict[Path, tuple[int, int, int]]
 
 
 def failed_scenarios(report: Report) -> list[str]:
-    """The scenarios of a report that failed, or could not be judged, each once.
+    """The scenarios of a report that failed, or could not be judged, each once; generated conversations are none.
 
     Where all pass and a requirement failed all the same, those in which that is clearest.
     """
+    from conformance.planning.results import GENERATED_ID
     from conformance.report.document.failures import concerns
 
     rows = [row for row in report.results if row.verdict in FAILED]
     rows = rows or [one.occurrences[0].result for one in concerns(report) if one.occurrences]
-    return list(dict.fromkeys(row.id.partition("@")[0] for row in rows))
+    return list(dict.fromkeys(row.id.partition("@")[0] for row in rows if row.id != GENERATED_ID))
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)

@@ -14,6 +14,9 @@ GENERATED_SECTION = "generated"
 GENERATED_ID = f"{GENERATED_SECTION}.conversations"
 """The result that stands for all generated conversations of a version."""
 
+COUNTEREXAMPLE = "counterexample-{}.yaml"
+"""The scenario file, in the folder of the report, of the generated conversation that failed in a version."""
+
 INTERRUPTED = "the run was ended before its turn"
 HUNG_TOO_OFTEN = "the target hung again and again and was started again each time, so that this was not tried any more"
 
@@ -23,9 +26,10 @@ def reproduce_command(command: str, work: Work) -> str:
     return f"{command} --scenario '{work.instance.id}'"
 
 
-def versioned_command(command: str, version: str, seed: int) -> str:
-    """The beginning of the commands that reproduce results of a version."""
-    return f"{command} --protocol-version {version} --seed {seed}"
+def versioned_command(command: str, version: str, seed: int, *, generated: bool = False) -> str:
+    """The beginning of the commands that reproduce results of a version, of `generated` ones in the report's folder."""
+    scenarios = f" --scenarios {COUNTEREXAMPLE.format(version)}" if generated else ""
+    return f"{command} --protocol-version {version} --seed {seed}{scenarios}"
 
 
 def skipped(skip: Skip) -> ScenarioResult:

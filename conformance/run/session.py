@@ -61,9 +61,9 @@ class RunSettings:
     property_examples: int = 0
     """Generated conversations to try in each version, after the scenarios."""
 
-    def command_for(self, version: str) -> str:
+    def command_for(self, version: str, *, generated: bool = False) -> str:
         """The beginning of the commands that reproduce results of a version."""
-        return versioned_command(self.command, version, self.seed)
+        return versioned_command(self.command, version, self.seed, generated=generated)
 
 
 def run(settings: RunSettings, handler: Handler, *, engine: EngineThread | None = None) -> RunOutcome:
@@ -234,7 +234,7 @@ class Session:
         self._handler(Status(text=f"trying {self.settings.property_examples} generated conversations"))
         try:
             worker = self._engine.call(self._workers.first(plan.version))
-            command = self.settings.command_for(plan.version)
+            command = self.settings.command_for(plan.version, generated=True)
             exploration = explore(
                 lambda instance, mode: self._engine.call(
                     worker.alone(Work(id=instance.id, instance=instance, mode=mode), command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,39 @@ def test_the_last_failures_are_run_again(cli, a_report: Path, tmp_path: Path) ->
     after = json.loads((tmp_path / "report.json").read_text())["results"]
     assert {row["id"].partition("@")[0] for row in after} == {name.partition("@")[0] for name in failed}
     assert cli("run", "--last-failed", "-k", "subset.nobody", "-o", tmp_path).code == 2
+
+
+def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: Path, monkeypatch) -> None:
+    """It is no scenario that could be selected: its rules are waived, and its scenario file is in the report."""
+    fault = (
+        f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
+        "--fault metadata-differs --log-level error"
+    )
+    ran = cli(
+        "run", "--epp", fault, "-k", "subset.nobody", "--property-examples", 30, "--seed", 1, "-q", "-o", tmp_path
+    )
+    assert "generated.conversations" in ran.out
+    suggested = cli("waivers", "suggest", tmp_path, "--owner", "me", "--link", "https://example.org/1")
+    (tmp_path / "waivers.yaml").write_text(suggested.out)
+    assert "pattern: EPP-DEST-05" in suggested.out
+    assert cli("waivers", "check", tmp_path / "waivers.yaml").code == 0
+    assert cli("report", "verify", tmp_path).code == 0
+    rows = json.loads((tmp_path / "report.json").read_text())["results"]
+    reproduce = next(row["reproduce"] for row in rows if row["id"] == "generated.conversations")
+    monkeypatch.chdir(tmp_path)
+    again = cli(*shlex.split(reproduce)[1:], "-q", "-o", "again")
+    assert (again.code, "EPP-DEST-05" in again.out) == (1, True), again.err
+    ran = cli("run", "--last-failed", "--role", "data-plane", "-o", tmp_path)  # wrong use: what is run is said before
+    assert "no scenario failed: everything is run; generated conversations broke rules" in ran.err
+
+
+def test_waivers_of_scenarios_of_ones_own_are_checked_with_these(cli, tmp_path: Path) -> None:
+    scenarios, waivers = tmp_path / "mine.yaml", tmp_path / "waivers.yaml"
+    cli("scenario", "new", "acme.one", "--requirement", "EPP-SUB-01", "-o", scenarios)
+    waivers.write_text("waivers: [{pattern: acme.one, reason: r, link: l, owner: o, expires: 2099-01-31}]")
+    ran = cli("waivers", "check", waivers)
+    assert (ran.code, "names no scenario" in ran.err, "--scenarios" in ran.err) == (2, True, True)
+    assert cli("waivers", "check", waivers, "--scenarios", scenarios).code == 0
 
 
 # -- scenario files ----------------------------------------------------------------------------------------------------

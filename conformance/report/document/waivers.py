@@ -16,6 +16,7 @@ from pydantic import Field
 
 from conformance.errors import did_you_mean
 from conformance.outcome import RunOutcome, ScenarioResult, VersionOutcome, counts, exit_code
+from conformance.planning.results import GENERATED_ID
 from conformance.requirements.catalogue import Catalogue
 from conformance.strict_yaml import Document, FileError, FileModel, Problem, load_located
 from conformance.verdict import UNJUDGED, UNSETTLED, Result, Verdict
@@ -68,7 +69,7 @@ def _wrong(
     if waiver.pattern in seen:
         yield document.problem(place, f"the pattern {waiver.pattern!r} is here twice")
     if not any(_matches(name, waiver.pattern) for name in known):
-        hint = did_you_mean(waiver.pattern, known)
+        hint = f"{did_you_mean(waiver.pattern, known)} --scenarios names files with your own scenarios"
         yield document.problem(place, f"{waiver.pattern!r} names no scenario and no requirement", hint)
 
 
@@ -97,11 +98,11 @@ def exit_code_after(outcome: RunOutcome, applied: Sequence[Applied]) -> int:
 
 
 def suggest(results: Iterable[ScenarioResult], *, owner: str, link: str, expires: dt.date) -> WaiverFile:
-    """A file that waives every failing result, and requirements that were broken in scenarios that are not about them;
-    to be edited: reasons are the findings' own words."""
+    """A file that waives every failing result, and requirements that were broken in scenarios that are not about them,
+    or in generated conversations; to be edited: reasons are the findings' own words."""
     reasons: dict[str, str] = {}
     for result in results:
-        if result.verdict is Verdict.FAIL:
+        if result.verdict is Verdict.FAIL and result.id != GENERATED_ID:
             reasons[result.id] = (result.decisive.actual if result.decisive else "") or result.title
         elif not result.provisional:
             broken = (one for one in result.findings if one.verdict is Verdict.FAIL)

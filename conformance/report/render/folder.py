@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 from conformance.errors import UsageError
 from conformance.events import RunEvent, ScenarioFinished
 from conformance.evidence.store import EvidenceWriter
+from conformance.planning.results import COUNTEREXAMPLE
 from conformance.report.document.model import Report, write_report
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN = "report.json", "evidence.ndjson.gz", "report.html", "junit.xml", "summary.md"
 LOAD, LOAD_PAGE, LOAD_EVIDENCE = "load.json", "load.html", "load-evidence.ndjson.gz"
 LOAD_STATISTICS = "locust_stats.csv"
-COUNTEREXAMPLE = "counterexample-{}.yaml"
 OF_A_RUN = (REPORT, EVIDENCE, HTML, JUNIT, MARKDOWN, COUNTEREXAMPLE.format("*"))
 _NAMES = (*OF_A_RUN[:-1], LOAD, LOAD_PAGE, LOAD_EVIDENCE, LOAD_STATISTICS)
 

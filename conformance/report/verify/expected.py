@@ -174,7 +174,8 @@ class Expected:
         if row.evidence is None:
             stopped = row.reason if row.reason == HUNG_TOO_OFTEN else self.report.stopped
             return not_done(planned.work, "" if stopped == "interrupted" else stopped)
-        command = versioned_command(self.basis.command, planned.version, self.report.environment.seed)
+        seed, generated = self.report.environment.seed, planned.generated
+        command = versioned_command(self.basis.command, planned.version, seed, generated=generated)
         reproduce = reproduce_command(command, planned.work)
         if episode is None or findings is None:
             made = of_episode(
