@@ -111,6 +111,9 @@ class Anomaly:
 NOT_SELECTED = "no scenario about it was selected"
 """The note of a requirement that has scenarios, none of which was part of the run."""
 
+NOT_ARISEN = "its condition did not arise"
+"""The note of a requirement that did not apply to what was run."""
+
 GENERATED = "generatedConversations"
 """The figure that says how many generated conversations were tried."""
 
@@ -166,6 +169,7 @@ def requirement_results(
     reasons, it was not reached: skipped, unless another scenario reached it.
     """
     ruled: dict[str, list[tuple[Verdict, str]]] = {}
+    left_out: dict[str, list[str]] = {}
     for one in results:
         if one.provisional:
             continue
@@ -176,10 +180,12 @@ def requirement_results(
         for requirement in one.requirements:
             if requirement not in spoken_of:
                 ruled.setdefault(requirement, []).append((Verdict.SKIPPED if reached else one.verdict, one.id))
-    return tuple(_row(entry, ruled.get(entry.id, [])) for entry in catalogue.for_version(version, role))
+                left_out.setdefault(requirement, []).append(one.reason)
+    rows = catalogue.for_version(version, role)
+    return tuple(_row(entry, ruled.get(entry.id, []), left_out.get(entry.id, [])) for entry in rows)
 
 
-def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]]) -> RequirementResult:
+def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]], left_out: Sequence[str]) -> RequirementResult:
     scenarios = tuple(dict.fromkeys(name for _, name in ruled))
     if not ruled:
         untested = Verdict.ATTESTED if entry.untestable else Verdict.UNTESTED
@@ -188,7 +194,10 @@ def _row(entry: Requirement, ruled: Sequence[tuple[Verdict, str]]) -> Requiremen
         )
     verdict = worst(verdict for verdict, _ in ruled)
     blamed = tuple(dict.fromkeys(name for one, name in ruled if one is verdict and verdict is not Verdict.PASS))
-    return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed)
+    note = ""
+    if verdict is Verdict.NOT_APPLICABLE:
+        note = "; ".join(dict.fromkeys(left_out)) if len(left_out) == len(ruled) else NOT_ARISEN
+    return RequirementResult(requirement=entry, verdict=verdict, scenarios=scenarios, blamed=blamed, note=note)
 
 
 def version_outcome(

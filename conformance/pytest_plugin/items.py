@@ -246,7 +246,7 @@ def _actual(result: ScenarioResult) -> str:
 def _why_skipped(row: RequirementResult) -> str:
     if row.verdict is Verdict.UNTESTED:
         return row.note or "no exchange had to do with it"
-    return row.note or {Verdict.NOT_APPLICABLE: "its condition did not arise"}.get(row.verdict, row.verdict.value)
+    return row.note or row.verdict.value
 
 
 def _in_order(plan: Plan) -> Iterable[Work]:

@@ -2,13 +2,15 @@
 
 Traits: `value` sets the header in the field that Envoy drops; `no-responses` answers the request only; `no-metadata`
 sets the header only; `no-subset` picks from the whole pool; `no-trailers` ignores trailers; `threads` has a pool of
-four threads, and each stream takes one.
+four threads, and each stream takes one; `shared` keeps the newest request's subset for all streams; `refuses-later`
+has 503 for everything after its first picks.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+import time
 from concurrent import futures
 from pathlib import Path
 
@@ -20,7 +22,18 @@ PORT, ENDPOINTS, *TRAITS = sys.argv[1:]
 KEY = "x-gateway-destination-endpoint"
 
 
+PICKS = iter(range(3))
+"""What is left to pick of one that refuses later."""
+LATEST = []
+
+
 def pick(metadata):
+    if "refuses-later" in TRAITS and next(PICKS, None) is None:
+        return None
+    if "shared" in TRAITS:
+        LATEST.append(metadata)
+        time.sleep(0.03)
+        metadata = LATEST[-1]
     hint = metadata.filter_metadata["envoy.lb.subset_hint"].fields
     endpoints = Path(ENDPOINTS).read_text().split()
     if f"{KEY}-subset" in hint and "no-subset" not in TRAITS:

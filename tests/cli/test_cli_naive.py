@@ -82,6 +82,20 @@ def test_a_header_that_envoy_drops_comes_first_and_an_attempt_elsewhere_has_its_
     assert len(kinds) == len(set(kinds))
 
 
+def test_a_state_that_streams_share_is_one_defect(tried: Tried) -> None:
+    out = tried("shared", "robustness.same-request-id", "kinds.endpoint*")
+    assert failures(out) == ["ENV-21"]
+    screen = block(out, "ENV-21")
+    assert "look for state that streams share" in unfolded(screen)
+    assert "EPP-SUB-01" in screen.partition("explains")[2]
+
+
+def test_one_that_gives_no_endpoint_any_more_is_not_said_to_lag_behind(tried: Tried) -> None:
+    told = tried("refuses-later", "destination.completion[http=1]", "pool.removed")
+    assert "gave no endpoint after" in unfolded(told)
+    assert "did not follow" not in unfolded(told)
+
+
 def test_a_subset_that_is_ignored_is_one_defect_and_names_are_whole(tried: Tried, tmp_path: Path) -> None:
     out = tried("no-subset", "subset.pick-stays-inside*", "subset.nobody", "subset.empty")
     assert failures(out) == ["EPP-SUB-01"]

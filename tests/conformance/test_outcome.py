@@ -58,3 +58,15 @@ def test_a_requirement_without_a_finding_does_not_pass_with_its_scenario(verdict
     result = dataclasses.replace(one(verdict, "ENV-09", "ENV-06"), findings=(told,))
     rows = {row.requirement.id: row.verdict for row in requirement_results(Catalogue.load(), "1.0.0", [result])}
     assert (rows["ENV-09"], rows["ENV-06"]) == (verdict, inherited)
+
+
+def test_what_does_not_apply_says_why():
+    """The reason of scenarios that were left out if none was run, else that the condition did not arise."""
+    catalogue = Catalogue.load()
+    ran = dataclasses.replace(
+        one(Verdict.NOT_APPLICABLE, "ENV-09"),
+        findings=(Finding(requirement="ENV-09", verdict=Verdict.NOT_APPLICABLE),),
+    )
+    left_out = dataclasses.replace(one(Verdict.NOT_APPLICABLE, "ENV-06", "ENV-09"), reason="the profile says so")
+    rows = {row.requirement.id: row.note for row in requirement_results(catalogue, "1.0.0", [ran, left_out, left_out])}
+    assert (rows["ENV-06"], rows["ENV-09"]) == ("the profile says so", "its condition did not arise")

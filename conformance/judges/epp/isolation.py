@@ -24,6 +24,9 @@ from ext_proc.record import Author, Event, Malformed, Message, StreamEnded
 CONTROLS = 3
 """So many right picks, or wrong ones of a pattern, are no coincidence."""
 
+OF_ANOTHER = "; another request at the same time was due it"
+"""How a finding ends about a pick that is another stream's."""
+
 _MEMBERSHIP = ("EPP-SUB-", "EPP-DEST-06")
 
 
@@ -36,7 +39,7 @@ def explained(view: ExchangeView, ruling: Ruling) -> Ruling:
         verdict = Verdict.WARN if view.facts.effect(ruling.requirement) == "warn" else ruling.verdict
         return dataclasses.replace(ruling, requirement="EPP-DEST-10", actual=actual, verdict=verdict)
     if _mixed_up(view):
-        actual = f"{ruling.actual}; another request at the same time was due it"
+        actual = f"{ruling.actual}{OF_ANOTHER}"
         hint = "Requests that were alone kept to their subsets; look for state that streams share."
         return dataclasses.replace(ruling, requirement="ENV-21", actual=actual, hint=hint, nature=Nature.CROSS_TALK)
     return ruling

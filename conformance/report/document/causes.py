@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from conformance.judges.epp.isolation import OF_ANOTHER
 from conformance.report.document.rows import FindingRow, ScenarioRow
 
 FIRST = (
@@ -34,6 +35,7 @@ Seen = tuple[ScenarioRow, FindingRow]
 Explains = Callable[[str, str], bool]
 
 _SILENT = re.compile(r"no answer to (\w+)|\w+ before (\w+)")
+_REFUSED = "ImmediateResponse 503"
 _OUTSIDE = re.compile(r" is not in the list \(subset hint \[")
 
 
@@ -52,6 +54,11 @@ def _subset_ignored(cause: str, consequence: str) -> bool:
     return bool(_OUTSIDE.search(cause) and _OUTSIDE.search(consequence))
 
 
+def _mixed_up(cause: str, consequence: str) -> bool:
+    """Streams share their subsets, and the consequence is a pick or a refusal that another subset gives."""
+    return cause.endswith(OF_ANOTHER) and bool(_OUTSIDE.search(consequence) or consequence.startswith(_REFUSED))
+
+
 def _client_got(_: str, consequence: str) -> bool:
     return consequence.startswith("the client got 5")
 
@@ -63,6 +70,11 @@ def _any(_: str, __: str) -> bool:
 _ALIKE: tuple[tuple[str, str, Explains], ...] = (
     ("ENV-16 ENV-21 ENV-03 ENV-05", "ENV-06 ENV-07 ENV-16 ENV-21 ENV-23 EPP-SRVD-01 EPP-STRM-03", _same_silence),
     ("EPP-SUB-01", "EPP-SUB-02 EPP-SUB-03 EPP-SUB-05 EPP-SUB-06 EPP-SUB-07 EPP-SUB-08 EPP-SUB-09", _subset_ignored),
+    (
+        "ENV-21",
+        "EPP-SUB-01 EPP-SUB-02 EPP-SUB-03 EPP-SUB-05 EPP-SUB-06 EPP-SUB-07 EPP-SUB-08 EPP-SUB-09 EPP-ERR-02",
+        _mixed_up,
+    ),
 )
 """Causes, consequences, and what both look like, in whatever scenario."""
 

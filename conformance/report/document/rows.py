@@ -148,7 +148,7 @@ class RequirementRow(Block):
     verdict: Verdict = Field(description="its verdict")
     scenarios: tuple[str, ...] = Field(description="the scenarios that spoke of it")
     blamed: tuple[str, ...] = Field(description="those that gave the verdict")
-    note: str = Field(description="why it is not tested")
+    note: str = Field(description="why it is not tested, or does not apply")
 
     @classmethod
     def of(cls, version: str, row: RequirementResult) -> RequirementRow:

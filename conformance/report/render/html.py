@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from conformance.evidence.store import episodes
+from conformance.outcome import NOT_SELECTED
 from conformance.report.document.failures import Concern, Occurrence, concerns, waived_text, waiver_of
 from conformance.report.document.model import Report
 from conformance.report.document.rows import RequirementRow, ScenarioRow
@@ -25,7 +26,7 @@ from conformance.report.render.safe import safe
 from conformance.report.render.sequence import svg
 from conformance.report.render.transcript import Line, transcript
 from conformance.report.verify.steps import PROVES
-from conformance.verdict import UNSETTLED, Verdict
+from conformance.verdict import UNSETTLED, Result, Verdict
 
 if TYPE_CHECKING:
     from conformance.evidence.episode import Episode
@@ -111,6 +112,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
     conversations = _conversations([*failed, *unsettled], examples, evidence)
     counted = Counter(row.verdict for row in report.results)
     versions = [row.version for row in report.versions]
+    word, meaning = _words(report)
     script, style = asset("page.js"), asset("page.css")
     return template("page.html.j2").render(
         report=report,
@@ -125,9 +127,9 @@ def html(report: Report, evidence: Path | None = None) -> str:
         several=len(report.versions) > 1,
         requirements=across(report.requirements, versions),
         scenarios=across(report.results, versions),
-        meaning=MEANING,
+        meaning=meaning,
         symbol=SYMBOL,
-        word=WORD,
+        word=word,
         plural=plural,
         waived=lambda requirement, result: (
             waived_text(found) if (found := waiver_of(report, requirement, result)) is not None else ""
@@ -135,7 +137,7 @@ def html(report: Report, evidence: Path | None = None) -> str:
         proves=PROVES,
         drawing=lambda lines: svg(lines, alone=False),
         glance=glance(report.requirements, versions),
-        bar=bar,
+        bar=lambda rows: bar(rows, word),
         gauges=gauges(report),
         gauge_name=NAME,
         seen=seen,
@@ -144,6 +146,14 @@ def html(report: Report, evidence: Path | None = None) -> str:
         style=style,
         document=_embedded(whole),
     )
+
+
+def _words(report: Report) -> tuple[Mapping[Verdict | Result, str], Mapping[Verdict, str]]:
+    """The words for verdicts, and what they mean: as in the terminal, what was left out is not selected."""
+    untested = [row for row in report.requirements if row.verdict is Verdict.UNTESTED]
+    if any(row.note != NOT_SELECTED for row in untested):
+        return WORD, MEANING
+    return {**WORD, Verdict.UNTESTED: "not selected"}, {**MEANING, Verdict.UNTESTED: NOT_SELECTED}
 
 
 def _cards(found: Sequence[Concern], conversations: Conversations) -> list[Card]:

@@ -14,7 +14,7 @@ from conformance.printable import printable
 from conformance.report.document.rows import RequirementRow
 from conformance.report.render.marks import WORD
 from conformance.report.render.messages import fitting
-from conformance.verdict import Verdict
+from conformance.verdict import Result, Verdict
 from ext_proc.record import UpstreamRequest, Wait
 
 Glance: TypeAlias = "list[tuple[str, list[tuple[RequirementRow, ...]]]]"
@@ -29,7 +29,7 @@ def glance(rows: Iterable[RequirementRow], versions: Sequence[str]) -> Glance:
     return [(area, [tuple(own.get(version, ())) for version in versions]) for area, own in areas.items()]
 
 
-def bar(rows: Sequence[RequirementRow]) -> str:
+def bar(rows: Sequence[RequirementRow], word: Mapping[Verdict | Result, str] = WORD) -> str:
     """A bar (SVG) whose parts are as long as verdicts are frequent."""
     counted = Counter(row.verdict for row in rows)
     parts, at = [], 0
@@ -37,7 +37,7 @@ def bar(rows: Sequence[RequirementRow]) -> str:
         if counted[verdict]:
             parts.append(f'<rect class="v-{verdict.value}" x="{at}" y="0" width="{counted[verdict]}" height="1"/>')
             at += counted[verdict]
-    said = ", ".join(f"{counted[one]} {WORD[one]}" for one in Verdict if counted[one])
+    said = ", ".join(f"{counted[one]} {word[one]}" for one in Verdict if counted[one])
     return (
         f'<svg class="bar" role="img" aria-label="{said}" viewBox="0 0 {at} 1" preserveAspectRatio="none">'
         f"{''.join(parts)}</svg>"

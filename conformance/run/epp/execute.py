@@ -130,7 +130,7 @@ class EppExecution(Execution):
         finally:
             self._capture.add(self._epp.take_polls())
         if not self._epp.pool.followed and step.settle is True:
-            what = f"in {self._work.id} the target did not follow a change of the pool in time"
+            what = f"in {self._work.id} the target {self._epp.pool.lag} a change of the pool in time"
             self._epp.unsettled(f"{what}: it was judged as it was then")
 
     async def _gauges(self, gauges: Mapping[str, Load], _: Expect | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from conformance.errors import UsageError
@@ -61,6 +61,8 @@ class PoolController:
         """Endpoints of which it is not known that the target has followed their last change."""
         self._in_time = 0.0
         """By this time of the loop the target must have followed the last change, wherever it is asked."""
+        self.lag = ""
+        """What a target did that has not followed its last change: `did not follow`, or `gave no endpoint after`."""
         self._unread = 0
         """Waits in which no metrics of any pod were read, of a target that never did."""
 
@@ -334,13 +336,21 @@ class PoolController:
     async def _wait_until_followed(self, probe: Probe, now: set[str], patience: float) -> None:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        met = False
+        met = given = False
+
+        async def asking(subset: Sequence[str] | None) -> str | None:
+            nonlocal given
+            named = await probe(subset)
+            given = given or named is not None
+            return named
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * patience):
                 asked = Followed(
-                    probe=probe, changed=self._doubtful, now=now, connections=self._profile.connect.connections
+                    probe=asking, changed=self._doubtful, now=now, connections=self._profile.connect.connections
                 )
                 met = await asked.by(start + patience, hints=self.supports_subset)
+        self.lag = "did not follow" if given or not now else "gave no endpoint after"
         if met:
             self._doubtful.clear()
         what = "the target follows the pool change"

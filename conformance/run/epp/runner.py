@@ -217,10 +217,11 @@ class EppRunner(TargetRunner):
 
     async def _prove(self) -> None:
         """Start the target again, if that may help. Without an endpoint to give it would not have to pass the gate."""
+        what = f"the target {self.pool.lag} the change to the pool of the next scenarios in time"
         if not (self.profile.started_by_us and self.pool.eligible and self._restarts_that_may_help):
-            self.unsettled("the target did not follow the pool of the next scenarios in time")
+            self.unsettled(what)
             return
-        self.unsettled("the target did not follow the pool of the next scenarios in time, and was started again")
+        self.unsettled(f"{what}, and was started again")
         await self.restart_target()
         await self.pool.settle()
         if not self.pool.followed:

@@ -558,3 +558,6 @@ def test_not_selected_is_something_else_than_untested(run):
     text = summary(report)
     assert "not selected" in text
     assert "untested" not in text, "every requirement of the sample has a scenario"
+    page = page_of(report).partition('type="application/json"')[0]
+    assert "not selected" in page
+    assert not re.search(r"untested</span>|\d untested|: untested", page)
