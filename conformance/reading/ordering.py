@@ -125,7 +125,7 @@ def _twice(message: DecodedMessage, first: DecodedMessage) -> Offence:
 
 def _too_early(direction: StreamDirection, message: DecodedMessage) -> Offence:
     expected = (f"{direction.side}_headers first, then body and trailers",)
-    hint = "If the answer to the headers is held back, hold the body back too."
+    hint = "Answer the headers first; if that has to wait for the body, answer the body after it."
     return offence("ENV-03", message.entry, expected, f"{message.what} before {direction.side}_headers", hint)
 
 
