@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -225,6 +226,12 @@ def _named(epp: str, base: Profile | None, overrides: Overrides) -> Profile:
         return _with_start(epp, base, Start(), overrides, text="", address=_socket(epp))
     if is_address(epp):
         return _with_start(epp, base, Start(), overrides, text="", address=epp)
+    program = (epp.split() or [""])[0]
+    if Path(program).is_file() or (program != epp and shutil.which(program)):
+        flags = "" if "{" in epp else " --port {port} --endpoints {endpointsFile}"
+        raise UsageError(
+            f"--epp {epp!r} is no kind of target", hint=f"a program is started with --epp 'cmd:{epp}{flags}'"
+        )
     if not colon and (epp == "localhost" or re.fullmatch(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+", epp)):
         raise UsageError(f"--epp {epp}: the port is missing", hint=f"for example --epp {epp}:9002")
     best = nearest(scheme, ["reference", "cmd", "image", "python", "unix"])

@@ -40,6 +40,14 @@ def test_an_address_without_a_port_lacks_one(cli, host: str) -> None:
     assert ran.err == f"error: --epp {host}: the port is missing\n  hint: for example --epp {host}:9002\n"
 
 
+@pytest.mark.parametrize("program", ["epp.py", "./epp.py", "sh epp.py"])
+def test_a_program_is_said_to_need_cmd(cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("epp.py").touch()
+    ran = cli("run", "-q", "--epp", program)
+    assert (ran.code, f"--epp 'cmd:{program} --port {{port}} --endpoints" in ran.err) == (2, True), ran.err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("run", "--profile", "no/such.yaml"), ("report", "show", "no/such"), ("run", "-k", "@no/such")],
