@@ -38,7 +38,17 @@ def odd_items(view: ExchangeView) -> bool:
 
 
 def odd_served(view: ExchangeView) -> bool:
-    """A served endpoint that is not the first of those picked, or none although a model server answered."""
+    """A served endpoint that is not the first of those picked, or none although a model server answered; unless the
+    same kind of response went unanswered with the usual one, too."""
+    kind = view.response_header("content-type")
+    return _odd_served(view) and not any(
+        one.stream.response.missing == "headers" and one.response_header("content-type") == kind
+        for one in view.siblings
+        if one.stream.response.headers is not None and not _odd_served(one)
+    )
+
+
+def _odd_served(view: ExchangeView) -> bool:
     served = view.served
     if served is None or not view.stream.response.headers or local_reply(view):
         return False

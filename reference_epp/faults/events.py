@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from reference_epp.conversation import Conversation
 from reference_epp.deviations import FULL_DUPLEX, NEXT, fault
 from reference_epp.epp import Action, Close
 from reference_epp.service import INTERNAL
 from reference_epp.variants.events import WholeEvents
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody
+    from ext_proc.messages import HttpBody, HttpHeaders
 
 
 @fault(
@@ -59,3 +60,20 @@ class LongLineIsAnError(WholeEvents):
         if self.is_events and any(len(line) > 65_536 for line in (self.rest + body.body).splitlines()):
             return [Close(INTERNAL, "token too long")]
         return super().on_response_body(body)
+
+
+@fault(
+    "event-streams-unanswered",
+    breaks="ENV-16",
+    why="Nothing of a response that is an event stream is answered.",
+    modes=FULL_DUPLEX,
+)
+class EventStreamsUnanswered(Conversation):
+    silent = False
+
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        self.silent = any(one.raw_value.startswith(b"text/event-stream") for one in headers.headers.headers)
+        return super().on_response_headers(headers)
+
+    def emit(self, actions: list[Action]) -> list[Action]:
+        return [] if self.silent else super().emit(actions)

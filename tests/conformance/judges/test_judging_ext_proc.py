@@ -464,6 +464,13 @@ class TestPeculiarStimuli:
         one.response_headers(served=served, end=True).hang("answer to response_headers")
         assert ask(script).failed == {"EPP-SRVD-01"}
 
+    def test_an_odd_served_endpoint_where_the_usual_one_is_not_answered_either(self, ask):
+        script = Script(pool={"a": A})
+        for served in (8000, A):
+            one = script.exchange().request().answers(headers_answer(A), *echo(BODY)).upstream(A)
+            one.response_headers(served=served, end=True).hang("answer to response_headers")
+        assert "EPP-SRVD-01" not in ask(script).failed
+
     def test_a_body_that_is_no_request(self, ask):
         script, one = started()
         one.request(b"nonsense").hang("answer to request_headers")
