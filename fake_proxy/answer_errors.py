@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NOT_STREAMED = "spurious message: Normal body mutation response is received while body_mode_ is FULL_DUPLEX_STREAMED"
+STREAMED = "spurious message: streamed_response is received while body_mode_ is not FULL_DUPLEX_STREAMED"
+
 
 class AnswerError(Exception):
     """The EPP's answer is not acceptable; `details` in Envoy's words, with blanks."""

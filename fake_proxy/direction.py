@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ext_proc.messages import BodyResponse, CommonResponse, HeadersResponse, TrailersResponse
 from fake_proxy.actions import HeaderList, Side
-from fake_proxy.answer_errors import RejectedError, SpuriousError
+from fake_proxy.answer_errors import NOT_STREAMED, STREAMED, RejectedError, SpuriousError
 from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.gate import Gate, Next
 from fake_proxy.header_map import REQUEST, RESPONSE, RESPONSE_TRAILERS, get, number, remove
@@ -86,6 +86,7 @@ class Direction:
         """Whether the EPP was asked about trailers."""
         self._queue: deque[tuple[bytes, bool]] = deque()  # STREAMED: sent, not yet answered
         self._paused = False
+        self._stopped = False
         self._body_received = False
         self._body_replaced = False
         self.no_body = False
@@ -107,7 +108,7 @@ class Direction:
 
     def data(self, data: bytes, end: bool) -> None:
         """Body arrives; an empty piece is legal, and usual with `end`."""
-        if self._gate.dead:
+        if self._stopped:
             return
         self._body_received = True
         self._gate.complete = self._gate.complete or end
@@ -115,7 +116,9 @@ class Direction:
             self._gate.pass_body(b"", end)
         elif not self._processor.processing:
             self._gate.pass_body(data, end)
-        elif self._awaiting is Awaiting.HEADERS and not self._sends_early():
+        elif self._awaiting is Awaiting.HEADERS and not (
+            self._early_body or self.mode is BodyMode.FULL_DUPLEX_STREAMED
+        ):
             self._hold(data)
         elif self.mode is BodyMode.BUFFERED:
             if self._hold(data) and end:
@@ -127,7 +130,7 @@ class Direction:
 
     def trailers(self, trailers: HeaderList) -> None:
         """The message ends with trailers."""
-        if self._gate.dead:
+        if self._stopped:
             return
         delivered, self._gate.complete = self._gate.complete, True
         self._gate.trailers = trailers
@@ -220,8 +223,15 @@ class Direction:
         return False
 
     def stop(self) -> None:
-        """Nothing is passed on any more, whatever comes."""
+        """Nothing is passed on or sent to the EPP any more, whatever comes."""
+        self._gate.dead = self._stopped = True
+
+    def shut(self) -> None:
+        """The EPP replies to the client: nothing is passed on any more, but the EPP still gets what is for it."""
         self._gate.dead = True
+        self.forget()
+        if self._send_trailers and not self._stopped:
+            self._ask_trailers()
 
     # -- without the EPP -----------------------------------------------------------------------------------------------
 
@@ -297,9 +307,6 @@ class Direction:
         waiting = self._awaiting is not Awaiting.NOTHING
         self._ask(self._awaiting if waiting else Awaiting.TRAILERS, "trailers", part, end=True)
 
-    def _sends_early(self) -> bool:
-        return self._early_body or self.mode is BodyMode.FULL_DUPLEX_STREAMED
-
     def _stream(self, data: bytes, end: bool) -> None:
         if self.mode is BodyMode.STREAMED:
             self._queue.append((data, end))
@@ -373,19 +380,14 @@ class Direction:
         streamed = mutation is not None and mutation.HasField("streamed_response")
         if self.mode is BodyMode.FULL_DUPLEX_STREAMED:
             if mutation is None or not streamed:
-                raise SpuriousError(
-                    "spurious message: Normal body mutation response is received while body_mode_ is "
-                    "FULL_DUPLEX_STREAMED"
-                )
+                raise SpuriousError(NOT_STREAMED)
             piece = mutation.streamed_response
             if piece.body:
                 self._gate.pass_body(piece.body, piece.end_of_stream)
             self._answered(Awaiting.NOTHING if piece.end_of_stream else Awaiting.STREAMED_BODY)
             return piece.end_of_stream
         if streamed:
-            raise SpuriousError(
-                "spurious message: streamed_response is received while body_mode_ is not FULL_DUPLEX_STREAMED"
-            )
+            raise SpuriousError(STREAMED)
         data, end = self._queue.popleft()
         if mutation is not None:
             data = apply_body(mutation, data)

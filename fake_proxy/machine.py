@@ -275,7 +275,7 @@ class Machine:
     def _streamed_reply(self, part: StreamedImmediateResponse) -> None:
         self._reply.take(part, due=self._request.awaits_headers)
         self.details = DETAILS
-        self._request.forget()
+        self._request.shut()
 
     def _immediate(self, answer: ImmediateResponse) -> None:
         self._leave_processing(Closing.ANSWERED)

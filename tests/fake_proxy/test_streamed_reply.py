@@ -14,7 +14,7 @@ from ext_proc.messages import (
     StreamedBodyResponse,
     StreamedImmediateResponse,
 )
-from fake_proxy.client import HttpRequest
+from fake_proxy.client import HttpRequest, arrivals
 from fake_proxy.config import BodyMode, ProxyConfig
 
 FDS = ProxyConfig(pool=(A,))
@@ -115,3 +115,22 @@ def test_the_rest_of_a_reply_is_waited_for() -> None:
     driven.do(driven.machine.epp_closed(0))
     assert (driven.status, bytes(driven.body), driven.ends) == (429, b"bu", 0)
     assert not driven.attempts
+
+
+def test_what_comes_of_the_request_during_a_reply_reaches_the_epp_and_no_endpoint() -> None:
+    driven = Driven(NONE)
+    begins, *rest = arrivals(HttpRequest(body=b"hello", trailers=((b"sum", b"1"),)))
+    driven.do(driven.machine.request_headers(begins.headers, begins.end)).epp(head())
+    driven.do(driven.machine.request_data(rest[0].data, False))
+    driven.do(driven.machine.request_trailers(rest[1].trailers)).epp(piece(b"busy", end=True))
+    assert driven.kinds == ["request_headers", "request_trailers"]
+    assert (driven.status, bytes(driven.body), driven.ends, driven.attempts) == (429, b"busy", 1, [])
+
+
+@pytest.mark.parametrize(
+    ("end", "kinds"), [(False, ["request_headers", "request_trailers"]), (True, ["request_headers"])]
+)
+def test_trailers_that_wait_go_to_the_epp_when_its_reply_begins_and_not_when_it_ends(end: bool, kinds) -> None:
+    waiting = HttpRequest(trailers=((b"sum", b"1"),), chunked=True)
+    driven = Driven(NONE).request(waiting).epp(head(end=end))
+    assert (driven.kinds, driven.attempts) == (kinds, [])

@@ -307,6 +307,7 @@ add(
     request_headers=steps(_reply("400", end=False), _piece(b"busy", end=False), _reply_trailers(sum="1")),
 )
 add("reply-trailers-only", request_headers=steps(_reply("400", end=False), _reply_trailers(sum="1")))
+add("reply-open", modes="", request_headers=steps(_reply("429", end=False), _piece(b"busy", end=False)))
 add("reply-without-status", request_headers=steps(_reply(None, end=True)))
 add("reply-status-99", request_headers=steps(_reply("99", end=True)))
 add("reply-status-text", request_headers=steps(_reply("abc", end=True)))

@@ -81,6 +81,14 @@ PACED = {
     ),
 }
 
+# the EPP has said its first word before the body comes
+_LATE_BODY = HttpRequest(body=(Chunk(data=_PROMPT, after=0.1),), headers=_HEADERS, chunked=True)
+LATE = {
+    "late-body": _LATE_BODY,
+    "late-trailers": dataclasses.replace(_LATE_BODY, trailers=((b"x-sum", b"1"),)),
+    "trailers-only": REQUESTS["trailers-only"],
+}
+
 REPLIES = {
     "json": _JSON,
     "sse": sse_reply(b"one", b"two", b"three", b"[DONE]"),
@@ -346,6 +354,17 @@ def _configurations() -> Iterator[Case]:
                 replies={"b": _JSON},
                 behaviour=FOUND["reply-body"],
             )
+    for gateway in ("headers-only", "headers-and-trailers", "request-only"):
+        for kind, request in LATE.items():
+            for http in (1, 2):
+                yield Case(
+                    id=f"config/{gateway}/reply-open/{kind}/http{http}",
+                    gateway=gateway,
+                    request=dataclasses.replace(request, http=http),
+                    replies={"b": _JSON},
+                    behaviour=FOUND["reply-open"],
+                    deadline=0.4,
+                )
     for gateway in ("by-metadata", "header-first"):
         yield Case(
             id=f"config/{gateway}/header-differs",
