@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from enum import Enum
-from typing import Protocol
 
 from ext_proc.messages import BodyResponse, CommonResponse, HeadersResponse, TrailersResponse
 from fake_proxy.actions import HeaderList, Side
@@ -19,6 +18,7 @@ from fake_proxy.config import BodyMode, ProxyConfig
 from fake_proxy.gate import Gate, Next
 from fake_proxy.header_map import REQUEST, RESPONSE, RESPONSE_TRAILERS, get, number, remove
 from fake_proxy.mutations import HeaderRules, apply_body, apply_headers
+from fake_proxy.processor import Processor
 from fake_proxy.writer import body_part, headers_part, trailers_part
 
 
@@ -30,30 +30,6 @@ class Awaiting(Enum):
     BUFFERED_BODY = "buffered body"
     STREAMED_BODY = "streamed body"
     TRAILERS = "trailers"
-
-
-class Processor(Protocol):
-    """The ext_proc filter as a direction sees it."""
-
-    @property
-    def processing(self) -> bool:
-        """False once the EPP plays no further part in the exchange."""
-
-    @property
-    def buffer_limit(self) -> int:
-        """Bytes of a body that may be held back in BUFFERED."""
-
-    def send(self, side: Side, kind: str, part: bytes, *, end: bool) -> None:
-        """Send a message; `part` is its oneof, serialised."""
-
-    def start_timer(self, side: Side) -> None:
-        """An answer is awaited from now on."""
-
-    def stop_timer(self, side: Side) -> None:
-        """No answer is awaited any more."""
-
-    def overflow(self, side: Side) -> None:
-        """A body to be buffered is larger than the buffer."""
 
 
 class Direction:
@@ -84,6 +60,8 @@ class Direction:
         self._trailers_open = False  # the trailers may still be changed by an answer
         self.trailers_sent = False
         """Whether the EPP was asked about trailers."""
+        self.finished = False
+        """Whether the EPP has given its last answer, as far as Envoy can tell."""
         self._queue: deque[tuple[bytes, bool]] = deque()  # STREAMED: sent, not yet answered
         self._paused = False
         self._stopped = False
@@ -210,6 +188,8 @@ class Direction:
             known = RESPONSE_TRAILERS if self._side == "response" else frozenset()
             rules = dataclasses.replace(self._rules, known=known)
             apply_headers(answer.header_mutation, self._gate.trailers, rules)
+        if self._gate.trailers is None:
+            self._gate.leave_open()  # what no trailers end waits for the rest of the body
         self._trailers_open = False
         self._answered(Awaiting.NOTHING)
         self._resume()
@@ -265,9 +245,15 @@ class Direction:
         return not self._send_headers and not self._send_trailers and self.mode is BodyMode.NONE
 
     @property
+    def over(self) -> bool:
+        """Whether the EPP has no more to say here. Envoy closes the stream when that holds of both directions."""
+        return self.finished or self.unprocessed
+
+    @property
     def header_only(self) -> bool:
         """Whether the answer to the headers is the last of this direction."""
-        return self.no_body or (self.mode is BodyMode.NONE and not self._send_trailers)
+        trailers = self._send_trailers and not (self._gate.complete and self._gate.trailers is None)
+        return self.no_body or (self.mode is BodyMode.NONE and not trailers)
 
     def forget(self) -> None:
         """No answer is awaited any more; what is held back stays."""

@@ -101,14 +101,12 @@ class Machine:
 
     def request_data(self, data: bytes, end: bool) -> list[Action]:
         """Request body, as read from the client."""
-        if self._config.refused_with is None:
-            self._request.data(data, end)
+        self._request.data(data, end)
         return self._actions()
 
     def request_trailers(self, trailers: HeaderList) -> list[Action]:
         """The request ends with trailers."""
-        if self._config.refused_with is None:
-            self._request.trailers(trailers)
+        self._request.trailers(trailers)
         return self._actions()
 
     def client_gone(self) -> list[Action]:
@@ -238,13 +236,13 @@ class Machine:
             match kind:
                 case "request_headers":
                     self._request.headers_answer(answer.request_headers)
-                    last = self._request.header_only and self._response.unprocessed
+                    last = self._request.header_only
                 case "request_body":
-                    last = self._request.is_last(answer.request_body) and self._response.unprocessed
+                    last = self._request.is_last(answer.request_body)
                     self._request.body_answer(answer.request_body)
                 case "request_trailers":
                     self._request.trailers_answer(answer.request_trailers)
-                    last = self._request.trailers_sent and self._response.unprocessed
+                    last = True
                 case "response_headers":
                     self._response.headers_answer(answer.response_headers)
                     last = self._response.header_only
@@ -253,7 +251,7 @@ class Machine:
                     self._response.body_answer(answer.response_body)
                 case "response_trailers":
                     self._response.trailers_answer(answer.response_trailers)
-                    last = self._response.trailers_sent
+                    last = True
                 case "immediate_response":
                     self._immediate(answer.immediate_response)
                 case "streamed_immediate_response":
@@ -269,8 +267,10 @@ class Machine:
         except RejectedError as violation:
             self._fail(violation.status or self._config.status_on_error, violation.details, body=violation.body)
         if last and self.processing:
-            self.processing = False
-            self._close(Closing.ANSWERED)
+            (self._request if str(kind).startswith("request") else self._response).finished = True
+            if self._request.over and self._response.over:
+                self.processing = False
+                self._close(Closing.ANSWERED)
 
     def _streamed_reply(self, part: StreamedImmediateResponse) -> None:
         self._reply.take(part, due=self._request.awaits_headers)
@@ -355,7 +355,7 @@ class Machine:
         self._facts.response = list(headers)
         self._facts.details = self.details
         self._response.headers(headers, end)
-        if self._response.unprocessed:
+        if self._response.unprocessed and self._request.over:
             self._close(Closing.OWN)
             self.processing = False
 

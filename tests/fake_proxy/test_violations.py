@@ -34,12 +34,13 @@ from ext_proc.messages import (
     ProcessingResponse,
 )
 from fake_proxy.actions import Closing
-from fake_proxy.client import HttpRequest
+from fake_proxy.client import HttpRequest, arrivals
 from fake_proxy.config import BodyMode, ProxyConfig
 
 FDS = ProxyConfig(pool=(A,))
 BUFFERED = FDS.with_modes(BodyMode.BUFFERED)
 STREAMED = FDS.with_modes(BodyMode.STREAMED)
+NONE = FDS.with_modes(BodyMode.NONE)
 POST = HttpRequest(body=b"hello")
 GET = HttpRequest(method="GET")
 EMPTY = ProcessingResponse().SerializeToString()
@@ -383,3 +384,27 @@ def test_a_client_that_goes_ends_the_exchange_wherever_it_is(at: int) -> None:
     driven.do(driven.machine.client_gone())
     assert (driven.closings, driven.ends, driven.details) == ([Closing.OWN], 1, "downstream_remote_disconnect")
     assert driven.do(driven.machine.client_gone()).ends == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_stream_ends_with_the_headers_answer_where_envoy_knows_that_no_trailers_come(whole: bool) -> None:
+    """In mode NONE the body passes by; a request that is not complete may still end with trailers."""
+    driven = Driven(replace(NONE, send_response_headers=False, send_response_trailers=False))
+    begins, data, end = arrivals(POST)
+    driven.do(driven.machine.request_headers(begins.headers, begins.end))
+    coming = [(data.data, False), (end.data, True)]
+    for piece in coming[: 2 if whole else 1]:
+        driven.do(driven.machine.request_data(*piece))
+    assert driven.epp(pick(A)).closings == ([Closing.ANSWERED] if whole else [])
+
+
+def test_the_epp_gets_the_rest_of_a_request_whose_response_has_begun() -> None:
+    driven = Driven(replace(FDS, response_body_mode=BodyMode.NONE, send_response_trailers=False))
+    begins, data, end = arrivals(POST)
+    driven.do(driven.machine.request_headers(begins.headers, begins.end)).epp(pick(A))
+    driven.do(driven.machine.request_data(data.data, False)).epp(request_body(streamed(b"hello")))
+    driven.respond(200, b"one", end=False).epp(response_headers())
+    driven.do(driven.machine.request_data(end.data, True))
+    assert driven.kinds == ["request_headers", "request_body", "response_headers", "request_body"]
+    assert driven.closings == []
+    assert driven.epp(request_body(streamed(b"", True))).closings == [Closing.ANSWERED]

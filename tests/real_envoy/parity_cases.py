@@ -89,6 +89,12 @@ LATE = {
     "trailers-only": REQUESTS["trailers-only"],
 }
 
+# the response begins before the rest of the request comes, and ends after it
+_CONTINUED = HttpRequest(
+    body=(Chunk(data=b"one, ", await_echo=True), Chunk(data=b"two", after=0.2)), headers=_HEADERS, chunked=True
+)
+_EARLY = Raw(raw=b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst ", body=(b"end",), early=True)
+
 REPLIES = {
     "json": _JSON,
     "sse": sse_reply(b"one", b"two", b"three", b"[DONE]"),
@@ -158,7 +164,13 @@ _RETRIES = {
 }
 
 
-_WAITED_FOR = ("sets-length-too-long", "reply-then-closes", "leaves-open", "leaves-request-open")
+_WAITED_FOR = (
+    "sets-length-too-long",
+    "response-trailers-before-the-end",
+    "reply-then-closes",
+    "leaves-open",
+    "leaves-request-open",
+)
 """Behaviours after which something is waited for as long as the client likes."""
 
 
@@ -365,6 +377,23 @@ def _configurations() -> Iterator[Case]:
                     behaviour=FOUND["reply-open"],
                     deadline=0.4,
                 )
+    for gateway in ("request-only", "response-headers-only"):
+        for http in (1, 2):
+            yield Case(
+                id=f"config/{gateway}/early/http{http}",
+                gateway=gateway,
+                request=dataclasses.replace(_CONTINUED, http=http),
+                replies={"b": _EARLY},
+                paced=True,
+            )
+        for kind in ("get", "post"):
+            yield Case(
+                id=f"config/{gateway}/trailers-after-headers/{kind}",
+                gateway=gateway,
+                request=REQUESTS[kind],
+                replies={"b": _JSON},
+                behaviour=FOUND["trailers-after-headers"],
+            )
     for gateway in ("by-metadata", "header-first"):
         yield Case(
             id=f"config/{gateway}/header-differs",

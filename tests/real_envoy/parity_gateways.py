@@ -59,6 +59,9 @@ def _all() -> dict[str, Gateway]:
     found["request-only"] = Gateway(
         replace(fds, response_body_mode=BodyMode.NONE, send_response_headers=False, send_response_trailers=False)
     )
+    found["response-headers-only"] = Gateway(
+        replace(fds, response_body_mode=BodyMode.NONE, send_response_trailers=False), pool=("b",)
+    )
     found["buffered-no-headers"] = Gateway(replace(_config("buffered"), send_request_headers=False), pool=("b",))
     found["by-header"] = Gateway(replace(fds, destination_sources=("header",)))
     found["by-metadata"] = Gateway(replace(fds, destination_sources=("metadata",)))

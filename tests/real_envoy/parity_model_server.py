@@ -20,7 +20,8 @@ Paced = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw(UpstreamReply):
-    """Bytes in place of a response, and how the connection ends after them: not at all, with FIN, or with RST."""
+    """Bytes in place of a response, and how the connection ends after them: not at all, with FIN, or with RST. An
+    `early` one begins with `raw`, and its `body` follows when the request is complete."""
 
     raw: bytes = b""
     end: Literal["stays", "closes", "resets"] = "closes"
@@ -128,6 +129,11 @@ class ModelServers:
         reply = self.replies.get(name, UpstreamReply(body=(b"unexpected endpoint",)))
         self._busy += 1
         try:
+            if reply.early and isinstance(reply, Raw):
+                writer.write(reply.raw)
+                await self._body(got, parser, reader)
+                writer.write(b"".join(reply.body))
+                return True
             if reply.early:
                 await self._reply(reply, writer, head=False)
                 await reader.read()  # nothing that was on its way, then the end

@@ -81,6 +81,35 @@ add(
         *([ProcessingResponse(request_body=streamed(b"more", end=True))] if message.request_body.end_of_stream else []),
     ],
 )
+
+
+def _with_its_end(*more: Step, side: str = "request_body", first: bool = False) -> Hook:
+    """The right answer, with `more` beside the one to the end of the body."""
+
+    def hook(talk: Talk, message: ProcessingRequest) -> Sequence[Step]:
+        said = right(talk, message)
+        if not getattr(message, side).end_of_stream:
+            return said
+        return [*more, *said] if first else [*said, *more]
+
+    return hook
+
+
+_RESPONSE_TRAILERS = ProcessingResponse(response_trailers=TrailersResponse())
+add("trailers-after-body", modes=FDS, request_body=_with_its_end(TRAILERS))
+add("trailers-before-the-end", modes=FDS, request_body=_with_its_end(TRAILERS, first=True))
+add("trailers-after-headers", modes=FDS, request_headers=then(TRAILERS))
+add(
+    "response-trailers-after-body",
+    modes=FDS,
+    response_body=_with_its_end(_RESPONSE_TRAILERS, side="response_body"),
+)
+add(
+    "response-trailers-before-the-end",
+    modes=FDS,
+    response_body=_with_its_end(_RESPONSE_TRAILERS, side="response_body", first=True),
+)
+add("response-trailers-before-response", modes=FDS, request_headers=then(_RESPONSE_TRAILERS))
 add("extra-body-answer", modes=LOCKSTEP, request_body=then(BODY))
 add(
     "replaces-on-headers",
