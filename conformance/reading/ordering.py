@@ -37,6 +37,12 @@ def objection(direction: StreamDirection, message: DecodedMessage) -> Offence | 
             return _trailers(direction, message)
 
 
+def needless(direction: StreamDirection, message: DecodedMessage) -> bool:
+    """Whether it answers trailers that never came, behind the end of a full-duplex direction: Envoy ignores that."""
+    over = direction.finish is not None or (direction.header_only and direction.headers_answer is not None)
+    return message.part == "trailers" and direction.trailers is None and direction.duplex and over
+
+
 def mistaken(other: StreamDirection, message: DecodedMessage) -> Offence | None:
     """A repeated answer is of the wrong kind if the `other` direction waits for its own of the same part."""
     if other.missing != message.part:

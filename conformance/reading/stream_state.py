@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from conformance.reading.conversation import BUFFERED_MODES, DUPLEX, MODES, NONE, Conversation
 from conformance.reading.decoded_message import DATA_PLANE, REQUEST, RESPONSE, STREAMED_REPLY, DecodedMessage
-from conformance.reading.ordering import Offence, body_mutation, mistaken, objection, offence
+from conformance.reading.ordering import Offence, body_mutation, mistaken, needless, objection, offence
 from conformance.reading.stream_direction import StreamDirection, streams_end
 from ext_proc.record import Author, ClientAborted, Entry, HalfClosed, Malformed, Message, StreamEnded, Wait
 
@@ -57,6 +57,8 @@ class StreamState:
     reply_ended: bool = False
     """The StreamedImmediateResponse has its end."""
     offence: Offence | None = None
+    needless: DecodedMessage | None = None
+    """The first answer to trailers that never came, where Envoy ignores it."""
     stop: StreamStop | None = None
     foreign: bool = False
     """The data plane is not ours, and may follow a `mode_override` (ENV-17)."""
@@ -289,6 +291,9 @@ def _answered(stream: StreamState, message: DecodedMessage) -> None:
         stream.stop = StreamStop(
             kind=StopKind.OPAQUE, entry=message.entry, what="an unknown kind of body mutation was answered"
         )
+        return
+    if needless(direction, message):
+        stream.needless = stream.needless or message
         return
     found = objection(direction, message)
     if found is not None and found.requirement == "ENV-02":

@@ -44,6 +44,19 @@ class EmptyMessage(Conversation):
         return [*super().on_response_headers(headers), ProcessingResponse()]
 
 
+@fault(
+    "trailers-answered-unasked",
+    breaks="ENV-01",
+    why="The last piece of a full-duplex body is followed by an answer to trailers that did not come.",
+    effect="warn",
+    modes=FULL_DUPLEX,
+)
+class TrailersAnsweredUnasked(Conversation):
+    def stream(self, direction: Direction, body: bytes, *, end_of_stream: bool) -> Iterable[Action]:
+        said = super().stream(direction, body, end_of_stream=end_of_stream)
+        return [*said, answers.trailers_answer(direction)] if end_of_stream else said
+
+
 # -- one answer for each message
 
 

@@ -21,6 +21,10 @@ def order_of_answers(view: ExchangeView) -> Iterator[Ruling]:
     stream = view.stream
     if stream.offence is not None:
         yield _offence(view, stream.offence)
+    if (extra := stream.needless) is not None:
+        expected = ("the answer has the name of a message that was sent",)
+        hint = "Envoy ignores it behind the end of a full-duplex body only; elsewhere it fails the request."
+        yield view.warn("ENV-01", expected, f"{extra.what}, where none was sent", at=extra.seq, hint=hint)
     if not stream.answers:
         return
     yield passed("ENV-01")

@@ -54,6 +54,15 @@ class TestKinds:
         assert ask(answered(headers_answer(A, side="response"))).blamed == {"ENV-01"}
         assert ask(answered(trailers_answer())).blamed == {"ENV-01"}
 
+    def test_trailers_that_never_came_may_be_answered_behind_the_end_of_full_duplex(self, ask):
+        """Envoy ignores it there; the rest is judged as if it had not been."""
+        verdicts = ask(answered(headers_answer(A), *echo(BODY), trailers_answer(), *echo(BODY)))
+        assert verdicts.finding("ENV-01").verdict is Verdict.WARN
+        assert verdicts.failed == {"ENV-05"}
+        script, one = started(mode="BUFFERED")
+        one.request_headers().answers(headers_answer(A)).body(BODY).answers(body_answer(), trailers_answer())
+        assert ask(script).failed == {"ENV-01"}
+
     def test_the_response_is_answered_as_the_request(self, ask):
         script, one = started()
         one.request().answers(headers_answer(A), *echo(BODY)).response_headers().answers(headers_answer()).drained()
