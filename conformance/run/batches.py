@@ -22,7 +22,7 @@ from conformance.run.execution import Execution, WorkDone, execute
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.pool import Pool
 from conformance.verdict import Finding
-from ext_proc.record import ExchangeOpened, StreamEnded, Wait
+from ext_proc.record import Entry, ExchangeOpened, StreamEnded, Wait
 
 HANGS = 6
 """So often is a target started again because it answered nothing any more; what is left then is not tried."""
@@ -195,6 +195,18 @@ def judge_done(done: WorkDone, catalogue: Catalogue, reproduce: Callable[[Work],
         findings = problem
     result = of_episode(done.work, done.episode, findings, seconds=done.seconds, reproduce=reproduce(done.work))
     return JudgedResult(result=result, episode=done.episode, context=done.context)
+
+
+def with_ends(
+    judged: JudgedResult, ends: Sequence[Entry], work: Work, catalogue: Catalogue, reproduce: Callable[[Work], str]
+) -> JudgedResult:
+    """The result of the last work on a target, which ended by itself afterwards (`ends`), when no other work had it."""
+    episode, context = judged.episode, judged.context
+    if not ends or episode is None or context is None:
+        return judged
+    seen = Episode(id=episode.id, entries=(*episode.entries, *ends))
+    done = WorkDone(work=work, episode=seen, context=context, seconds=judged.result.duration)
+    return judge_done(done, catalogue, reproduce)
 
 
 def reproducing(command: str) -> Callable[[Work], str]:

@@ -68,9 +68,9 @@ class RunningTarget(ABC):
         """Of so many seconds, which ended `ago` seconds ago: those in which it could have run and got no processor."""
         return self._watched.withheld(seconds, ago)
 
-    async def given_time_to_end(self) -> None:
+    async def given_time_to_end(self, patience: float = DYING) -> None:
         """A connection broke: if the process is ending, its end must be in the log before the episode is judged."""
-        await self._watched.given_time_to_end()
+        await self._watched.given_time_to_end(patience)
 
     async def given_time_to_find_its_port_taken(self, address: str, until: float) -> None:
         """What answers at `address` is no such target. If another process took its port, it ends when it finds out,

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Self
 
+from conformance.evidence.episode import ProcessExited, ProcessStarted
 from conformance.evidence.redaction import Redactor
 from conformance.outcome import Anomaly
 from conformance.planning.data_plane import DataPlaneChoice
@@ -19,6 +20,9 @@ from conformance.run.scratch import ScratchFolder
 from conformance.scenario.pool import Pool
 from conformance.targets.gateway import AnyProfile
 from ext_proc.record import Entry, Recorder
+
+PARTING = 0.1
+"""Seconds for which a target is watched after its last piece of work: what goes on after an exchange may end it."""
 
 
 class TargetRunner(ABC):
@@ -70,6 +74,10 @@ class TargetRunner(ABC):
         """Starting it again was of no use for that."""
         self._standing: dict[object, Entry] = {}
         """What is true of target and surroundings now, and belongs to every episode that begins."""
+        self._under_way: set[Capture] = set()
+        self._unseen: list[Entry] = []
+        """Ends of the target by itself that no episode has yet."""
+        self.recorder.listen(self._remember)
 
     def noting(self, code: str) -> Callable[[str], None]:
         """A function that tells of an anomaly of this `code`, given its text."""
@@ -135,6 +143,12 @@ class TargetRunner(ABC):
     async def relieve(self) -> None:  # noqa: B027
         """Take away what made the target hang and may do so again: the scenario that needed it is over."""
 
+    async def ends(self) -> tuple[Entry, ...]:
+        """After the last piece of work, as no other will have them: the ends of the target by itself since then."""
+        if hasattr(self, "target") and not self.crashed:
+            await self.target.given_time_to_end(PARTING)
+        return tuple(entry for entry in self.take_unseen() if isinstance(entry.event, ProcessExited))
+
     async def check(self) -> None:  # noqa: B027
         """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""
 
@@ -145,6 +159,20 @@ class TargetRunner(ABC):
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def capture(self) -> Capture:
-        """A new episode, which begins with what is true now."""
-        before = sorted(self._standing.values(), key=lambda entry: entry.seq)
-        return Capture(self.recorder, f"{self._number}-{next(self._episodes)}", before, strays=self.strays)
+        """A new episode, which begins with what is true now, and with what came of the target since the last one."""
+        before = {entry.seq: entry for entry in (*self._standing.values(), *self.take_unseen())}
+        name = f"{self._number}-{next(self._episodes)}"
+        found = (before[number] for number in sorted(before))
+        return Capture(self.recorder, name, found, strays=self.strays, under_way=self._under_way)
+
+    def take_unseen(self) -> list[Entry]:
+        """What no episode has yet and one must have."""
+        unseen, self._unseen = self._unseen, []
+        return unseen
+
+    def _remember(self, entry: Entry) -> None:
+        match entry.event:
+            case ProcessStarted():
+                self._standing["process"] = entry
+            case ProcessExited(asked=False) if not self._under_way:  # it is a finding of the next scenario
+                self._unseen.append(entry)

@@ -24,6 +24,7 @@ from conformance.run.engine import EngineThread, LagMeter
 from conformance.run.roles import runner_of
 from conformance.run.target_runner import TargetRunner
 from conformance.targets.gateway import AnyProfile
+from ext_proc.record import Entry
 
 Tell = Callable[[Status | Anomaly], None]
 
@@ -63,6 +64,9 @@ class Worker(Protocol):
 
         Raises `IncompleteError` if the target can't be had back.
         """
+
+    async def ends(self) -> tuple[Entry, ...]:
+        """See `TargetRunner`."""
 
     async def close(self, *, hurry: bool = False) -> None:
         """Stop the target. Nothing is left. With `hurry` it gets no time to end by itself."""
@@ -107,6 +111,10 @@ class LocalWorker:
         async for judged in self._batches(command).run(batch):
             yield judged
 
+    async def ends(self) -> tuple[Entry, ...]:
+        """See `TargetRunner`."""
+        return await self._runner.ends() if self._runner is not None else ()
+
     async def alone(self, work: Work, command: str) -> JudgedResult:
         """The result of one piece of work, on the pool as it is."""
         return await self._batches(command).alone(work)
@@ -135,9 +143,15 @@ class RunBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandDone:
-    """A command was carried out. `redacted` are the secrets replaced meanwhile."""
+class TellEnds:
+    """Tell the ends of the target by itself that no episode has: no more work comes."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDone:
+    """A command was carried out. `ends` are what was asked for, `redacted` the secrets replaced meanwhile."""
+
+    ends: tuple[Entry, ...]
     image: str | None
     reads_no_metrics: bool
     redacted: Counter[Secret]
@@ -150,6 +164,7 @@ class RemoteWorker:
         self.version = ""
         self.image: str | None = None
         self.reads_no_metrics = False
+        self._ends: tuple[Entry, ...] = ()
         self._redactor = redactor
         self._tell = tell
         self._process = ChildProcess(WorkerService)
@@ -170,11 +185,17 @@ class RemoteWorker:
         async for judged in self._carry_out(RunBatch(batch=batch, command=command)):
             yield judged
 
+    async def ends(self) -> tuple[Entry, ...]:
+        """See `TargetRunner`. Raises `HarnessError` if the process ends."""
+        async for _ in self._carry_out(TellEnds()):
+            pass
+        return self._ends
+
     async def close(self, *, hurry: bool = False) -> None:
         """See `Worker`."""
         await asyncio.to_thread(self._process.close, hurry=hurry)
 
-    async def _carry_out(self, command: StartTarget | RunBatch) -> AsyncIterator[JudgedResult]:
+    async def _carry_out(self, command: StartTarget | RunBatch | TellEnds) -> AsyncIterator[JudgedResult]:
         self._process.send(command)
         while True:
             match await self._process.answer():
@@ -183,7 +204,7 @@ class RemoteWorker:
                 case Status() | Anomaly() as said:
                     self._tell(said)
                 case CommandDone() as done:
-                    self.image, self.reads_no_metrics = done.image, done.reads_no_metrics
+                    self.image, self.reads_no_metrics, self._ends = done.image, done.reads_no_metrics, done.ends
                     self._redactor.add_counts(done.redacted)
                     return
                 case other:
@@ -201,6 +222,7 @@ class WorkerService:
 
     async def carry_out(self, command: Any) -> None:
         """Do it, and say what came of it. Results come when nothing is in flight, so that this makes no answer late."""
+        ends: tuple[Entry, ...] = ()
         async with self._turn:
             match command:
                 case StartTarget(redactor=redactor):
@@ -210,9 +232,11 @@ class WorkerService:
                 case RunBatch(batch=batch, command=beginning):
                     async for judged in self._worker.run(batch, beginning):
                         self._say(judged)
-        worker = self._worker
-        redacted = self._redactor.take_counts()
-        self._say(CommandDone(image=worker.image, reads_no_metrics=worker.reads_no_metrics, redacted=redacted))
+                case TellEnds():
+                    ends = await self._worker.ends()
+        worker, redacted = self._worker, self._redactor.take_counts()
+        unread = worker.reads_no_metrics
+        self._say(CommandDone(ends=ends, image=worker.image, reads_no_metrics=unread, redacted=redacted))
 
     async def close(self, *, hurry: bool) -> None:
         """Stop the target, after what still goes on."""

@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from conformance.errors import ConformanceError
 from conformance.events import RunEvent, Status
 from conformance.outcome import Anomaly
-from conformance.planning.plan import Batch, Plan
+from conformance.planning.plan import Batch, Plan, Work
 from conformance.requirements.catalogue import Catalogue
-from conformance.run.batches import JudgedResult
+from conformance.run.batches import JudgedResult, reproducing, with_ends
 from conformance.run.engine import LagMeter, cores
 from conformance.run.worker import LocalWorker, RemoteWorker, StartTarget, Worker
 from conformance.targets.gateway import AnyProfile
@@ -54,6 +54,7 @@ class Workers:
         self._command = command
         self._tell = tell
         self._anomaly = anomaly
+        self._catalogue = catalogue
         self._first = LocalWorker(catalogue, lag, self._said)
         self._workers: dict[int, Worker] = {0: self._first}
         self._unread_told = False
@@ -76,6 +77,22 @@ class Workers:
         wanted = min(self._count, sum(one.size - 1 for one in todo))
         ready = asyncio.Event()
         begun: set[str] = set()
+        held: dict[int, tuple[Plan, Work, JudgedResult]] = {}
+        """The last result of each worker, until it is known that its target has not ended by itself since."""
+
+        def over(plan: Plan) -> None:
+            left[plan.version] -= 1
+            if not left[plan.version]:
+                end(plan)
+
+        async def settle(number: int) -> None:
+            if number in held:
+                plan, done, judged = held[number]
+                ends = await self._worker(number).ends()
+                reproduce = reproducing(self._command(plan.version))
+                record(plan, with_ends(judged, ends, done, self._catalogue, reproduce))
+                del held[number]
+                over(plan)
 
         async def work(number: int) -> None:
             while todo:
@@ -84,6 +101,7 @@ class Workers:
                     begun.add(plan.version)
                     begin(plan)
                 if self._worker(number).version != plan.version:
+                    await settle(number)
                     try:
                         await self._start(plan.version, number)
                     except ConformanceError as problem:
@@ -98,11 +116,15 @@ class Workers:
                 if not todo[0].size:
                     todo.popleft()
                 if batch is not None:
+                    tried = {one.id: one for one in batch.work}
                     async for judged in self._worker(number).run(batch, self._command(plan.version)):
-                        record(plan, judged)
-                left[plan.version] -= 1
-                if not left[plan.version]:
-                    end(plan)
+                        if number in held:
+                            record(plan, held[number][2])
+                        else:
+                            left[plan.version] += 1
+                        held[number] = plan, tried[judged.result.id], judged
+                over(plan)
+            await settle(number)
 
         async def further(number: int) -> None:
             self._worker(number)  # a process needs a moment to start
@@ -118,6 +140,8 @@ class Workers:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for plan, _, judged in held.values():
+                record(plan, judged)
             await self.close(hurry=hurry)
 
     async def first(self, version: str) -> LocalWorker:

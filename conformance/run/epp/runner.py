@@ -12,11 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from conformance.errors import GateFailedError, TargetUnreachableError, UsageError
-from conformance.evidence.episode import GaugesShown, PoolState, ProcessExited, ProcessStarted
+from conformance.evidence.episode import GaugesShown, PoolState
 from conformance.evidence.reported import configuration
 from conformance.outcome import Anomaly
 from conformance.planning.epp import EppTraits
-from conformance.run.capture import Capture
 from conformance.run.data_plane.plane import DataPlane, FakeDataPlane
 from conformance.run.data_plane.stimuli import Prepared, prepare
 from conformance.run.epp import gate
@@ -70,7 +69,6 @@ class EppRunner(TargetRunner):
         self._polls = Polls(self.recorder)
         self._transition: list[Entry] = []
         """How the pool came to be what it is, since an episode had it last: it explains the polls."""
-        self._under_way: set[Capture] = set()
         self._unsettled = 0
         self._restarts_that_may_help = RESTARTS
         self._fake = FakeDataPlane(lambda: self.target, self.recorder, lambda endpoint: endpoint in self.pool)
@@ -84,7 +82,6 @@ class EppRunner(TargetRunner):
         self.kubernetes: KubernetesApi | None = None
         self._bridge: Bridge | None = None
         self._watched: WatchedFile | None = None
-        self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -362,13 +359,11 @@ class EppRunner(TargetRunner):
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
-    def capture(self) -> Capture:
-        """See `TargetRunner`. In the first one on a pool is how the target was brought to follow it."""
-        before = {entry.seq: entry for entry in (*self._standing.values(), *self._transition, *self._polls.take())}
+    def take_unseen(self) -> list[Entry]:
+        """See `TargetRunner`. The first episode on a pool has how the target was brought to follow it."""
+        unseen = [*super().take_unseen(), *self._transition, *self._polls.take()]
         self._transition.clear()
-        name = f"{self._number}-{next(self._episodes)}"
-        found = (before[number] for number in sorted(before))
-        return Capture(self.recorder, name, found, under_way=self._under_way)
+        return unseen
 
     def take_polls(self) -> list[Entry]:
         """The polls of a change that an episode has seen itself."""
@@ -376,6 +371,7 @@ class EppRunner(TargetRunner):
         return self._polls.take()
 
     def _remember(self, entry: Entry) -> None:
+        super()._remember(entry)
         if isinstance(entry.event, PoolState):
             if not self._transition and (last := self._standing.get("pool")) is not None:
                 self._transition.append(last)
@@ -385,10 +381,6 @@ class EppRunner(TargetRunner):
                 self._standing = {key: one for key, one in self._standing.items() if key != "pool"} | {"pool": entry}
             case GaugesShown(pod=pod):
                 self._standing[f"gauges {pod}"] = entry
-            case ProcessStarted():
-                self._standing["process"] = entry
-            case ProcessExited(asked=False) if not self._under_way:  # it is a finding of the next scenario
-                self._transition.append(entry)
 
     def _scraped(self, _: ScrapeStarted) -> None:
         """Scrapes are counted by the fleet; thousands of them in the log would tell a reader nothing."""

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from conformance.errors import GateFailedError
-from conformance.evidence.episode import GatewayFacts, ProcessStarted
+from conformance.evidence.episode import GatewayFacts
 from conformance.planning.epp_scripts import scripts_of
 from conformance.printable import quoted
 from conformance.run.capture import UNNAMED
@@ -75,7 +75,6 @@ class GatewayRunner(TargetRunner):
         self._streams = _OpenStreams(self.recorder)
         self.pods = Pods(self.recorder.emit)
         self.pickers = Pickers(profile, self.recorder, self._folder.path)
-        self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -336,12 +335,6 @@ class GatewayRunner(TargetRunner):
                 details=details,
             )
         )
-
-    # -- the log -------------------------------------------------------------------------------------------------------
-
-    def _remember(self, entry: Entry) -> None:
-        if isinstance(entry.event, ProcessStarted):
-            self._standing["process"] = entry
 
 
 def _got(response: HttpResponse | None) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from conformance.errors import IncompleteError
-from conformance.evidence.episode import ProcessStarted
 from conformance.evidence.model_server import ModelServerFacts, ServerAnswered
 from conformance.printable import quoted
 from conformance.run.model_server.client import Got, ServerClient
@@ -22,7 +21,7 @@ from conformance.run.target_runner import TargetRunner
 from conformance.scenario.model_server import API_PATHS, Ask
 from conformance.scenario.server_stimulus import HIDDEN
 from conformance.targets.model_server import ModelServerProfile
-from ext_proc.record import Entry, Headers, Wait
+from ext_proc.record import Headers, Wait
 
 RETRY = 0.25
 """Seconds between attempts to reach a server that is starting."""
@@ -47,7 +46,6 @@ class ModelServerRunner(TargetRunner):
     def __init__(self, profile: ModelServerProfile, version: str, values: Mapping[str, str], **rest: Any) -> None:
         super().__init__(profile, version, values, **rest)
         self.facts: ModelServerFacts = profile.claims
-        self.recorder.listen(self._remember)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -182,12 +180,6 @@ class ModelServerRunner(TargetRunner):
             )
         )
         return got
-
-    # -- the log -------------------------------------------------------------------------------------------------------
-
-    def _remember(self, entry: Entry) -> None:
-        if isinstance(entry.event, ProcessStarted):
-            self._standing["process"] = entry
 
 
 def _kept(headers: Headers) -> Headers:
