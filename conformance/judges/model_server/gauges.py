@@ -217,14 +217,17 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     """A gauge that never counts more than one, though more wait, or run, for long enough: it says only whether. If it
     counts a part at every scrape, it may count what the server keeps in one of several places: that is warned of.
 
-    What is shown may be old. It is not from the scrape on at which any gauge has changed since there were more.
+    What is shown may be old. It is not from the scrape on at which any gauge has changed since there were more. A gauge
+    that never shows more than where it counts a part has not counted all, however few waited at another scrape.
     """
     loaded = tuple(one for one in view.readable if one.loaded)
     most = max((view.value(one, meaning) or 0 for one in loaded), default=0)
     serving = list(_serving(loaded))
     low = [one for one in serving if meaning in view.metrics.understated(one.event)]
     at = {one.at for one in low}
-    full = any(one.at not in at and (view.metrics.waiting(one.event) or 0) >= ONE + BETWEEN for one in serving)
+    part = max((view.value(one, meaning) or 0 for one in low), default=0)
+    counted = [one for one in serving if one.at not in at and (view.value(one, meaning) or 0) > part]
+    full = any((view.metrics.waiting(one.event) or 0) >= ONE + BETWEEN for one in counted)
     a_part = meaning == "queued" and most > ONE and not full
     low = list(dropwhile(lambda one: _gauges(view, one) == _gauges(view, low[0]), low))
     if (most > ONE and not a_part) or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
