@@ -39,6 +39,8 @@ def _in_turn(script: EppScript, index: int) -> EppScript:
 def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace: str) -> Script:
     """A scenario's script as the scripted EPP plays it."""
     first: tuple[Act, ...] = (Delay(seconds=said.delay),) if said.delay else ()
+    if said.fails is not None and said.fails_at is None and said.decides == "end":
+        return Script(acts={"request_end": (*first, *_failure(said))}, decides="end")
     if said.fails is not None and said.fails_at is None:
         return Script(acts={"request_headers": (*first, *_failure(said))}, quiet=True)
     if said.immediate is not None and said.decides == "end":

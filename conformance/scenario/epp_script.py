@@ -53,7 +53,7 @@ class EppScript(FileModel):
     fails_at: Literal["request-body", "request-end", "response-body"] | None = Field(
         None,
         description="where it does so, having answered all before that, and the request's end, too; "
-        "default: at the request's headers",
+        "default: where it `decides`, by nothing else",
     )
     delay: float = Field(0, ge=0, le=30, description="seconds before it answers the request's headers")
 

@@ -194,6 +194,16 @@ VARIANTS: tuple[Fault, ...] = (
         claims={"retries": 0},
     ),
     Fault(name="impatient", why="an EPP that has not answered in 0.2 s is as good as none", gateway=_Impatient),
+    *(
+        Fault(
+            name=f"impatient-and-open{'' if mode == 'FULL_DUPLEX_STREAMED' else f'-{mode.lower()}'}",
+            why="the same, and requests are sent on then",
+            gateway=_Impatient,
+            settings={"fails_open": True, "mode": mode},
+            claims={"failureMode": "open"},
+        )
+        for mode in ("FULL_DUPLEX_STREAMED", "STREAMED")
+    ),
     Fault(
         name="backs-off",
         why="an EPP that could not be reached is not tried again for a second, and requests are sent on meanwhile",

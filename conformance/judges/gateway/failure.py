@@ -27,6 +27,7 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
         return  # which EPP could not be asked is not known, or one that was asked before let the request go
     why, silent = _why(exchange)
     if not why:
+        yield from _not_let_go(exchange)
         return
     went_on = exchange.attempts or (exchange.status is not None and exchange.status < 400)
     if exchange.gateway.failure_mode == "closed":
@@ -40,6 +41,24 @@ def failure_mode(exchange: GatewayExchange) -> Iterator[Ruling]:
     elif exchange.response is not None and not silent and not exchange.expired:
         hint = "Envoy's failure_mode_allow does not hold for a body in full duplex."
         yield exchange.fail(FAIL, f"the request is sent on: {why}, and the gateway fails open", hint=hint)
+
+
+def _not_let_go(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """A whole request that went on, closed, though its EPP failed after its pick and gave nothing back of the body."""
+    last = exchange.asked[-1] if exchange.asked else None
+    if exchange.fails_open or last is None or last.release is None or last.passed or not last.broke:
+        return
+    body = whole_body(exchange.opened) if exchange.opened is not None else None
+    told = last.stream.request.bodies and not last.stream.request.body_answers
+    if not body or not told or len(exchange.asked) > 1:
+        return
+    stop = last.stream.stop
+    went = next((one for one in exchange.attempts if whole_body(one.request) == body), None)
+    if went is not None and stop is not None:
+        expected = f"the request fails: {stop.what} before the body was let go, and the gateway fails closed"
+        yield exchange.fail(FAIL, expected, at=went)
+    elif exchange.response is not None:
+        yield passed(FAIL)
 
 
 def _cut(exchange: GatewayExchange, why: str) -> Ruling | None:
