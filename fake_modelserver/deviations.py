@@ -311,7 +311,7 @@ VARIANTS = (
     Deviation(name="fast", why="It answers at once and never queues.",
               spec={"serving": None, "adapters": ()}, claims={"adapters": []}),
     Deviation(name="few-wait", why="Of ten requests at most two wait.",
-              spec={"serving": replace(SLOW, max_running=8)}, claims={"limits": {"concurrency": 10}}),
+              spec={"serving": replace(SLOW, max_running=8)}, claims={"limits": {"concurrency": 10, "tokens": 64}}),
     Deviation(name="queues-on-an-old-page", why="Five of ten requests wait, on a page of the last second.",
               spec={"serving": replace(SLOW, max_running=5)}, claims={"limits": {"concurrency": 10}},
               faults=_fault(FaultType.FROZEN, "/metrics", interval=1000)),

@@ -311,6 +311,7 @@ FAULTS: tuple[Fault, ...] = (
         name="fails-open",
         why="without an EPP requests are sent on, although the gateway is to fail closed",
         breaks="DP-FAIL-01",
+        also_breaks={"DP-DEST-01": "where an EPP fails after its pick, that is forgotten, too"},
         effect="warn",
         settings={"fails_open": True},
     ),
