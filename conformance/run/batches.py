@@ -93,6 +93,7 @@ class BatchRunner:
                 await self._unhang()
             if not left or not _troubled(done.episode):
                 break
+            self._runner.put_back(done.episode.entries)
             if pool is not None:
                 await self._runner.prepare(pool)
         await self._runner.check()

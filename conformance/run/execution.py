@@ -148,7 +148,7 @@ async def execute(
     """Run the steps. A harness error ends the episode and is recorded in it; nothing is raised."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    with runner.capture() as capture:
+    with runner.capture(counts=not work.instance.scenario.provisional) as capture:
         execution = execution_type(runner, work, capture)
         try:
             await execution.steps()

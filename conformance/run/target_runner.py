@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 from conformance.evidence.episode import ProcessExited, ProcessStarted
@@ -158,9 +158,13 @@ class TargetRunner(ABC):
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
-    def capture(self) -> Capture:
-        """A new episode, which begins with what is true now, and with what came of the target since the last one."""
-        before = {entry.seq: entry for entry in (*self._standing.values(), *self.take_unseen())}
+    def capture(self, *, counts: bool = True) -> Capture:
+        """A new episode, which begins with what is true now, and with what came of the target since the last one. Where
+        it does not count, the next one has that, too."""
+        unseen = self.take_unseen()
+        if not counts:
+            self.put_back(unseen)
+        before = {entry.seq: entry for entry in (*self._standing.values(), *unseen)}
         name = f"{self._number}-{next(self._episodes)}"
         found = (before[number] for number in sorted(before))
         return Capture(self.recorder, name, found, strays=self.strays, under_way=self._under_way)
@@ -170,9 +174,18 @@ class TargetRunner(ABC):
         unseen, self._unseen = self._unseen, []
         return unseen
 
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """The episode that had these will not count: the next one gets the ends of the target among them."""
+        self._unseen += [entry for entry in entries if is_end(entry)]
+
     def _remember(self, entry: Entry) -> None:
         match entry.event:
             case ProcessStarted():
                 self._standing["process"] = entry
-            case ProcessExited(asked=False) if not self._under_way:  # it is a finding of the next scenario
+            case ProcessExited() if is_end(entry) and not self._under_way:  # it is a finding of the next scenario
                 self._unseen.append(entry)
+
+
+def is_end(entry: Entry) -> bool:
+    """Whether a target ended by itself."""
+    return isinstance(entry.event, ProcessExited) and not entry.event.asked

@@ -78,7 +78,8 @@ class Workers:
         ready = asyncio.Event()
         begun: set[str] = set()
         held: dict[int, tuple[Plan, Work, JudgedResult]] = {}
-        """The last result of each worker, until it is known that its target has not ended by itself since."""
+        """The last result of each worker, one that counts if there is any, until it is known that its target has not
+        ended by itself since."""
 
         def over(plan: Plan) -> None:
             left[plan.version] -= 1
@@ -118,6 +119,9 @@ class Workers:
                 if batch is not None:
                     tried = {one.id: one for one in batch.work}
                     async for judged in self._worker(number).run(batch, self._command(plan.version)):
+                        if number in held and judged.result.provisional:
+                            record(plan, judged)
+                            continue
                         if number in held:
                             record(plan, held[number][2])
                         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 
@@ -60,11 +61,14 @@ def test_a_target_that_ends_between_two_episodes_is_not_conformant(profile_of, v
         found = judge(done.episode, done.context, catalogue)
         return next(one.verdict for one in found if one.requirement == requirement)
 
+    informs = dataclasses.replace(instance, scenario=instance.scenario.model_copy(update={"provisional": True}))
+
     async def trial(runner: TargetRunner) -> tuple[Verdict, Verdict, Verdict]:
         async with runner:
             before = await execute(runner, work, role.execution)
             await kill(runner)
             await runner.restart_target()
+            await execute(runner, dataclasses.replace(work, instance=informs), role.execution)
             after, later = [await execute(runner, work, role.execution) for _ in range(2)]
             return told(before), told(after), told(later)
 
