@@ -9,6 +9,12 @@ from ext_proc.messages import NULL_VALUE, HeaderMap, HeaderValue, ListValue, Str
 from ext_proc.record import Headers
 
 
+def is_grpc(content_type: bytes | None) -> bool:
+    """Whether Envoy takes the request of this content-type for one of gRPC, whose errors have status 200."""
+    kind, _, _ = (content_type or b"").partition(b"+")
+    return kind == b"application/grpc"
+
+
 def is_final_status(value: bytes) -> bool:
     """Whether it is the status of a response that is no interim one: Envoy takes 200 and above."""
     return value.isdigit() and int(value[:9]) >= 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ext_proc.headers import is_grpc
 from ext_proc.messages import HeaderMutation
 from fake_proxy.actions import HeaderList
 from fake_proxy.answer_errors import RejectedError
@@ -12,6 +13,12 @@ from fake_proxy.header_map import RESPONSE, get, put, remove
 from fake_proxy.mutations import HeaderRules, apply_headers
 
 _GRPC_STATUS = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
+_BLANKS = str.maketrans(dict.fromkeys(" \t\n\v\f\r", "_"))
+
+
+def response_code_details(said: str) -> str:
+    """`said` as Envoy has it in RESPONSE_CODE_DETAILS: each blank is an underscore."""
+    return said.translate(_BLANKS)
 
 
 def local_reply(
@@ -36,7 +43,7 @@ def local_reply(
         with contextlib.suppress(RejectedError):
             apply_headers(mutation, headers, rules)
         put(headers, b":status", b"%d" % status)
-    if (get(request, b"content-type") or b"").startswith(b"application/grpc"):
+    if is_grpc(get(request, b"content-type")):
         code = _GRPC_STATUS.get(status, 2) if grpc_status is None else grpc_status
         put(headers, b":status", b"200")
         put(headers, b"content-type", b"application/grpc")

@@ -22,7 +22,7 @@ from fake_proxy.config import ProxyConfig
 from fake_proxy.direction import Direction
 from fake_proxy.downstream import Downstream
 from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put, remove
-from fake_proxy.local_reply import local_reply
+from fake_proxy.local_reply import local_reply, response_code_details
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.router import Failure, Router
 from fake_proxy.stimulus import ServedMetadata, Stimulus
@@ -331,7 +331,7 @@ class Machine:
         Before any response this one goes through the response direction, so the EPP sees it unless processing is over.
         A response that is still held back is replaced; one that has begun is cut.
         """
-        self.details = "_".join(details.split())
+        self.details = response_code_details(details)
         self._request.stop()
         self._router.abort()
         if self._client.begun:

@@ -73,11 +73,11 @@ def _apply_one(option: HeaderValueOption, headers: HeaderList, rules: HeaderRule
     if not option.HasField("header"):
         return
     name, value = option.header.key.encode(), option.header.raw_value
+    if name.lower() == b"content-length" and not rules.keep_content_length:
+        return  # whatever its value
     if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
         raise RejectedError("header_mutation_set_contains_invalid_character")
     name = name.lower()
-    if name == b"content-length" and not rules.keep_content_length:
-        return
     if not _allowed(name) and not (replacing and name == b":method"):
         return
     if name == b":status" and not (rules.any_status or is_final_status(value)):

@@ -408,3 +408,9 @@ def test_the_epp_gets_the_rest_of_a_request_whose_response_has_begun() -> None:
     assert driven.kinds == ["request_headers", "request_body", "response_headers", "request_body"]
     assert driven.closings == []
     assert driven.epp(request_body(streamed(b"", True))).closings == [Closing.ANSWERED]
+
+
+@pytest.mark.parametrize(("content_type", "status"), [(b"application/grpc+proto", 200), (b"application/grpc-web", 503)])
+def test_refusals_have_the_form_of_grpc_for_clients_of_grpc_alone(content_type: bytes, status: int) -> None:
+    request = HttpRequest(body=b"hello", headers=((b"content-type", content_type),))
+    assert Driven(FDS).request(request).epp(immediate(503)).status == status

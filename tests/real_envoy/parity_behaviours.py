@@ -232,6 +232,7 @@ add(
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 add("immediate-503", request_headers=immediate(503, b"no endpoints", "empty_pool"))
+add("immediate-blank-details", request_headers=immediate(503, b"busy", " no  endpoints\tat\nall "))
 add("immediate-429-empty", request_headers=immediate(429))
 add(
     "immediate-with-headers",

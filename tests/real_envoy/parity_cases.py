@@ -177,7 +177,8 @@ _WAITED_FOR = (
 def cases() -> dict[str, Case]:
     """The whole matrix, by id."""
     found: dict[str, Case] = {}
-    for case in (*_requests(), *_replies(), *_behaviours(), *_retries(), *_configurations(), *_aborts(), *_subsets()):
+    groups = (_requests, _replies, _behaviours, _grpc_clients, _retries, _configurations, _aborts, _subsets)
+    for case in (case for group in groups for case in group()):
         assert case.id not in found, case.id
         found[case.id] = case
     return found
@@ -298,6 +299,21 @@ def _behaviours() -> Iterator[Case]:
             behaviour=behaviour,
             deadline=0.3,
         )
+
+
+def _grpc_clients() -> Iterator[Case]:
+    """Which clients get a refusal as those of gRPC do."""
+    for kind in ("", "+proto", "+", "-web", "-web+proto", "x", "; charset=utf-8"):
+        for http in (1, 2):
+            yield Case(
+                id=f"grpc/application-grpc{kind}/http{http}",
+                gateway="fds",
+                request=HttpRequest(
+                    body=_PROMPT, headers=((b"content-type", b"application/grpc%b" % kind.encode()),), http=http
+                ),
+                replies={"b": _JSON},
+                behaviour=FOUND["immediate-503"],
+            )
 
 
 def _retries() -> Iterator[Case]:

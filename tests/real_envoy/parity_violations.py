@@ -249,6 +249,7 @@ add(
     request_headers=picking(CommonResponse(header_mutation={"remove_headers": ["content-length"]})),
 )
 add("sets-length", request_headers=picking(setting("content-length", "3")))
+add("sets-length-illegal", request_headers=picking(setting("content-length", b"3\n")))
 add("sets-length-too-long", modes=LOCKSTEP, request_headers=picking(setting("content-length", "300")))
 add("header-with-newline", request_headers=picking(setting("x-new", b"a\r\nb")))
 add("header-with-nul", request_headers=picking(setting("x-new", b"a\x00b")))

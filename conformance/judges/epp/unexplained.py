@@ -13,6 +13,7 @@ from conformance.judges.exchange_view import AnswerKind, ExchangeView
 from conformance.judges.ext_proc.immediate import VALID
 from conformance.judges.ruling import Ruling
 from conformance.verdict import Verdict
+from ext_proc.headers import is_grpc
 from ext_proc.record import RESPONSE_TOO_LARGE, UNROUTED
 
 _OK = 200
@@ -38,7 +39,7 @@ def _missed(view: ExchangeView, status: int | None, *, complete: bool) -> str:
     """What was due, if it is not what the client got: `status`, and whether all of it; empty if it is, or may be."""
     immediate, attempts = view.stream.immediate, view.conversation.upstream_responses
     if immediate is not None:
-        grpc = (view.request_header("content-type") or b"").startswith(b"application/grpc")
+        grpc = is_grpc(view.request_header("content-type"))
         same = immediate is not view.decided or view.code not in VALID or status == (_OK if grpc else view.code)
         return "" if same else f"the client gets the ImmediateResponse: {view.code}"
     if attempts:
