@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
+from httpcore._async.http11 import HTTP11ConnectionByteStream
 
 from conformance.run.model_server.client import MOST, Got, ServerClient
 from conformance.run.model_server.requests import request_of
@@ -78,6 +79,38 @@ def test_time_that_is_not_the_servers_does_not_make_a_closed_connection_its_fail
             return [(await client.ask(request)).outcome for _ in range(2)]
 
     assert asyncio.run(ask()) == ["response", outcome]
+
+
+def test_what_is_broken_off_while_it_is_closed_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load may be aborted just when an answer has taken too long: what the server still sends would count as running."""
+    request = request_of(ModelServerProfile(role="model-server"), "m", Ask(), Random(1), Random(2))
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n \r\n")
+        with contextlib.suppress(OSError):
+            await reader.read()
+        closed.set()
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = "http://{}:{}".format(*server.sockets[0].getsockname())
+        async with server, ServerClient(ModelServerProfile(role="model-server"), url, f"{url}/metrics") as client:
+            asking = asyncio.create_task(client.ask(request, whole=0.01))
+            aclose = HTTP11ConnectionByteStream.aclose
+
+            async def broken_off(stream: HTTP11ConnectionByteStream) -> None:
+                asking.cancel()
+                await aclose(stream)
+
+            monkeypatch.setattr(HTTP11ConnectionByteStream, "aclose", broken_off)
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            async with asyncio.timeout(10):
+                await closed.wait()
+
+    asyncio.run(ask())
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

@@ -141,16 +141,16 @@ class ServerClient:
     ) -> Got:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        got = Got()
-        size = 0
-        chunks: list[bytes] = []
-        turns = Turns()
-        try:
-            async with asyncio.timeout(begin) as limit, self._sent(request, follow=follow) as response:
+        got, chunks, size = Got(), list[bytes](), 0
+
+        async def read() -> None:
+            nonlocal size
+            turns = Turns()
+            async with self._sent(request, follow=follow) as response:
                 got.status = response.status_code
                 got.headers = tuple((name.lower(), value) for name, value in response.headers.raw)
                 async for chunk in response.aiter_raw():
-                    if not size:
+                    if not size and not limit.expired():
                         limit.reschedule(loop.time() + end)
                     await turns.taken()
                     size += len(chunk)
@@ -160,6 +160,15 @@ class ServerClient:
                     if size > MOST:
                         got.outcome, got.details = "endless", f"more than {MOST // 1024 // 1024} MB, and no end"
                         break
+
+        try:
+            async with asyncio.timeout(begin) as limit:
+                reading = asyncio.ensure_future(read())
+                try:
+                    await asyncio.shield(reading)
+                finally:  # cancelled once, whatever happens here: httpcore leaves open what is cancelled as it closes
+                    reading.cancel()
+                    await asyncio.wait([reading])
         except TimeoutError:
             got.waited = end if size else begin
             if size:
