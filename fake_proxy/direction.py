@@ -227,7 +227,13 @@ class Direction:
         kinds = {Awaiting.HEADERS: "headers", Awaiting.TRAILERS: "trailers"}
         ended_by_trailers = self.trailers_sent and self.mode is BodyMode.FULL_DUPLEX_STREAMED
         kind = kinds.get(self._awaiting, "trailers" if ended_by_trailers else "body")
-        return f"answer to {self._side}_{kind}" if self._awaiting is not Awaiting.NOTHING else ""
+        return f"answer to {self._side}_{kind}" if self._awaiting is not Awaiting.NOTHING or self._cut_off else ""
+
+    @property
+    def _cut_off(self) -> bool:
+        """Whether the EPP has given its last answer, and not the end of what it was told."""
+        streamed = self.finished and self.mode is BodyMode.FULL_DUPLEX_STREAMED
+        return streamed and self._gate.complete and not (self._gate.ended or self._gate.dead)
 
     @property
     def held(self) -> int:

@@ -140,7 +140,7 @@ class InvariantItem(pytest.Item):
     @property
     def is_broken(self) -> bool:
         """Whether what was run breaks it, though the item itself was not."""
-        return self.suite.requirement(self.version, self.requirement.id).verdict in _FAILED
+        return self.suite.requirement(self.version, self.requirement.id).verdict is Verdict.FAIL
 
     def _everything(self) -> Iterator[tuple[str, str]]:
         return ((self.version, work.id) for work in _in_order(self.suite.session(self.version).plan))

@@ -176,7 +176,7 @@ class TargetRunner(ABC):
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """The episode that had these will not count: the next one gets the ends of the target among them."""
-        self._unseen += [entry for entry in entries if is_end(entry)]
+        self._unseen += [entry for entry in entries if is_end(entry) and entry not in self._unseen]
 
     def _remember(self, entry: Entry) -> None:
         match entry.event:

@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-from conformance.errors import ConformanceError
+from conformance.errors import ConformanceError, HarnessError
 from conformance.events import RunEvent, Status
 from conformance.outcome import Anomaly
 from conformance.planning.plan import Batch, Plan, Work
@@ -89,10 +89,14 @@ class Workers:
         async def settle(number: int) -> None:
             if number in held:
                 plan, done, judged = held[number]
-                ends = await self._worker(number).ends()
+                try:
+                    ends = await self._worker(number).ends()
+                except HarnessError as problem:  # all of its results are there
+                    self._anomaly(Anomaly(code="worker", text=f"a process that had done its work: {problem.message}"))
+                    ends = ()
                 reproduce = reproducing(self._command(plan.version))
-                record(plan, with_ends(judged, ends, done, self._catalogue, reproduce))
                 del held[number]
+                record(plan, with_ends(judged, ends, done, self._catalogue, reproduce))
                 over(plan)
 
         async def work(number: int) -> None:
@@ -122,11 +126,12 @@ class Workers:
                         if number in held and judged.result.provisional:
                             record(plan, judged)
                             continue
-                        if number in held:
-                            record(plan, held[number][2])
+                        before = held.get(number)
+                        held[number] = plan, tried[judged.result.id], judged
+                        if before is not None:
+                            record(plan, before[2])
                         else:
                             left[plan.version] += 1
-                        held[number] = plan, tried[judged.result.id], judged
                 over(plan)
             await settle(number)
 
@@ -144,9 +149,11 @@ class Workers:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for plan, _, judged in held.values():
-                record(plan, judged)
-            await self.close(hurry=hurry)
+            try:
+                for plan, _, judged in held.values():
+                    record(plan, judged)
+            finally:
+                await self.close(hurry=hurry)
 
     async def first(self, version: str) -> LocalWorker:
         """The worker in this process, with a target of this version: the one that it has, or a new one."""

@@ -82,7 +82,7 @@ def test_time_that_is_not_the_servers_does_not_make_a_closed_connection_its_fail
 
 
 def test_what_is_broken_off_while_it_is_closed_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load may be aborted just when an answer has taken too long: what the server still sends would count as running."""
+    """A load may be aborted just when an answer has taken too long: what is still sent would count as running."""
     request = request_of(ModelServerProfile(role="model-server"), "m", Ask(), Random(1), Random(2))
     closed = asyncio.Event()
 

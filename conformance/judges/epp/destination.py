@@ -55,7 +55,8 @@ def undue_error(view: ExchangeView) -> Ruling | None:
 def _has_to_be_taken(view: ExchangeView) -> bool:
     """Whether a body was refused for its size in a version that has it streamed."""
     request = view.stream.request
-    return view.code == TOO_LARGE and request.duplex and bool(request.bodies) and view.facts.counts("EPP-STRM-01")
+    some = bool(request.bodies) or bool(view.announced)
+    return view.code == TOO_LARGE and request.duplex and some and view.facts.counts("EPP-STRM-01")
 
 
 def _before_the_body(view: ExchangeView) -> bool:

@@ -57,7 +57,7 @@ def _not_let_go(exchange: GatewayExchange) -> Iterator[Ruling]:
     if went is not None and stop is not None:
         expected = f"the request fails: {stop.what} before the body was let go, and the gateway fails closed"
         yield exchange.fail(FAIL, expected, at=went)
-    elif exchange.response is not None:
+    elif exchange.response is not None and (not exchange.attempts or (exchange.status or 0) >= 400):
         yield passed(FAIL)
 
 

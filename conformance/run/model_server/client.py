@@ -169,6 +169,8 @@ class ServerClient:
                 finally:  # cancelled once, whatever happens here: httpcore leaves open what is cancelled as it closes
                     reading.cancel()
                     await asyncio.wait([reading])
+                    if not reading.cancelled():
+                        reading.exception()  # it may have failed just when its time was over
         except TimeoutError:
             got.waited = end if size else begin
             if size:

@@ -414,7 +414,7 @@ class TestTooLarge:
             ("next", 3_000_000, {"EPP-STRM-01"}),
         ],
     )
-    @pytest.mark.parametrize("chunks", [[b"x" * 1000], [b"x" * 60_000] * 5])
+    @pytest.mark.parametrize("chunks", [[], [b"x" * 1000], [b"x" * 60_000] * 5])
     def test_what_the_body_was_to_be_decides_and_not_what_had_been_sent(self, ask, version, length, blamed, chunks):
         script = Script(pool=POOL)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
