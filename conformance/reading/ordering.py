@@ -39,7 +39,8 @@ def objection(direction: StreamDirection, message: DecodedMessage) -> Offence | 
 
 def needless(direction: StreamDirection, message: DecodedMessage) -> bool:
     """Whether it answers trailers that never came, behind the end of a full-duplex direction: Envoy ignores that."""
-    over = direction.finish is not None or (direction.header_only and direction.headers_answer is not None)
+    ended = direction.finish is not None or (direction.cut and direction.end is not None)  # or it can't be told
+    over = ended or (direction.header_only and direction.headers_answer is not None)
     return message.part == "trailers" and direction.trailers is None and direction.duplex and over
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.evidence.episode import Context, Episode, HarnessTrouble, ProcessExited
+from conformance.evidence.episode import Context, Episode, HarnessTrouble
 from conformance.judges import judge
 from conformance.outcome import Anomaly, ScenarioResult
 from conformance.planning.plan import Batch, Work
@@ -19,7 +19,7 @@ from conformance.planning.results import HUNG_TOO_OFTEN, not_done, of_episode, r
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.capture import Capture
 from conformance.run.execution import Execution, WorkDone, execute
-from conformance.run.target_runner import TargetRunner
+from conformance.run.target_runner import TargetRunner, is_end
 from conformance.scenario.pool import Pool
 from conformance.verdict import Finding
 from ext_proc.record import Entry, ExchangeOpened, StreamEnded, Wait
@@ -124,6 +124,8 @@ class BatchRunner:
     ) -> AsyncIterator[JudgedResult]:
         """The results of work in which something befell the whole target (`befell`), each run alone."""
         if not self._runner.crashed:
+            for done in befell:  # an end that one of them has came before it, and the next one gets it
+                self._runner.put_back(done.episode.entries)
             await self._unhang()
         alone: dict[str, JudgedResult] = {}
         for work in again:
@@ -217,7 +219,7 @@ def reproducing(command: str) -> Callable[[Work], str]:
 
 def died(episode: Episode) -> bool:
     """Whether the target ended by itself."""
-    return any(not event.asked for _, event in episode.of(ProcessExited))
+    return any(map(is_end, episode.entries))
 
 
 def _befallen(episode: Episode) -> bool:

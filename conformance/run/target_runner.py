@@ -145,9 +145,8 @@ class TargetRunner(ABC):
 
     async def ends(self) -> tuple[Entry, ...]:
         """After the last piece of work, as no other will have them: the ends of the target by itself since then."""
-        if hasattr(self, "target") and not self.crashed:
-            await self.target.given_time_to_end(PARTING)
-        return tuple(entry for entry in self.take_unseen() if isinstance(entry.event, ProcessExited))
+        await self.target.given_time_to_end(PARTING)
+        return tuple(filter(is_end, self.take_unseen()))
 
     async def check(self) -> None:  # noqa: B027
         """After a piece of work: raises `IncompleteError` if a target that is not ours can't be reached any more."""

@@ -81,9 +81,8 @@ class Workers:
         """The last result of each worker, one that counts if there is any, until it is known that its target has not
         ended by itself since."""
 
-        def over(plan: Plan) -> None:
-            left[plan.version] -= 1
-            if not left[plan.version]:
+        def end_if_over(plan: Plan) -> None:
+            if not left[plan.version] and all(one is not plan for one, _, _ in held.values()):
                 end(plan)
 
         async def settle(number: int) -> None:
@@ -97,7 +96,7 @@ class Workers:
                 reproduce = reproducing(self._command(plan.version))
                 del held[number]
                 record(plan, with_ends(judged, ends, done, self._catalogue, reproduce))
-                over(plan)
+                end_if_over(plan)
 
         async def work(number: int) -> None:
             while todo:
@@ -130,9 +129,8 @@ class Workers:
                         held[number] = plan, tried[judged.result.id], judged
                         if before is not None:
                             record(plan, before[2])
-                        else:
-                            left[plan.version] += 1
-                over(plan)
+                left[plan.version] -= 1
+                end_if_over(plan)
             await settle(number)
 
         async def further(number: int) -> None:

@@ -33,30 +33,22 @@ def undue_error(view: ExchangeView) -> Ruling | None:
     one that is never due, where what is due is not known."""
     known = view.due.endpoint_due
     expected = ("an endpoint",) if known else ("an endpoint", "an ImmediateResponse with an error that was due")
-    for_its_size = view.code == TOO_LARGE and view.cut_short
+    for_its_size = view.code == TOO_LARGE
+    ordinary = view.shape is Shape.ORDINARY or _before_the_body(view) or (for_its_size and view.cut_short)
     match view.shape:
         case Shape.BODYLESS if view.incomprehensible and view.code in range(400, 500):
             return None
         case Shape.BODYLESS:
             return view.fail("EPP-DEST-07", expected, hint="Model servers take requests without a body, too.")
-        case Shape.ODD | Shape.UNSEEN if not _before_the_body(view) and not for_its_size:
+        case _ if not ordinary:
             either = ("an endpoint", "an ImmediateResponse with 4xx")
             return view.warn("EPP-DEST-07", either) if view.code >= 500 else view.fail("EPP-DEST-07", either)
-        case shape if (shape is Shape.ORDINARY or for_its_size) and _has_to_be_taken(view):
+        case _ if for_its_size and view.stream.request.duplex and view.facts.counts("EPP-STRM-01"):
             hint = "Streaming mode has to take bodies of many chunks and megabytes."
             return view.fail("EPP-STRM-01", expected, hint=hint)
-        case shape if shape is Shape.ORDINARY or _before_the_body(view) or for_its_size:
+        case _:
             hint = "The pool has a ready, eligible endpoint." if known else ""
             return view.fail("EPP-DEST-01", expected, hint=hint)
-        case _:
-            return None
-
-
-def _has_to_be_taken(view: ExchangeView) -> bool:
-    """Whether a body was refused for its size in a version that has it streamed."""
-    request = view.stream.request
-    some = bool(request.bodies) or bool(view.announced)
-    return view.code == TOO_LARGE and request.duplex and some and view.facts.counts("EPP-STRM-01")
 
 
 def _before_the_body(view: ExchangeView) -> bool:

@@ -31,7 +31,7 @@ from ext_proc.messages import (
     TrailersResponse,
 )
 from ext_proc.protocol import DESTINATION
-from ext_proc.record import STILL_OPEN, Author, Malformed, StreamOpened
+from ext_proc.record import STILL_OPEN, Author, Malformed, Message, StreamOpened
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 POOL = {"a": A, "b": B}
@@ -62,6 +62,15 @@ class TestKinds:
         script, one = started(mode="BUFFERED")
         one.request_headers().answers(headers_answer(A)).body(BODY).answers(body_answer(), trailers_answer())
         assert ask(script).failed == {"ENV-01"}
+
+    def test_so_they_may_where_the_record_has_only_the_beginning_of_the_last_piece(self, ask):
+        script, one = started()
+        one.request().answers(headers_answer(A))
+        (piece,) = echo(BODY)
+        raw = piece.SerializeToString()
+        one.emit(Message(exchange=one.name, stream=one.stream, author=Author.EPP, raw=raw[:12], size=len(raw)))
+        one.answers(trailers_answer()).drained()
+        assert ask(script).finding("ENV-01").verdict is Verdict.WARN
 
     def test_the_response_is_answered_as_the_request(self, ask):
         script, one = started()
