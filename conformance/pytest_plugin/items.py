@@ -83,6 +83,8 @@ class ScenarioItem(pytest.Item):
         """Pass, skip, or raise `NotMetError`."""
         try:
             result = self.suite.ensure(self.version, self.work_id, self)
+            if self._is_last:
+                result = self.suite.settle() or result
         except ConformanceError as problem:
             if self.suite.stopped_before(self):
                 pytest.skip(f"the target was given up: {problem.message.splitlines()[0]}")
@@ -95,8 +97,23 @@ class ScenarioItem(pytest.Item):
             provisional=result.provisional,
             text=lambda: self._text(result),
         )
+        for broken in () if result.provisional else self._broken_beside(result):
+            raise NotMetError(invariant_text(self.suite, self.version, self.suite.requirement(self.version, broken)))
         if result.verdict is Verdict.WARN:
             self.add_report_section("call", NAME, without_orders(self._text(result)))
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether no other scenario of its version follows."""
+        selected = [work_id for version, work_id in self.suite.selected if version == self.version]
+        return selected[-1:] == [self.work_id]
+
+    def _broken_beside(self, result: ScenarioResult) -> list[str]:
+        """The requirements that it breaks though it is not about them, and that no invariant tells of."""
+        told = {*result.requirements, *(one.id for one in universal(self.suite, self.version))}
+        return [
+            one.requirement for one in result.findings if one.verdict is Verdict.FAIL and one.requirement not in told
+        ]
 
     def _text(self, result: ScenarioResult) -> str:
         return scenario_text(self.suite, self.version, result)
@@ -133,6 +150,7 @@ class InvariantItem(pytest.Item):
         for version, work_id in self.suite.selected or self._everything():
             if version == self.version:
                 self.suite.ensure(version, work_id, self)
+        self.suite.settle()
         row = self.suite.requirement(self.version, self.requirement.id)
         self.user_properties += [("verdict", row.verdict.value), ("requirement", self.requirement.id)]
         decide(row.verdict, _why_skipped(row), text=lambda: invariant_text(self.suite, self.version, row))

@@ -127,6 +127,7 @@ class Plugin(Hooks):
 
     def pytest_sessionfinish(self) -> None:
         """Write the report."""
+        self.suite.settle()
         if self._keeper is not None:
             self._keeper.__exit__(None, None, None)
         if not self.suite.has_results:

@@ -65,6 +65,7 @@ class PluginSuite:
         self._engine: EngineThread | None = None
         self._sessions: dict[str, Session] = {}
         self._in_use: User | None = None
+        self._held: ScenarioFinished | None = None
         self._began, self._started_at = time.monotonic(), _now()
 
     # -- plan and results ----------------------------------------------------------------------------------------------
@@ -172,6 +173,29 @@ class PluginSuite:
                     self._episodes[version, result.id] = episode
             case AnomalySeen(anomaly=anomaly):
                 self._anomalies.append(anomaly)
+        self._hand_over(event)
+
+    def settle(self) -> ScenarioResult | None:
+        """After the last work of the target in use: its result, told again, if that target ended by itself since."""
+        ended = self._in_use.settle() if isinstance(self._in_use, Session) else None
+        self._release()
+        return ended
+
+    def _hand_over(self, event: RunEvent) -> None:
+        """Hand an event to the handlers. The last result that counts waits for the next one: it may be told again."""
+        if isinstance(event, ScenarioFinished) and not event.result.provisional:
+            before, self._held = self._held, event
+            if before is None or (before.version, before.result.id) == (event.version, event.result.id):
+                return
+            event = before
+        self._tell(event)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._tell(held)
+
+    def _tell(self, event: RunEvent) -> None:
         for handler in self._handlers:
             handler(event)
 
@@ -197,6 +221,7 @@ class PluginSuite:
         if self._in_use is not None:
             self._in_use.close()
             self._in_use = None
+        self._release()
         if self._engine is not None:
             self._engine.__exit__()
             self._engine = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.errors import UsageError
+from conformance.planning.plan import Work
 from conformance.planning.results import GENERATED_SECTION, all_kept, shortest_broken
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult
@@ -64,7 +65,8 @@ def check_hypothesis() -> None:
 
 
 def explore(
-    run: Callable[[Instance, BodyMode], JudgedResult],
+    run: Callable[[Work], JudgedResult],
+    told_again: Callable[[Work, JudgedResult], JudgedResult | None],
     catalogue: Catalogue,
     version: str,
     modes: tuple[BodyMode, ...],
@@ -76,7 +78,8 @@ def explore(
 ) -> Exploration:
     """Try `examples` conversations. `run` runs one alone, in a pool of `pods`; `known` are requirements that fail.
 
-    The same seed gives the same conversations.
+    `told_again` gives the result of the last one if the target has ended by itself since. The same seed gives the
+    same conversations.
     """
     import hypothesis
 
@@ -84,6 +87,13 @@ def explore(
     tried = itertools.count(1)
     found: list[tuple[JudgedResult, Scenario]] = []
     count = 0
+    last: tuple[Work, JudgedResult] | None = None
+
+    def breaks(work: Work, judged: JudgedResult) -> bool:
+        broken = {one.requirement for one in judged.result.findings if one.verdict is Verdict.FAIL} - set(known)
+        if broken:
+            found.append((judged, work.instance.scenario.model_copy(update={"requirements": tuple(sorted(broken))})))
+        return bool(broken)
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -96,24 +106,26 @@ def explore(
     )
     @hypothesis.given(_exchanges(modes, version, pods))
     def try_one(drawn: tuple[BodyMode, dict[str, Any]]) -> None:
-        nonlocal count
+        nonlocal count, last
         count = next(tried)
         mode, exchange = drawn
         scenario = _scenario(count, exchange, universal)
-        judged = run(
-            Instance(id=scenario.id, scenario=scenario, section=GENERATED_SECTION, file=GENERATED_SECTION, line=0), mode
-        )
-        broken = {one.requirement for one in judged.result.findings if one.verdict is Verdict.FAIL} - set(known)
-        if broken:
-            found.append((judged, _scenario(count, exchange, tuple(sorted(broken)))))
+        where = GENERATED_SECTION
+        instance = Instance(id=scenario.id, scenario=scenario, section=where, file=where, line=0)
+        work = Work(id=instance.id, instance=instance, mode=mode)
+        last = work, run(work)
+        if breaks(*last):
             raise _Broken
 
     try:
         try_one()
+        again = told_again(*last) if last is not None else None
+        if last is None or again is None or not breaks(last[0], again):
+            return Exploration(examples=count)
     except (_Broken, hypothesis.errors.Flaky):
-        judged, scenario = found[-1]
-        return Exploration(examples=count, failure=judged, scenario=scenario)
-    return Exploration(examples=count)
+        pass
+    judged, scenario = found[-1]
+    return Exploration(examples=count, failure=judged, scenario=scenario)
 
 
 def _scenario(number: int, exchange: dict[str, Any], requirements: tuple[str, ...]) -> Scenario:

@@ -135,6 +135,8 @@ class Session:
             anomaly=self._anomaly,
         )
         self._in_turn = InTurn(handler)
+        self._last: tuple[Work, JudgedResult] | None = None
+        """The last result that was ensured and counts."""
         self._began = time.monotonic()
         self._started_at = _now()
 
@@ -169,6 +171,18 @@ class Session:
             self._engine.call(self._ensure(self.plan, work_id))
         return self.results[work_id]
 
+    def settle(self) -> ScenarioResult | None:
+        """After the last work that is ensured: its result, told again, if the target ended by itself since."""
+        last, self._last = self._last, None
+        if last is None:
+            return None
+        command = self.settings.command_for(self.plan.version)
+        again = self._engine.call(self._workers.told_again(*last, command))
+        if again is None:
+            return None
+        self._record(self.plan.version, again)
+        return again.result
+
     def outcome(self) -> RunOutcome:
         """Everything counted. Work that was not done is `inconclusive`."""
         versions = tuple(self._version_outcome(plan) for plan in self.plans.values())
@@ -189,6 +203,7 @@ class Session:
 
     def close(self) -> None:
         """Stop what still runs."""
+        self.settle()
         self._engine.call(self._workers.close())
 
     # -- running -------------------------------------------------------------------------------------------------------
@@ -218,10 +233,13 @@ class Session:
         if work_id in self.results:
             return
         batch = next(one for one in shares(plan.batches) if any(work.id == work_id for work in one.work))
+        tried = {work.id: work for work in batch.work}
         try:
             await self._workers.first(plan.version)
             async for judged in self._workers.results(batch):
                 self._record(plan.version, judged)
+                if not judged.result.provisional:
+                    self._last = tried[judged.result.id], judged
         except IncompleteError as problem:
             self.stopped = problem
             raise
@@ -236,9 +254,8 @@ class Session:
             worker = self._engine.call(self._workers.first(plan.version))
             command = self.settings.command_for(plan.version, generated=True)
             exploration = explore(
-                lambda instance, mode: self._engine.call(
-                    worker.alone(Work(id=instance.id, instance=instance, mode=mode), command)
-                ),
+                lambda work: self._engine.call(worker.alone(work, command)),
+                lambda work, judged: self._engine.call(self._workers.told_again(work, judged, command)),
                 self.catalogue,
                 plan.version,
                 self._traits.body_modes,

@@ -163,6 +163,11 @@ class Workers:
         """The results of a batch on the first worker, as they come. Raises `IncompleteError`."""
         return self._first.run(batch, self._command(self._first.version))
 
+    async def told_again(self, work: Work, judged: JudgedResult, command: str) -> JudgedResult | None:
+        """After the last work on the first worker: its result, if the target ended by itself since, or None."""
+        ends = await self._first.ends()
+        return with_ends(judged, ends, work, self._catalogue, reproducing(command)) if ends else None
+
     async def close(self, *, hurry: bool = False) -> None:
         """Stop everything. With `hurry` no target gets the time to end by itself."""
         if not self._unread_told and any(worker.reads_no_metrics for worker in self._workers.values()):

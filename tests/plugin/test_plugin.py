@@ -221,6 +221,46 @@ def test_a_target_that_does_not_start_fails_also_when_its_item_is_run_again(run,
     assert (result.ret, outcomes(result)["failed"]) == (1, 1)
 
 
+KILLING = """
+import os, signal
+from conformance.run.target_runner import TargetRunner
+
+asked = TargetRunner.ends
+
+async def ends(runner):
+    os.kill(runner.target._watched.process.pid, signal.SIGKILL)
+    await runner.target.given_time_to_end()
+    return await asked(runner)
+
+TargetRunner.ends = ends
+"""
+SERVER = (
+    "role: model-server\nname: small\nstart:\n  command: "
+    "['{python}', -m, fake_modelserver, serve, --fault=chat-status, '--listen=127.0.0.1:{port}']\n"
+)
+
+
+@pytest.mark.parametrize("distributed", [(), ("-n", "2")])
+@pytest.mark.parametrize(
+    ("scenario", "failed"),
+    [("destination.chat", "invariant::ENV-27"), ("server.chats-with-an-object", "server.chats-with")],
+    ids=["epp", "model-server"],
+)
+def test_a_target_that_ends_after_its_last_scenario_fails(
+    run, pytester, scenario: str, failed: str, distributed
+) -> None:
+    pytester.makeconftest(KILLING)
+    (pytester.path / "server.yaml").write_text(SERVER.replace("--fault=chat-status, ", ""))
+    target = ("--epp", "reference") if "ENV" in failed else ("--epp-profile", "server.yaml")
+    result = run(*target, "--epp-scenario", scenario, *distributed, "--epp-report", "out")
+    assert (result.ret, outcomes(result)["failed"]) == (1, 1)
+    result.stdout.fnmatch_lines([f"FAILED epp-conformance::{failed}*"])
+    report = json.loads((pytester.path / "out" / "report.json").read_text())
+    assert sum(row["verdict"] == "fail" for row in report["requirements"]) == 1
+    verified = [sys.executable, "-m", "conformance", "report", "verify", "out"]
+    assert subprocess.run(verified, cwd=pytester.path, check=False).returncode == 0
+
+
 # -- fixtures ----------------------------------------------------------------------------------------------------------
 
 
@@ -355,10 +395,7 @@ def test_a_gateway_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> N
 
 
 def test_a_model_server_is_tested_by_its_profile(run, pytester: pytest.Pytester) -> None:
-    pytester.path.joinpath("server.yaml").write_text(
-        "role: model-server\nname: small\nstart:\n  command: "
-        "['{python}', -m, fake_modelserver, serve, --fault=chat-status, '--listen=127.0.0.1:{port}']\n"
-    )
+    (pytester.path / "server.yaml").write_text(SERVER)
     result = run("--epp-profile", "server.yaml", "--epp-scenario", "server.*-with-an-object")
     found = outcomes(result)
     assert (found["passed"], found["failed"]) == (4, 4)

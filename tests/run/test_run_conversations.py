@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from conformance.outcome import ScenarioResult
+from conformance.planning.plan import Work
 from conformance.planning.results import GENERATED_ID as ID
 from conformance.requirements.catalogue import Catalogue
 from conformance.run.batches import JudgedResult
 from conformance.run.conversations import Exploration, explore
-from conformance.scenario.loader import Instance, load
+from conformance.scenario.loader import load
 from conformance.scenario.schema import BodyMode, Exchange
 from conformance.verdict import Finding, Verdict
 
@@ -15,29 +16,41 @@ MODES: tuple[BodyMode, ...] = ("full-duplex", "buffered")
 PODS = ("a", "b", "c")
 
 
-def tried(breaks=lambda exchange: False, *, examples: int = 60) -> tuple[Exploration, list[tuple[BodyMode, Exchange]]]:
-    """What comes of exploring a target that breaks ENV-16 in exchanges of which `breaks` is true."""
+def judged(work: Work, verdict: Verdict) -> JudgedResult:
+    result = ScenarioResult(
+        id=work.id,
+        scenario=work.id,
+        title=work.instance.scenario.title,
+        section=work.instance.section,
+        requirements=work.instance.scenario.requirements,
+        mode=work.mode,
+        verdict=verdict,
+        findings=(Finding(requirement="ENV-16", verdict=verdict),),
+        reason="no answer" if verdict is Verdict.FAIL else "",
+    )
+    return JudgedResult(result=result, episode=None, context=None)
+
+
+def tried(
+    breaks=lambda exchange: False, *, examples: int = 60, ends: bool = False, known: tuple[str, ...] = ()
+) -> tuple[Exploration, list[tuple[BodyMode, Exchange]]]:
+    """What comes of exploring a target that breaks ENV-16 in exchanges of which `breaks` is true, or in the end."""
     seen: list[tuple[BodyMode, Exchange]] = []
 
-    def run(instance: Instance, mode: BodyMode) -> JudgedResult:
-        exchange = instance.scenario.steps[0].exchange
+    def run(work: Work) -> JudgedResult:
+        exchange = work.instance.scenario.steps[0].exchange
         assert exchange is not None
-        seen.append((mode, exchange))
-        verdict = Verdict.FAIL if breaks(exchange) else Verdict.PASS
-        result = ScenarioResult(
-            id=instance.id,
-            scenario=instance.id,
-            title=instance.scenario.title,
-            section=instance.section,
-            requirements=instance.scenario.requirements,
-            mode=mode,
-            verdict=verdict,
-            findings=(Finding(requirement="ENV-16", verdict=verdict),),
-            reason="no answer" if verdict is Verdict.FAIL else "",
-        )
-        return JudgedResult(result=result, episode=None, context=None)
+        assert work.mode != ""
+        seen.append((work.mode, exchange))
+        return judged(work, Verdict.FAIL if breaks(exchange) else Verdict.PASS)
 
-    return explore(run, Catalogue.load(), "1.0.0", MODES, examples=examples, seed=7, pods=PODS), seen
+    def told_again(work: Work, before: JudgedResult) -> JudgedResult | None:
+        assert before.result.id == work.id
+        return judged(work, Verdict.FAIL) if ends else None
+
+    catalogue = Catalogue.load()
+    found = explore(run, told_again, catalogue, "1.0.0", MODES, examples=examples, seed=7, pods=PODS, known=known)
+    return found, seen
 
 
 def test_as_many_as_asked_for_and_the_result_says_how_many():
@@ -72,22 +85,12 @@ def test_a_failure_is_shrunk_and_saved_as_a_scenario(tmp_path):
 
 
 def test_what_is_known_to_fail_is_not_found_again():
-    seen = []
+    exploration, seen = tried(lambda _: True, examples=9, known=("ENV-16",), ends=True)
+    assert (exploration.failure, len(seen)) == (None, 9)
 
-    def run(instance: Instance, mode: BodyMode) -> JudgedResult:
-        seen.append(mode)
-        result = ScenarioResult(
-            id="x",
-            scenario="x",
-            title="x",
-            section="x",
-            requirements=(),
-            mode=mode,
-            verdict=Verdict.FAIL,
-            findings=(Finding(requirement="ENV-16", verdict=Verdict.FAIL),),
-        )
-        return JudgedResult(result=result, episode=None, context=None)
 
-    known = ("ENV-16",)
-    assert explore(run, Catalogue.load(), "1.0.0", MODES, examples=9, seed=1, pods=PODS, known=known).failure is None
-    assert len(seen) == 9
+def test_a_target_that_ends_after_the_last_one_fails():
+    exploration, seen = tried(examples=9, ends=True)
+    assert exploration.judged(7).result.verdict is Verdict.FAIL
+    assert exploration.scenario is not None
+    assert exploration.scenario.steps[0].exchange == seen[-1][1]
