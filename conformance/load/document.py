@@ -60,7 +60,8 @@ def exit_code(run: LoadRun) -> int:
         return NON_CONFORMANT
     if Verdict.ERROR in seen:
         return TROUBLE
-    whole = run.complete and not run.unfinished and Verdict.PASS in seen
+    unsettled = any(one.unsettled(run.start_time + run.seconds) for one in run.troubles.all)
+    whole = run.complete and not run.unfinished and not unsettled and Verdict.PASS in seen
     return CONFORMANT if whole and Verdict.INCONCLUSIVE not in seen else INCOMPLETE
 
 
@@ -306,16 +307,18 @@ def _troubles(run: LoadRun) -> Iterator[str]:
 
 
 def _trouble(one: Aftermath, run: LoadRun) -> str:
-    begun = one.begun - run.start_time
-    limit = f", {one.limit:g} s were allowed" if one.exceeded(run.start_time + run.seconds) else ""
+    begun, end = one.begun - run.start_time, run.start_time + run.seconds
+    limit = f", {one.limit:g} s were allowed" if one.exceeded(end) else ""
+    if one.unsettled(end):
+        limit = f"; the load was over before the {one.limit:g} s that are allowed"
     if one.problem:
         how = f"NOT recovered from: {one.problem}"
     elif one.recovered is not None:
         how = f"recovered from after {one.recovered:.2f} s{limit}"
     elif one.untried:
-        how = "no exchange after it and before the next trouble tells"
+        how = f"no exchange after it and before the next trouble tells{limit}"
     else:
-        how = f"NOT recovered from{limit}" if one.ended is not None else "it did not end"
+        how = f"NOT recovered from{limit}" if one.ended is not None else f"it did not end{limit}"
     until = f" to {one.ended - run.start_time:.1f} s" if one.ended is not None else ""
     broken = [
         f"{count} {name} {when}"

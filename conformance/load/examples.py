@@ -62,7 +62,10 @@ class Examples:
             for event in map(self._redactor.event, exchange.learner.events)
         ]
         learner = exchange.learner
-        seen = episode(events, exchange.window, learner.mentions, name=name, trouble=exchange.trouble)
+        took = exchange.shape.service_time
+        seen = episode(
+            events, exchange.window, learner.mentions, service_time=took, name=name, trouble=exchange.trouble
+        )
         seen = self._redactor.across(seen)
         context = learner.context(name)
         # A remembered verdict was given in another pool, and a secret may have been in its words: as evidence says it.

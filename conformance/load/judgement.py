@@ -22,7 +22,7 @@ from conformance.load.steps import EXCHANGE
 from conformance.reading.endpoints import parse, read_leniently
 from conformance.verdict import UNJUDGED, Finding, Verdict
 from ext_proc.messages import ProcessingResponse
-from ext_proc.record import Author, Entry, Event, Message, Wait
+from ext_proc.record import Author, Entry, Event, Message, UpstreamRequest, Wait
 
 TELLING = (Verdict.FAIL, Verdict.WARN, *UNJUDGED)
 """Findings that are shown; of the others there is only a count."""
@@ -87,12 +87,19 @@ class Bench:
 
 
 def episode(
-    events: Sequence[Event], window: Window | None, mentions: Sequence[str], *, name: str = EXCHANGE, trouble: str = ""
+    events: Sequence[Event],
+    window: Window | None,
+    mentions: Sequence[str],
+    *,
+    service_time: float = 0.0,
+    name: str = EXCHANGE,
+    trouble: str = "",
 ) -> Episode:
     """The episode of one exchange: what the pool may have been, then what happened.
 
     `window`: None if the pool was not observed. `mentions`: the endpoints that the exchange names (`mentioned`).
-    `trouble`: what the harness could not do meanwhile; then nothing is held against the target.
+    `service_time`: seconds that each attempt took to answer. `trouble`: what the harness could not do meanwhile; then
+    nothing is held against the target.
     """
     before: list[Event] = []
     if window is not None:
@@ -109,6 +116,8 @@ def episode(
         if isinstance(event, Wait) and event.outcome == "expired":
             passed += round(event.seconds * 1e9)  # a record without a clock: no time passes but that of waits
         entries.append(Entry(seq, passed, event))
+        if isinstance(event, UpstreamRequest):
+            passed += round(service_time * 1e9)
     return Episode(id=name, entries=tuple(entries))
 
 

@@ -216,15 +216,18 @@ class Learner:
     def judge(self, window: Window | None, *, trouble: str = "") -> Judgement:
         """The verdict of the exchange as it is now. Remembered if it does not depend on the id, nor on trouble."""
         memory, bench, context = self._memory, self._memory.bench, self.context()
+        took = self._shape.service_time
         memory.counts.judged += 1
-        judgement = bench.judge(episode(self.events, window, self.mentions, trouble=trouble), context)
+        seen = episode(self.events, window, self.mentions, service_time=took, trouble=trouble)
+        judgement = bench.judge(seen, context)
         node = self.node
         if node is None or trouble:
             return judgement
         masked = self._masked.events
         if node.mentions is None:
             node.mentions = mentioned(masked, self._shape.subset)
-        if bench.judge(episode(masked, window, node.mentions), context).counts != judgement.counts:
+        seen = episode(masked, window, node.mentions, service_time=took)
+        if bench.judge(seen, context).counts != judgement.counts:
             self._leave()
             return judgement
         if len(node.verdicts) >= _CIRCUMSTANCES:

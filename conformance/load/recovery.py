@@ -108,6 +108,10 @@ class Aftermath:
         taken = self.recovered if self.recovered is not None else seen - self.ended
         return taken > self.limit
 
+    def unsettled(self, now: float) -> bool:
+        """Whether it has a limit, and at `now` nothing tells yet whether it is recovered from within that."""
+        return self.limit is not None and self.recovered is None and not self.problem and not self.exceeded(now)
+
     def count(self, began: float, decided: float, over: float, broken: Collection[str], times: int = 1) -> None:
         """Count an exchange that broke these requirements, or none; with -1, take it back."""
         if over < self.begun:

@@ -23,8 +23,9 @@ Reason = Literal["ended", "silent", "cut", "idle", "stopped"]
 class Gathered:
     """The entries of one exchange, and why there are no more of them.
 
-    `ended`: its stream did. `silent`: the EPP owes an answer for `seconds`. `cut`: a limit of the recording, as `note`
-    tells. `idle`: nothing happened for long. `stopped`: the tap was stopped. `size` is what they hold in memory, about.
+    `ended`: its stream did. `silent`: the EPP owes an answer for `seconds`, our own lateness not counted. `cut`: a
+    limit of the recording, as `note` tells. `idle`: nothing happened for long. `stopped`: the tap was stopped. `size`
+    is what they hold in memory, about.
     """
 
     exchange: str
@@ -115,10 +116,13 @@ class Gathering:
         now = self._clock()
         for name, found in list(self._open.items()):
             quiet = now - found.latest
-            if quiet >= self._deadline and _owes(found) and quiet - self._late(found.latest) >= self._deadline:
-                self._close(name, "silent", seconds=quiet)
+            if quiet < min(self._deadline, self._patience):
+                continue
+            waited = quiet - self._late(found.latest)
+            if waited >= self._deadline and _owes(found):
+                self._close(name, "silent", seconds=waited)
             elif quiet >= self._patience:
-                self._close(name, "idle", seconds=quiet)
+                self._close(name, "idle", seconds=waited)
 
     def stop(self) -> None:
         """Give up whatever is open."""

@@ -86,24 +86,28 @@ def with_expired_wait(
 ) -> tuple[Entry, ...]:
     """`entries` with the expired wait for an answer that was owed for `deadline` seconds, also if it came later.
 
-    `quiet` is how many seconds nothing happened after the last of them, `late` how many of all were our own lateness.
-    The course is looked at when an answer would be overdue, and at least an eighth of the deadline later each time.
+    `late` is how many seconds of all were our own lateness. `quiet` is how many, without these, nothing happened after
+    the last of them. The course is looked at when an answer would be overdue, at least an eighth of the deadline later
+    each time, and in the end.
     """
     over = entries[-1].t + int(quiet * 1e9)
     patience = int((deadline + late) * 1e9)
+    silent = quiet >= deadline
     at = entries[0].t + patience
-    while at <= over:
+    while at <= over or silent:
+        at = min(at, over)
         before = [one for one in entries if one.t < at]
         owed = owed_answer(before)
         since = at if owed is None else owed.since.entry.t
-        if owed is not None and at - since >= patience:
-            what, seconds = AWAITED_ANSWER + owed.part, round((at - since) / 1e9 - late, 3)
+        if owed is not None and (at - since >= patience or (at == over and silent)):
+            seconds = round((at - since) / 1e9 - late if at - since >= patience else quiet, 3)
+            what = AWAITED_ANSWER + owed.part
             wait = Wait(exchange=entries[0].event.exchange, what=what, outcome="expired", seconds=seconds)
             after = (replace(one, seq=one.seq + 1) for one in entries[len(before) :])
             return (*before, Entry(before[-1].seq + 1, at, wait), *after)
         if at == over:
             break
-        at = min(over, max(since + patience, at + patience // 8))
+        at = max(since + patience, at + patience // 8)
     return entries
 
 

@@ -73,6 +73,16 @@ def test_a_right_epp_is_conformant_and_every_exchange_is_judged(cli, tmp_path: P
         assert found["figures"]["suite"]["firstDescriptors"] > 1
 
 
+@pytest.mark.parametrize(("seconds", "broken"), [(0.5, set()), (1.5, {"ENV-16"})])
+def test_a_close_as_a_response_comes_is_right_only_where_it_may_have_been_under_way(
+    cli, tmp_path: Path, seconds: float, broken: set[str]
+) -> None:
+    file = tmp_path / "load.yaml"
+    file.write_text(f"mix: [{{name: long, serviceTime: {seconds}}}]\narrivals: [{{seconds: 1, rate: 10}}]\n")
+    ran = cli("load", file, "--epp", f"{REFERENCE} --fault closes-when-a-response-comes", "-o", tmp_path / "r")
+    assert {name for name, said in verdicts(tmp_path / "r").items() if said == "fail"} == broken, ran.out + ran.err
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process holds")
 def test_memory_is_that_of_what_a_start_script_starts(cli, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"

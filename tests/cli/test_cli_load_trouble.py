@@ -132,6 +132,16 @@ def test_a_limit_for_the_recovery_fails_the_run_when_it_is_exceeded_and_only_the
     assert ran.code == 0, ran.out + ran.err
 
 
+def test_a_recovery_that_the_load_is_over_before_leaves_it_incomplete(cli, tmp_path) -> None:
+    """It has room in the load, but a process takes a moment to end, so that the limit is not over either."""
+    file = load(
+        tmp_path, "{kind: kill-target, at: 0.5, lasts: 0.1, recovers: 0.9}", arrivals="{seconds: 1.5, rate: 20}"
+    )
+    ran = cli("load", file, "-o", tmp_path / "r", "--epp", second_life("slow", tmp_path))
+    assert "the load was over before the 0.9 s that are allowed" in ran.out
+    assert ran.code == 4, ran.out + ran.err
+
+
 def test_trouble_comes_again_and_again_and_a_program_can_follow_it(program, tmp_path) -> None:
     file = load(
         tmp_path, "{kind: kill-target, every: 3, lasts: 0.1}", "{kind: model-servers-reset, every: 2, lasts: 0.5}",

@@ -143,6 +143,20 @@ def test_a_limit_is_exceeded_by_what_goes_wrong_afterwards(seen, exceeded) -> No
     assert not found.exceeded(60.0)
 
 
+@pytest.mark.parametrize(
+    ("seen", "unsettled"),
+    [
+        ([(21, 0, BROKEN, 0), (22, 1, CONFORMANT, 0)], False),
+        ([(21, 0, BROKEN, 0)], True),
+        ([(19, 0, BROKEN, 0)], True),  # no request came after its end
+    ],
+)
+def test_a_load_that_is_over_before_the_limit_leaves_the_recovery_open(seen, unsettled) -> None:
+    (found,) = known(seen, limit=5.0).all
+    assert found.unsettled(24.9) == unsettled
+    assert not known(seen).all[0].unsettled(24.9)
+
+
 def test_a_connection_is_lost_to_the_trouble_only_while_the_target_is_away() -> None:
     """Also where the loss is noticed late, after another trouble has begun."""
     troubles = Troubles()

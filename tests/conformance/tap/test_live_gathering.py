@@ -314,6 +314,21 @@ def test_our_own_standstill_is_not_the_silence_of_the_epp(late: float) -> None:
     assert room.done[0].reason == "silent"
 
 
+def test_a_silence_is_seen_also_where_our_loop_was_late_before() -> None:
+    room = Room(deadline=2.0, late=lambda since: 1.5 if since < 3 else 0.0)
+    room.emit(opened(), said(headers(end=False)))
+    room.now = 1.0
+    room.emit(said(ProcessingResponse(request_headers={}).SerializeToString(), Author.EPP))
+    room.now = 5.0
+    room.emit(said(body(end=True)))
+    for room.now in (6.9, 7.2, 8.0, 9.0):
+        room.gathering.look()
+    (one,) = room.done
+    assert (one.reason, round(one.seconds, 3)) == ("silent", 2.2)
+    (wait,) = [one.event for one in episode(one, 2.0).entries if isinstance(one.event, Wait)]
+    assert wait.seconds == 2.2
+
+
 def test_open_exchanges_hold_no_more_than_their_limit_together() -> None:
     """One that speaks beyond it is judged by its beginning; the others go on."""
     room = Room(max_bytes=10_000)
