@@ -40,8 +40,10 @@ class Schedule:
         self.stage = 0
         self.due = 0
         """How many were due."""
-        self.not_begun = 0
-        """How many of them could not begin, as too many were under way, or their stage was over."""
+        self.crowded_out = 0
+        """How many of them could not begin, as too many were under way."""
+        self.left_out = 0
+        """How many could not, as their stage was over: this machine is too slow."""
 
     async def run(self) -> None:
         """Until the last stage is over. What is under way then goes on."""
@@ -73,13 +75,13 @@ class Schedule:
     def _one(self, due: float) -> bool:
         begun = self._begin(due)
         self.due += 1
-        self.not_begun += not begun
+        self.crowded_out += not begun
         return begun
 
     def _leave(self, number: int) -> None:
         """So many do not begin, as their stage is over."""
         self.due += number
-        self.not_begun += number
+        self.left_out += number
 
     def _share(self, number: int) -> int:
         return len(range(self._index, number, self._of))

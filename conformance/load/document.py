@@ -80,7 +80,7 @@ def kept_up(run: LoadRun) -> bool:
     """Whether requests began when they were due, and answers were looked at when they came: otherwise times are the
     generator's as much as the target's."""
     lateness = run.figures.summary()[LATENESS]
-    return not run.totals.not_begun and lateness.get("p99", 0.0) <= LATE and never_idle(run) <= NEVER_IDLE
+    return not run.totals.left_out and lateness.get("p99", 0.0) <= LATE and never_idle(run) <= NEVER_IDLE
 
 
 def never_idle(run: LoadRun) -> float:
@@ -150,7 +150,8 @@ def document(run: LoadRun, *, command: str) -> dict[str, Any]:
             "processes": settings.of,
             **({"workers": run.workers} if run.workers else {}),
             "due": totals.due,
-            "notBegun": totals.not_begun,
+            "notBegun": totals.crowded_out + totals.left_out,
+            "tooManyUnderWay": totals.crowded_out,
             "neverIdle": never_idle(run),
             "keptUp": kept_up(run),
         },
@@ -343,12 +344,16 @@ def _growth(run: LoadRun) -> Iterator[str]:
 def _generator(run: LoadRun, lateness: Mapping[str, float]) -> Iterator[str]:
     if not lateness["count"]:
         return
+    if crowded_out := run.totals.crowded_out:
+        yield (
+            f"{crowded_out} requests were not begun, as {run.settings.at_once} were under way (`--at-once`): "
+            "the target was that far behind, and their times are missing above"
+        )
     if kept_up(run):
         yield f"the generator kept up: requests began {_times(lateness)} ms after they were due"
         return
-    not_begun = run.totals.not_begun
-    too_many = f"as {run.settings.at_once} were under way, or their time was over"
-    left = f"{not_begun} were not begun, {too_many}; " if not_begun else ""
+    left_out = run.totals.left_out
+    left = f"{left_out} were not begun, as their time was over; " if left_out else ""
     if (busy := never_idle(run)) > NEVER_IDLE:
         left += f"it had no time to spare for {busy:.0%} of the exchanges; "
     yield (

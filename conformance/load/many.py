@@ -123,12 +123,14 @@ class ManyGenerators(LoadRun, ABC):
             self._tell(Stop())
         bound = self.settings.longest_end if self.complete else 0.0
         late: set[asyncio.Task[ShareEnd]] = set()
+        interrupt = None
         try:
             if self._readers:
                 _, late = await asyncio.wait(self._readers, timeout=bound + _PATIENCE)
-        except asyncio.CancelledError:
-            self.complete = False  # an interrupt leaves unknown what would have come
-            raise
+        except asyncio.CancelledError as problem:
+            self.complete, interrupt = False, problem  # it leaves unknown what would have come, not what came
+            self._tell(Stop())
+            _, late = await asyncio.wait(self._readers, timeout=_PATIENCE)
         if self.complete and late:
             raise HarnessError(f"{len(late)} generator processes did not end their share of the load")
         ended = [one for one in self._readers if one not in late]
@@ -141,6 +143,8 @@ class ManyGenerators(LoadRun, ABC):
             self.generators.append(end.vitals)
             self.examples.include(end.examples, end.shown)
         self._watch(self._look())
+        if interrupt is not None:
+            raise interrupt
 
     def _heed(self, entry: Entry) -> None:
         super()._heed(entry)
@@ -242,7 +246,12 @@ class ManyWorkers(ManyGenerators):
             self.cut_short, self.complete = problem.message, False
 
     async def _end(self) -> None:
-        await super()._end()
+        try:
+            await super()._end()
+        finally:
+            self._name_workers()
+
+    def _name_workers(self) -> None:
         for index, link in enumerate(self._master.links):
             found: dict[str, Any] = {"begun": 0, "judged": 0, "failed": 0, "complete": False}
             if (report := self._reports.get(index)) is not None:

@@ -252,7 +252,8 @@ class LoadRun:
         return Totals(
             stage=schedule.stage,
             due=schedule.due,
-            not_begun=schedule.not_begun,
+            crowded_out=schedule.crowded_out,
+            left_out=schedule.left_out,
             open=len(traffic.open),
             refused=traffic.refused,
             waited=traffic.waited,

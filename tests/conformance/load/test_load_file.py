@@ -206,7 +206,7 @@ def test_a_stage_ends_when_its_time_is_over_whatever_is_due(how) -> None:
     start = monotonic()
     schedule, took = asyncio.run(drive())
     assert monotonic() - start < 3.5
-    assert 0 < took < schedule.due == took + schedule.not_begun == 1000
+    assert 0 < took < schedule.due == took + schedule.left_out == 1000
 
 
 def test_what_an_earlier_stage_left_under_way_does_not_add_to_a_closed_loop() -> None:
@@ -261,12 +261,12 @@ def test_a_closed_loop_is_as_large_as_it_should_be_once_there_is_room() -> None:
 
     begun, schedule = asyncio.run(drive())
     assert begun == [2, 2, 2]
-    assert schedule.due == 50 + 3 + schedule.not_begun
+    assert schedule.due == 50 + 3 + schedule.crowded_out
 
 
 def test_what_can_not_begin_is_counted() -> None:
     _, schedule = begun(Arrivals(seconds=0.05, burst=30, every=1), taken=10)
-    assert (schedule.due, schedule.not_begun) == (30, 20)
+    assert (schedule.due, schedule.crowded_out) == (30, 20)
 
 
 @pytest.mark.parametrize(

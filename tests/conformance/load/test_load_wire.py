@@ -80,7 +80,9 @@ reports = st.builds(
     ShareReport,
     totals=st.builds(
         Totals,
-        **dict.fromkeys(("stage", "due", "not_begun", "open", "refused", "waited", "memory_bytes"), counts),
+        **dict.fromkeys(
+            ("stage", "due", "crowded_out", "left_out", "open", "refused", "waited", "memory_bytes"), counts
+        ),
         memory=st.builds(MemoryCounts, **dict.fromkeys(fields, counts)),
     ),
     tally=st.builds(
