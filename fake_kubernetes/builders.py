@@ -134,12 +134,13 @@ def objective(
     *,
     namespace: str = "default",
     pool_group: str = INFERENCE_POOLS.group,
+    kind: Kind = INFERENCE_OBJECTIVES,
 ) -> Object:
     """Return an InferenceObjective; a negative `priority` marks requests that may be shed, None leaves it out.
 
     EPPs ignore it unless `pool_group` is the group of the pool they serve.
     """
-    obj = _object(INFERENCE_OBJECTIVES, name, namespace)
+    obj = _object(kind, name, namespace)
     obj["spec"] = {"poolRef": _pool_reference(pool, pool_group)}
     if priority is not None:
         obj["spec"]["priority"] = priority
@@ -188,9 +189,10 @@ def rewrite(
 
 
 def kubeconfig(server: str, *, namespace: str = "default") -> str:
-    """Return the text of a kubeconfig for `server`, a URL; without credentials, since none are checked.
+    """Return the text of a kubeconfig for `server`, a URL.
 
-    The client for Node refuses plain HTTP unless TLS need not be verified; the others do not mind.
+    The client for Node refuses plain HTTP unless TLS need not be verified, and that for .NET a user without
+    credentials; the others do not mind. None are checked.
     """
     name = "epp-conformance"
     return f"""\
@@ -210,7 +212,7 @@ contexts:
     user: {name}
 users:
 - name: {name}
-  user: {{}}
+  user: {{token: emulated}}
 """
 
 

@@ -1,7 +1,8 @@
 """The resource types that are served: a table, and the look-ups on it.
 
 An EPP of the Gateway API Inference Extension reads pods, its InferencePool, and InferenceObjectives; later versions add
-InferenceModelRewrites, earlier ones had InferenceModels and an InferencePool in the experimental group. Some of what
+InferenceModelRewrites, earlier ones had InferenceModels and an InferencePool in the experimental group, and llm-d has
+Objectives and rewrites in a group by its name. Some of what
 every cluster has is there, so that ordinary tools work, and EPPs that read more. A kind that is left out of
 `Emulator(kinds=…)` is not discoverable and answers 404, as on a cluster without that CRD.
 """
@@ -9,7 +10,7 @@ every cluster has is there, so that ordinary tools work, and EPPs that read more
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fake_kubernetes.errors import KubernetesEmulatorError
@@ -23,6 +24,7 @@ __all__ = [
     "INFERENCE_POOLS_V1ALPHA2",
     "KINDS",
     "LEASES",
+    "LLM_D_OBJECTIVES",
     "NAMESPACES",
     "PODS",
     "REVIEWS",
@@ -34,6 +36,7 @@ __all__ = [
 
 INFERENCE = "inference.networking.k8s.io"
 INFERENCE_EXPERIMENTAL = "inference.networking.x-k8s.io"
+LLM_D = "llm-d.ai"
 
 OBJECT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -61,7 +64,7 @@ class Kind:
     @property
     def custom(self) -> bool:
         """Whether a cluster has it by a CustomResourceDefinition."""
-        return self.group in (INFERENCE, INFERENCE_EXPERIMENTAL)
+        return self.group in (INFERENCE, INFERENCE_EXPERIMENTAL, LLM_D)
 
     @property
     def resource(self) -> str:
@@ -141,6 +144,8 @@ INFERENCE_MODEL_REWRITES = Kind(
     kind="InferenceModelRewrite",
     short_names=("infmodelrewrite",),
 )
+LLM_D_OBJECTIVES = replace(INFERENCE_OBJECTIVES, group=LLM_D)
+LLM_D_MODEL_REWRITES = replace(INFERENCE_MODEL_REWRITES, group=LLM_D)
 INFERENCE_MODELS = Kind(
     group=INFERENCE_EXPERIMENTAL,
     version="v1alpha2",
@@ -159,6 +164,8 @@ KINDS: tuple[Kind, ...] = (
     INFERENCE_POOLS_V1ALPHA2,
     INFERENCE_OBJECTIVES,
     INFERENCE_MODEL_REWRITES,
+    LLM_D_OBJECTIVES,
+    LLM_D_MODEL_REWRITES,
     INFERENCE_MODELS,
     LEASES,
 )

@@ -49,6 +49,7 @@ class Objects:
     def list(self, at: ObjectRoute, request: ApiRequest) -> ApiAnswer:
         """Answer with all selected objects at the present resource version; `limit` and `continue` change nothing."""
         form = negotiate(request.headers.get("accept", ""), _FORMS)
+        _check_list(request.query)
         asked = self._resource_version(request.query)
         now = self._store.resource_version
         if request.query.get("resourceVersionMatch") == "Exact" and asked not in (None, now):
@@ -251,6 +252,24 @@ class Objects:
                 retryAfterSeconds=1,
             )
         return int(text)
+
+
+def _check_list(query: Mapping[str, str]) -> None:
+    """Raise ApiError for options that no list may have, or not together."""
+    match, version = query.get("resourceVersionMatch"), query.get("resourceVersion", "")
+    why = ""
+    if "sendInitialEvents" in query:
+        field, why = "sendInitialEvents", "sendInitialEvents is forbidden for list"
+    elif match is not None:
+        field = "resourceVersionMatch"
+        if not version:
+            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        elif match not in ("Exact", "NotOlderThan"):
+            why = f'supported values: "Exact", "NotOlderThan", not {match!r}'
+        elif match == "Exact" and version == "0":
+            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+    if why:
+        raise ApiError.invalid("ListOptions", "", field, why)
 
 
 def _selection(at: ObjectRoute, query: Mapping[str, str]) -> ObjectSelection:

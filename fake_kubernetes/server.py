@@ -181,6 +181,9 @@ class _Connection(asyncio.Protocol):
         if method == b"CONNECT":
             self._refuse(405, "this is no proxy")
             return b""
+        if self._headers.get("upgrade", "").lower() == "websocket":
+            self._refuse(503, "watches are not served by WebSocket")  # fabric8's client then watches as others do
+            return b""
         headers = "".join(f"{name}: {value}\r\n" for name, value in self._headers.items() if name != "upgrade")
         return b"%b %b HTTP/%b\r\n%b\r\n" % (method, self._url, version.encode(), headers.encode("latin-1"))
 
@@ -258,7 +261,7 @@ class _Connection(asyncio.Protocol):
                     await self._answer_with_stream(answer, answer.body, keep=keep, chunked=version == "1.1")
                 else:
                     self._write_head(answer, f"Content-Length: {len(answer.body)}", keep=keep)
-                    await self._send(answer.body)
+                    await self._send(answer.body if request.method != "HEAD" else b"")
         except ConnectionAbortedError:
             self._transport.abort()
         except Exception as problem:  # noqa: BLE001 - no task awaits it; the client sees its connection end

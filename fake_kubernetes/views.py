@@ -34,7 +34,7 @@ def render_list(
         items = b",".join(_dump(_metadata_only(json.loads(item))) for item in encoded)
         api_version, list_kind = "meta.k8s.io/v1", "PartialObjectMetadataList"
     else:
-        items = b",".join(encoded)
+        items = b",".join(encoded if kind.custom else map(_without_type, encoded))
         api_version, list_kind = kind.api_version, f"{kind.kind}List"
     return b'{"kind":"%b","apiVersion":"%b","metadata":{"resourceVersion":"%d"},"items":[%b]}' % (
         list_kind.encode(),
@@ -65,6 +65,12 @@ def render_bookmark(kind: Kind, resource_version: int, form: Form, *, initial_ev
     if form is Form.METADATA:
         return _dump(_metadata_only({"metadata": metadata}))
     return _dump({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
+
+
+def _without_type(encoded: bytes) -> bytes:
+    """As a real server lists what is built in: each item's type is that of the list."""
+    obj = json.loads(encoded)
+    return _dump({name: value for name, value in obj.items() if name not in ("kind", "apiVersion")})
 
 
 def _dump(document: Any) -> bytes:

@@ -196,7 +196,7 @@ class OpenWatch:
             if position != self.record.position:
                 self.record.position = position
                 self._watches.progressed()
-            else:
+            elif not events:  # else something may have come while they were sent
                 await self._wake(min(deadline, next_bookmark) - now())
         return "timeout"
 

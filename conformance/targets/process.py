@@ -100,6 +100,15 @@ class TargetProcess:
             self._output.feed(data)
 
 
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """That of a target: ours and `env`. No proxy is between it and what the suite serves on loopback."""
+    found = {**os.environ, **env}
+    if any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") and value for name, value in found.items()):
+        for name in ("NO_PROXY", "no_proxy"):
+            found[name] = ",".join(filter(None, (found.get(name), "localhost,127.0.0.1,127.0.0.0/8,::1")))
+    return found
+
+
 async def start_process(
     command: Sequence[str],
     *,
@@ -118,7 +127,7 @@ async def start_process(
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **env},
+            env=_environment(env),
             cwd=cwd,
             start_new_session=True,  # Ctrl-C in the terminal is ours to handle
         )

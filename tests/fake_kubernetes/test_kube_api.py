@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from fake_kubernetes import (
+    INFERENCE_OBJECTIVES,
     INFERENCE_POOLS,
+    LLM_D_OBJECTIVES,
     PODS,
     Delivery,
     Emulator,
@@ -220,12 +222,37 @@ def test_refusals_are_status_documents(serving):
                 ({"resourceVersion": "new"}, 422, "Invalid"),
                 ({"resourceVersion": "999999"}, 504, "Timeout"),
                 ({"resourceVersion": "1", "resourceVersionMatch": "Exact"}, 410, "Expired"),
+                ({"resourceVersion": "0", "resourceVersionMatch": "Exact"}, 422, "Invalid"),
+                ({"resourceVersion": "1", "resourceVersionMatch": "Newest"}, 422, "Invalid"),
+                ({"resourceVersionMatch": "NotOlderThan"}, 422, "Invalid"),
+                ({"sendInitialEvents": "true"}, 422, "Invalid"),
                 ({"watch": "1", "timeoutSeconds": "soon"}, 400, "BadRequest"),
                 ({"watch": "1", "sendInitialEvents": "true"}, 422, "Invalid"),
                 ({"watch": "1", "resourceVersionMatch": "NotOlderThan"}, 422, "Invalid"),
             ):
                 _refused(await client.get(PODS_PATH, params=query), code, reason)
             assert [change.name for change in emulator.store.list(PODS)] == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_items_of_a_list_say_what_they_are_as_those_of_a_real_server_do(serving):
+    """Not those of built-in kinds: the list's own kind says it. Events of a watch do."""
+
+    async def scenario():
+        async with serving() as (emulator, client):
+            emulator.store.put(builders.pod("a", "127.0.0.1"))
+            for kind in (INFERENCE_OBJECTIVES, LLM_D_OBJECTIVES):
+                emulator.store.put(builders.objective("low", -1, "pool", kind=kind))
+            (pod,) = (await client.get(PODS_PATH)).json()["items"]
+            assert (pod["metadata"]["name"], "kind" in pod, "apiVersion" in pod) == ("a", False, False)
+            for kind in (INFERENCE_OBJECTIVES, LLM_D_OBJECTIVES):
+                path = f"/apis/{kind.api_version}/namespaces/default/inferenceobjectives"
+                (low,) = (await client.get(path)).json()["items"]
+                assert (low["kind"], low["apiVersion"]) == ("InferenceObjective", kind.api_version)
+            query = {"watch": "1", "timeoutSeconds": "1"}
+            event = (await client.get(PODS_PATH, params=query)).text.splitlines()[0]
+            assert json.loads(event)["object"]["kind"] == "Pod"
 
     asyncio.run(scenario())
 

@@ -76,6 +76,20 @@ def test_an_offer_of_another_protocol_is_not_taken_up():
     assert _talk(_echo, b"CONNECT x:1 HTTP/1.1\r\n" + CLOSE).startswith(b"HTTP/1.1 405 ")
 
 
+def test_a_watch_by_websocket_is_refused_at_once():
+    """fabric8's client goes on over HTTP then; with an answer that does not end it would wait for that."""
+    offer = b"Connection: Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n"
+    answer = _talk(_echo, b"GET /api/v1/pods?watch=true HTTP/1.1\r\n" + offer + b"\r\n", half_close=False)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+
+
+def test_an_answer_to_head_has_no_body():
+    answer = _talk(_echo, b"HEAD /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n" + CLOSE)
+    first, second = answer.split(b"\r\n\r\n", 1)
+    assert b"Content-Length: 11" in first
+    assert second.startswith(b"HTTP/1.1 200 OK")
+
+
 def test_expect_continue():
     data = b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n" + CLOSE + b"hi"
     assert _talk(_echo, data).startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK")

@@ -215,6 +215,21 @@ def test_environment_folder_and_arguments_reach_it(tmp_path):
     run(check())
 
 
+def test_no_proxy_is_between_it_and_the_suite(monkeypatch):
+    async def check(expected: str):
+        process = await start_process(["/bin/sh", "-c", 'echo "$NO_PROXY|$no_proxy"'], env={})
+        await process.exited
+        assert process.tail().strip() == expected
+
+    for name in ("NO_PROXY", "no_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "corp")
+    run(check("corp|"))
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    loopback = "localhost,127.0.0.1,127.0.0.0/8,::1"
+    run(check(f"corp,{loopback}|{loopback}"))
+
+
 def test_secrets_are_redacted():
     async def check():
         process = await started("echo token=abcdefgh", redact=lambda text: text.replace("abcdefgh", "***"))

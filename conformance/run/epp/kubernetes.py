@@ -12,8 +12,10 @@ from conformance.scenario.models import OF_ANOTHER_NAMESPACE, OF_ANOTHER_POOL
 from conformance.scenario.pool import LABELS, KubernetesFault, Pod
 from conformance.targets.profile import Kubernetes
 from fake_kubernetes import (
+    INFERENCE_OBJECTIVES,
     INFERENCE_POOLS,
     INFERENCE_POOLS_V1ALPHA2,
+    LLM_D_OBJECTIVES,
     PODS,
     Change,
     Emulator,
@@ -44,11 +46,11 @@ class KubernetesApi:
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
         self._pool: dict[str, Any] | None = None
         for name, priority in settings.objectives.items():
-            emulator.store.put(
-                builders.objective(
-                    name, priority, settings.pool, namespace=settings.namespace, pool_group=settings.group
+            for kind in (INFERENCE_OBJECTIVES, LLM_D_OBJECTIVES):  # an EPP reads those of one group
+                objective = builders.objective(
+                    name, priority, settings.pool, namespace=settings.namespace, pool_group=settings.group, kind=kind
                 )
-            )
+                emulator.store.put(objective)
         for model in settings.models:
             emulator.store.put(self._model(model, settings.pool, settings.namespace))
         for number, manifest in enumerate(settings.objects):
