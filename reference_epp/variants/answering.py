@@ -8,18 +8,21 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ext_proc.messages import CommonResponse, ProcessingResponse
+from ext_proc.messages import CommonResponse, HealthCheckResponse, ProcessingResponse
+from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, Conversation
 from reference_epp.deviations import ALL, BUFFERED, NEXT, WITH_LISTS, variant
 from reference_epp.endpoints import Pool
 from reference_epp.epp import Action, Close
 from reference_epp.health import NOT_SERVING, SERVING, Health
-from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, READINESS
+from reference_epp.names import DESTINATION, EXT_PROC_SERVICE, FALLBACK, LIVENESS, READINESS
 from reference_epp.picker import Decision, Picked, Refused
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata, ProcessingRequest, Struct
+
+UNIMPLEMENTED = 12
 
 LATER = {"": 0.1, READINESS: 0.1, EXT_PROC_SERVICE: 0.5}
 """Seconds by which health checks of a service are behind the endpoints."""
@@ -277,6 +280,21 @@ class UnknownServicesHealthy(Health):
     def status(self, service: str) -> int | None:
         status = super().status(service)
         return SERVING if status is None else status
+
+
+@variant(
+    "unknown-services-unimplemented",
+    why="A health check of a name that is no service, the empty one too, gets UNIMPLEMENTED; the others are answered.",
+    versions=NEXT,
+    noted={"EPP-HLTH-05": "Check('no.such.Service'): gRPC status 12"},
+)
+class UnknownServicesUnimplemented(Health):
+    async def check(self, stream: ServedStream) -> None:
+        service = await self._service(stream)
+        if service in (LIVENESS, READINESS, EXT_PROC_SERVICE):
+            stream.send(HealthCheckResponse(status=self.status(service)).SerializeToString())
+        elif service is not None:
+            stream.end(UNIMPLEMENTED, f"no service is named {service!r}")
 
 
 @variant(

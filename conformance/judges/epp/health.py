@@ -28,11 +28,13 @@ def health(episode_view: EpisodeView) -> Iterator[Ruling]:
     probes = list(episode_view.episode.of(HealthProbe))
     if not probes or episode_view.crash is not None:
         return
-    unserved = [one for one in probes if one[1].grpc_status in (UNIMPLEMENTED, UNAVAILABLE)]
-    if len(unserved) == len(probes):
-        yield _ruling(unserved[0], "EPP-HLTH-01", "an answer to Check", "The profile names the port of health checks.")
+    served = [one for one in probes if one[1].grpc_status not in (UNIMPLEMENTED, UNAVAILABLE)]
+    named = [one for one in probes if one[1].service in _OF_SERVICE]  # for others no answer is named
+    if named and not any(one in served for one in named):
+        yield _ruling(named[0], "EPP-HLTH-01", "an answer to Check", "The profile names the port of health checks.")
         return
-    yield passed("EPP-HLTH-01")
+    if served:
+        yield passed("EPP-HLTH-01")
     for probe in probes:
         match probe[1].service:
             case service if service == LIVENESS:

@@ -41,6 +41,12 @@ class TestHealth:
         script = Script().probe("liveness", None, status=12).probe("readiness", None, status=12)
         assert ask(script, "next").blamed == {"EPP-HLTH-01"}
 
+    @pytest.mark.parametrize("service", ["", "no.such.Service"])
+    def test_a_name_of_no_service_says_nothing_of_health_checks(self, ask, service):
+        verdicts = ask(Script().probe(service, None, status=12), "next")
+        assert verdicts.blamed == set()
+        assert verdicts["EPP-HLTH-01"] is not Verdict.PASS
+
     def test_liveness(self, ask):
         script = Script().probe("readiness", "NOT_SERVING", synced=False)
         assert ask(script.probe("liveness", "NOT_SERVING", synced=False), "next").blamed == {"EPP-HLTH-02"}
