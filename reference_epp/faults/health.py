@@ -147,6 +147,22 @@ class ServiceUnhealthyWithEmptyPool(Health):
 
 
 @fault(
+    "service-misses-a-late-pool",
+    breaks="EPP-HLTH-04",
+    why="A pool that is first read after a health check changes `readiness` alone: the service's own name stays "
+    "NOT_SERVING.",
+    versions=NEXT,
+)
+class ServiceMissesALatePool(Health):
+    late: bool | None = None
+
+    def status(self, service: str) -> int | None:
+        if self.late is None:
+            self.late = not self.pool.synced
+        return NOT_SERVING if self.late and service == EXT_PROC_SERVICE else super().status(service)
+
+
+@fault(
     "ready-but-unavailable",
     breaks="EPP-HLTH-06",
     why="The first stream after a readiness check that said SERVING is refused with a gRPC error.",
