@@ -138,6 +138,20 @@ class ShedAs500(ShedCode):
 
 
 @fault(
+    "shed-as-503-for-bodyless",
+    breaks="EPP-ERR-03",
+    why="Requests without a body take another code path, which drops them with 503 where all pods are saturated.",
+    also_breaks={"EPP-ERR-02": "there are ready endpoints"},
+    versions=WITH_SUBSET,
+)
+class ShedAs503ForBodyless(Picker):
+    def pick(self, request: Request) -> Decision:
+        candidates = self.eligible(request)
+        dropped = not request.body and bool(candidates) and self.saturated(candidates)
+        return Refused(SERVICE_UNAVAILABLE, "servers are under heavy load") if dropped else super().pick(request)
+
+
+@fault(
     "shed-as-200",
     breaks="EPP-ERR-01",
     why="A dropped request gets 200, which its client takes for a completion.",

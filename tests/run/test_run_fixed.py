@@ -56,7 +56,7 @@ def test_endpoints_that_are_left_over_are_idle_pods() -> None:
 
 
 def test_a_pool_that_is_busy_all_over_stays_so() -> None:
-    assert pods("errors.load-unclaimed", 4) == ["a100", "b100", "c100", "d100"]
+    assert pods("errors.load-unclaimed[method=GET]", 4) == ["a100", "b100", "c100", "d100"]
 
 
 def test_one_pod_stays_outside_of_a_subset() -> None:
