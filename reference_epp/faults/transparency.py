@@ -78,6 +78,19 @@ class DuplicateHeadersDropped(Conversation):
 
 
 @fault(
+    "duplicate-headers-dropped-of-bodyless",
+    breaks="EPP-TRN-04",
+    why="Headers of requests without a body are set again from a map, so that of repeated ones only the last is left.",
+    effect="warn",
+)
+class DuplicateHeadersDroppedOfBodyless(DuplicateHeadersDropped):
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        if headers.end_of_stream:
+            return super().on_request_headers(headers)
+        return Conversation.on_request_headers(self, headers)
+
+
+@fault(
     "unknown-headers-removed",
     breaks="EPP-TRN-06",
     why="Headers of the client that are not on a list of known ones are removed.",
