@@ -222,6 +222,23 @@ class SetsHeadersAgain(Conversation):
         super().destination_header(common, decision)
 
 
+@variant("joins-repeated-headers", why="Headers that came several times are set to one line of all values (RFC 9110).")
+class JoinsRepeatedHeaders(Conversation):
+    lines: dict[str, list[bytes]]
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        self.lines = {}
+        for entry in headers.headers.headers:
+            self.lines.setdefault(entry.key.lower(), []).append(entry.raw_value or entry.value.encode())
+        return super().on_request_headers(headers)
+
+    def destination_header(self, common: CommonResponse, decision: Picked) -> None:
+        for name, values in self.lines.items():
+            if len(values) > 1 and name != DESTINATION:
+                answers.set_header(common.header_mutation, name, b", ".join(values))
+        super().destination_header(common, decision)
+
+
 @variant(
     "sets-its-own-over-the-clients",
     why="A destination header of the client is set again before the EPP's own, which counts.",

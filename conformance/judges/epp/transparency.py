@@ -46,7 +46,8 @@ def headers(view: ExchangeView) -> Iterator[Ruling]:
         requirement = "EPP-TRN-04" if len(old) > 1 else _OWN.get(name, "EPP-TRN-06")
         new = left.get(name, [])
         plain = name == _ENCODING and not new and unpacked_body(direction) is not None  # the body is ENV-09, EPP-TRN-05
-        if old == new or plain or _same_trace(name, old, new):
+        joined = len(old) > 1 and _items(old) == _items(new)  # RFC 9110, section 5.3
+        if old == new or plain or joined or _same_trace(name, old, new):
             yield passed(requirement)
         else:
             actual = f"{name} was {_show(old)}, is {_show(new) if new else 'gone'}"
@@ -83,8 +84,11 @@ def _trace(values: Sequence[bytes]) -> bytes | None:
 
 
 def _entries(values: Sequence[bytes]) -> dict[bytes, bytes]:
-    found = (entry.strip().partition(b"=") for entry in b",".join(values).split(b","))
-    return {key: value for key, _, value in found}
+    return {key: value for key, _, value in (item.partition(b"=") for item in _items(values))}
+
+
+def _items(values: Sequence[bytes]) -> list[bytes]:
+    return [item.strip() for item in b",".join(values).split(b",")]
 
 
 def _asked_to_stay(direction: StreamDirection) -> set[str]:
