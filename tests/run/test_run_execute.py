@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import functools
 import time
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from conformance.evidence.episode import HarnessTrouble
+from conformance.evidence.episode import Episode, HarnessTrouble
 from conformance.evidence.redaction import Redactor
 from conformance.judges import judge
 from conformance.planning.plan import Work
@@ -24,17 +26,19 @@ from conformance.run.execution import execute
 from conformance.run.target_runner import TargetRunner
 from conformance.scenario.loader import load
 from conformance.targets.resolve import REFERENCE, load_profile
-from ext_proc.http2.errors import ConnectTimedOut
+from conformance.verdict import Verdict
+from ext_proc.channel import Channel, dial
+from ext_proc.http2.errors import ConnectionRefused, ConnectTimedOut
 from ext_proc.record import Recorder
+from ext_proc.server import serve
+from reference_epp.endpoints import Pool
+from reference_epp.health import Health
 
 
 class _Runner(SimpleNamespace):
-    """As much of a runner as a health check needs; its target can't be reached."""
+    """As much of a runner as a health check needs."""
 
-    def __init__(self, late: float, problem: Exception) -> None:
-        async def health_channel() -> Any:
-            raise problem
-
+    def __init__(self, late: float, health_channel: Callable[[], Awaitable[Channel]]) -> None:
         super().__init__(
             version="next",
             profile=load_profile(REFERENCE),
@@ -57,14 +61,40 @@ class _Runner(SimpleNamespace):
     ("late", "verdict"), [(0.0, "fail"), (LAGGING + 1, "error")], ids=["loop in time", "loop late"]
 )
 def test_a_health_check_without_an_answer(late: float, verdict: str, problem: Exception):
+    async def health_channel() -> Channel:
+        raise problem
+
+    episode, verdicts = asyncio.run(_liveness(late, health_channel))
+    assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
+    assert verdicts["EPP-HLTH-01"] == verdict
+
+
+def test_a_health_port_that_opens_after_that_of_ext_proc():
+    async def main() -> None:
+        refusals = iter([ConnectionRefused("127.0.0.1:1", "connection refused", "")] * 2)
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def health_channel() -> Channel:
+                for refusal in refusals:
+                    raise refusal
+                server = await serve("127.0.0.1", 0, None, methods=Health(Pool()).methods())
+                stack.push_async_callback(server.close)
+                return await dial(server.address, timeout=10)
+
+            _, verdicts = await _liveness(0.0, health_channel)
+        assert (verdicts["EPP-HLTH-01"], verdicts["EPP-HLTH-02"]) == ("pass", "pass")
+
+    asyncio.run(main())
+
+
+async def _liveness(late: float, channel: Callable[[], Awaitable[Channel]]) -> tuple[Episode, dict[str, Verdict]]:
+    """What `health.liveness` has to show, and the verdicts of it."""
     catalogue = Catalogue.load()
     instance = next(one for one in load(catalogue) if one.id == "health.liveness")
-    runner: Any = _Runner(late, problem)
+    runner: Any = _Runner(late, channel)
     work = Work(id=instance.id, instance=instance, mode="full-duplex")
-    done = asyncio.run(execute(runner, work, EppExecution))
-    episode, context = done.episode, done.context
-    assert any(True for _ in episode.of(HarnessTrouble)) is (verdict == "error")
-    assert {one.requirement: one.verdict for one in judge(episode, context, catalogue)}["EPP-HLTH-01"] == verdict
+    done = await execute(runner, work, EppExecution)
+    return done.episode, {one.requirement: one.verdict for one in judge(done.episode, done.context, catalogue)}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from conformance.scenario.schema import Exchange, HealthStep, Reply, StartWith
 from conformance.scenario.unread_connection import UnreadConnectionStep
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
-from ext_proc.http2.errors import ConnectFailed
+from ext_proc.http2.errors import ConnectFailed, ConnectionRefused
 from ext_proc.messages import HealthCheckResponse
 from ext_proc.protocol import EXT_PROC_SERVICE, READINESS
 from ext_proc.record import UNROUTED, Wait
@@ -179,7 +179,10 @@ class EppExecution(Execution):
 
         async def settled() -> bool:
             nonlocal serving, status
-            serving, status = await self._checked(name, step.service)
+            try:
+                serving, status = await self._checked(name, step.service)
+            except ConnectionRefused:
+                return False  # nothing says that its port is open as early as that of ext_proc
             return not self._may_follow(step.service, serving, wanted)
 
         await until(settled, asyncio.get_running_loop().time() + self._epp.profile.timeouts.convergence)
@@ -203,7 +206,7 @@ class EppExecution(Execution):
         return bool(synced) and serving != "SERVING"
 
     async def _checked(self, name: str, service: str) -> tuple[str | None, int]:
-        """What one health check gets: a status of the service, and one of gRPC."""
+        """What one health check gets: a status of the service, and one of gRPC. Raises `ConnectionRefused`."""
         serving, status = None, 14
         channel: Channel | None = None
         try:
@@ -211,6 +214,8 @@ class EppExecution(Execution):
             answer = await health_check(channel, service, timeout=self._epp.profile.timeouts.answer)
             status = 14 if answer.grpc_status is None else answer.grpc_status
             serving = None if answer.status is None else HealthCheckResponse.ServingStatus.Name(answer.status)
+        except ConnectionRefused:
+            raise
         except ConnectFailed as problem:
             record_late_connection(self._epp.recorder, name, problem)
         except TimeoutError:
