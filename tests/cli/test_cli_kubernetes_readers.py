@@ -113,3 +113,7 @@ def test_a_reader_that_is_wrong_is_found(judged, monkeypatch: pytest.MonkeyPatch
 def test_a_reader_that_is_right_passes(judged, habit: str) -> None:
     found = judged(habit, *{scenario for scenario, _ in WRONG.values()})
     assert set().union(*found.values()) == set(), found
+
+
+def test_a_reader_that_is_still_at_the_first_of_several_changes_passes(judged) -> None:
+    assert judged("takes-its-time", "pool.flapping") == {"pool.flapping": set()}

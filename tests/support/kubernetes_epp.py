@@ -197,6 +197,14 @@ class ComparesVersions(Returns):
             super().pod_changed(change, pod)
 
 
+class TakesItsTime(Returns):
+    """One change after the other."""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        threading.Event().wait(0.1)
+        super().pod_changed(change, pod)
+
+
 # -- wrong: how it is read ---------------------------------------------------------------------------------------------
 
 
