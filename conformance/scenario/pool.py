@@ -192,7 +192,7 @@ class KubernetesStep(FileModel):
     fault: KubernetesFault = Field(
         description="what is wrong with the API, or rare: watches are cut, or end as after their time; watches with "
         "initial events are refused; a bookmark comes before the change; resource versions have a digit more from here "
-        "on; other pools are there, of pods that this one does not select, and InferenceModels of other pools; history "
-        "is forgotten; the API restarts before the change; it is down during the change, and comes back without "
-        "history (outage); it is slow; it answers 500"
+        "on; other pools are there, of pods that this one does not select, also of its name in other namespaces, and "
+        "InferenceModels of other pools; history is forgotten; the API restarts before the change; it is down during "
+        "the change, and comes back without history (outage); it is slow; it answers 500"
     )

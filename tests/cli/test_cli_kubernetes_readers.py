@@ -34,6 +34,7 @@ WRONG = {
     "reads-the-pool-once": ("pool.ports-changed", "EPP-DEST-06"),
     "keeps-its-selector": ("pool.selector-changed", "EPP-DEST-06"),
     "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),
+    "looks-for-its-pool-everywhere": ("pool.others-beside-it", "EPP-DEST-06"),
     "looks-in-every-namespace": ("pool.same-name-elsewhere", "EPP-DEST-06"),
     "takes-models-of-every-pool": ("model.of-other-pools[model=of-another-pool]", "EPP-MODEL-01"),
     "takes-models-of-every-namespace": ("model.of-other-pools[model=of-another-namespace]", "EPP-MODEL-01"),

@@ -21,7 +21,8 @@ import yaml
 from reference_epp.__main__ import main
 
 NAMESPACE = "/namespaces/default"
-POOLS = f"/apis/inference.networking.k8s.io/v1{NAMESPACE}/inferencepools"
+GROUP = "/apis/inference.networking.k8s.io/v1"
+POOLS = f"{GROUP}{NAMESPACE}/inferencepools"
 MODELS = "/apis/inference.networking.x-k8s.io/v1alpha2"
 AGAIN = 0.1
 """Seconds until it connects again."""
@@ -40,6 +41,7 @@ class OverError(Exception):
 class Returns:
     """The right way."""
 
+    pool_path = POOLS
     pods_path = f"/api/v1{NAMESPACE}/pods"
 
     def __init_subclass__(cls) -> None:
@@ -103,7 +105,7 @@ class Returns:
 
     def start(self) -> None:
         for path, listed, changed in (
-            (POOLS, self.pools_listed, self.pool_changed),
+            (self.pool_path, self.pools_listed, self.pool_changed),
             (self.pods_path, self.pods_listed, self.pod_changed),
         ):
             threading.Thread(target=self.follow, args=(path, listed, changed), daemon=True).start()
@@ -359,6 +361,10 @@ class KeepsItsSelector(Returns):
 class TakesTheFirstPool(Returns):
     def pools_listed(self, pools: Iterable[dict]) -> None:
         self.pool = next(iter(pools), None)
+
+
+class LooksForItsPoolEverywhere(Returns):
+    pool_path = f"{GROUP}/inferencepools"
 
 
 class LooksInEveryNamespace(Returns):

@@ -113,6 +113,8 @@ class KubernetesApi:
             case "other-pools":
                 names = [f"{letter}-{self._settings.pool}" for letter in "az"]  # in lists before it and after it
                 objects = [self._pool_object(name, False, [8000]) for name in names]
+                elsewhere = [f"{letter}-{self._settings.namespace}" for letter in "az"]
+                objects += [self._pool_object(self._settings.pool, False, [8000], namespace=one) for one in elsewhere]
                 objects += [self._model(OF_ANOTHER_POOL, names[0], self._settings.namespace)]
                 objects += [self._model(OF_ANOTHER_NAMESPACE, self._settings.pool, OTHER_NAMESPACE)]
                 self._beside = [emulator.store.put(one) for one in objects]
@@ -164,12 +166,14 @@ class KubernetesApi:
         before, after = (one["status"].get("podIP") for one in (self._pods[key], pod))
         return before is not None and after is not None and before != after
 
-    def _pool_object(self, name: str, selector: bool | str, ports: Sequence[int]) -> dict[str, Any]:
+    def _pool_object(
+        self, name: str, selector: bool | str, ports: Sequence[int], *, namespace: str | None = None
+    ) -> dict[str, Any]:
         return builders.pool(
             name,
             LABELS[selector],
             list(ports),
-            namespace=self._settings.namespace,
+            namespace=namespace or self._settings.namespace,
             version="v1" if self._settings.group == INFERENCE_POOLS.group else "v1alpha2",
         )
 
