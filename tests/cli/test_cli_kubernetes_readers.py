@@ -31,6 +31,7 @@ WRONG = {
     "keeps-the-address": ("pool.address-comes-later", "EPP-SUB-02"),
     "reads-the-address-once": ("pool.address-comes-later", "EPP-SUB-02"),
     "needs-an-address": ("pool.address-comes-later", "EPP-SUB-02"),
+    "passes-over-pods-without-a-pool": ("pool.pods-change-while-it-is-gone", "EPP-DEST-06"),
     "reads-the-pool-once": ("pool.ports-changed", "EPP-DEST-06"),
     "keeps-its-selector": ("pool.selector-changed", "EPP-DEST-06"),
     "takes-the-first-pool": ("pool.others-beside-it", "EPP-DEST-06"),

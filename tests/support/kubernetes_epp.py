@@ -346,6 +346,14 @@ class NeedsAnAddress(Returns):
         super().pod_changed(change, pod)
 
 
+class PassesOverPodsWithoutAPool(Returns):
+    """And keeps those that it had."""
+
+    def pod_changed(self, change: str, pod: dict) -> None:
+        if self.pool is not None:
+            super().pod_changed(change, pod)
+
+
 class ReadsThePoolOnce(Returns):
     def pool_changed(self, change: str, pool: dict) -> None:
         pass
