@@ -133,6 +133,7 @@ class PoolStep(FileModel):
     remove: tuple[Name, ...] = Field((), description="pods that go")
     set: dict[Name, PodState] = Field({}, description="pods that change, by name")
     ports: int | None = Field(None, ge=1, le=8, description="how many target ports the pool has from here on")
+    other_ports: bool = Field(False, description="they are others than those that it had at first")
     selector: Selector | None = Field(None, description="what labels the pool selects from here on")
     pool: Literal["delete", "create"] | None = Field(None, description="the InferencePool object itself")
     settle: bool | Literal["quietly"] = Field(

@@ -50,6 +50,7 @@ BY_NAME = {
     ("GatewayProfile", "name"): ("conformance/pytest_plugin/plugin.py", "profile.name"),
     ("ModelServerProfile", "name"): ("conformance/pytest_plugin/plugin.py", "profile.name"),
     ("KubernetesStep", "fault"): ("conformance/run/epp/execute.py", "step.fault"),
+    ("PoolStep", "other_ports"): ("conformance/run/epp/pool.py", "step.other_ports"),
     ("StartWith", "attributes"): ("conformance/run/epp/execute.py", "step.attributes"),
 }
 """Keys that are read from the file as it is, by the command line, or only with Kubernetes: where, and by what words."""

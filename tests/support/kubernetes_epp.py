@@ -366,6 +366,15 @@ class KeepsItsSelector(Returns):
         super().pool_changed(change, pool)
 
 
+class CountsThePorts(Returns):
+    """As many ports as before are taken for the same ones."""
+
+    def pool_changed(self, change: str, pool: dict) -> None:
+        if self.pool is not None and len(self.pool["spec"]["targetPorts"]) == len(pool["spec"]["targetPorts"]):
+            pool["spec"]["targetPorts"] = self.pool["spec"]["targetPorts"]
+        super().pool_changed(change, pool)
+
+
 class TakesTheFirstPool(Returns):
     def pools_listed(self, pools: Iterable[dict]) -> None:
         self.pool = next(iter(pools), None)

@@ -126,7 +126,10 @@ class PoolController:
             raise UsageError(f"the pool has no pod {', '.join(missing)}")
         keep = {name: member for name, member in self._members.items() if name not in step.remove}
         keep |= {name: keep[name].changed(change) for name, change in step.set.items()}
-        ports = self._spec.ports if step.ports is None else tuple(self._first_port + i for i in range(step.ports))
+        ports = self._spec.ports
+        if step.ports is not None:
+            first = free_port(self._nobody.host) if step.other_ports else self._first_port
+            ports = tuple(first + index for index in range(step.ports))
         if ports != self._spec.ports:
             keep = {name: await self._moved(member, ports) for name, member in keep.items()}
         spec = PoolSpec(ports, step.selector or self._spec.selector)
