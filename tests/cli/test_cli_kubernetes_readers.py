@@ -27,6 +27,7 @@ WRONG = {
     "reads-the-first-container": ("pool.no-longer-ready", "EPP-DEST-06"),
     "reads-all-containers": (f"{UNREADY}[ready=gated]", "EPP-DEST-06"),
     "ignores-deletion": ("pool.terminating", "EPP-DEST-06"),
+    "ignores-deletion-without-a-body": ("pool.terminating", "EPP-DEST-06"),
     "goes-by-address": ("pool.address-passed-on", "EPP-SUB-02"),
     "keeps-the-address": ("pool.address-comes-later", "EPP-SUB-02"),
     "reads-the-address-once": ("pool.address-comes-later", "EPP-SUB-02"),

@@ -19,6 +19,8 @@ import httpx
 import yaml
 
 from reference_epp.__main__ import main
+from reference_epp.endpoints import Endpoint, parse_endpoint
+from reference_epp.picker import Picker, Request
 
 NAMESPACE = "/namespaces/default"
 GROUP = "/apis/inference.networking.k8s.io/v1"
@@ -303,6 +305,26 @@ class ReadsAllContainers(Returns):
 class IgnoresDeletion(Returns):
     def ready(self, pod: dict) -> bool:
         return condition(pod, "Ready") == "True"
+
+
+class IgnoresDeletionWithoutABody(Returns):
+    """Requests that have none are sent to terminating pods, too."""
+
+    def __init__(self, server: str, file: Path) -> None:
+        super().__init__(server, file)
+        eligible = Picker.eligible
+
+        def wider(picker: Picker, request: Request) -> list[Endpoint]:
+            terminating = [] if request.body or request.subset else self.terminating()
+            return [*eligible(picker, request), *terminating]
+
+        Picker.eligible = wider
+
+    def terminating(self) -> list[Endpoint]:
+        with self.lock:
+            pods = [one for one in self.pods.values() if "deletionTimestamp" in one["metadata"]]
+            port = self.pool["spec"]["targetPorts"][0]["number"]
+        return [parse_endpoint(f"{address(pod)}:{port}") for pod in pods]
 
 
 class GoesByAddress(Returns):
