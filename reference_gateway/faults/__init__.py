@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reference_gateway.fault import Fault
 from reference_gateway.faults import (
+    changes,
     contents,
     ejecting,
     envoy,
@@ -21,6 +22,7 @@ __all__ = ["FAULTS", "VARIANTS"]
 
 FAULTS: tuple[Fault, ...] = (
     *epp_client.FAULTS,
+    *changes.FAULTS,
     *contents.FAULTS,
     *passage.FAULTS,
     *relay.FAULTS,
