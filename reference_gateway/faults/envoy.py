@@ -125,5 +125,11 @@ FAULTS: tuple[Fault, ...] = (
 VARIANTS: tuple[Fault, ...] = (
     Fault(name="envoy", why="a real Envoy, configured rightly, which removes the client's own header", envoy="right"),
     Fault(name="envoy-streamed", why="the same with bodies in step with the answers", envoy="streamed"),
+    Fault(
+        name="envoy-open",
+        why="that one with failure_mode_allow, as configured",
+        claims={"failureMode": "open"},
+        envoy="fails-open",
+    ),
     Fault(name="envoy-impatient", why="that one with message_timeout as it is by default, 0.2 s", envoy="impatient"),
 )

@@ -135,6 +135,18 @@ class _ClientFirst(Gateway):
         return dataclasses.replace(admitted, headers=(*admitted.headers, *own)), subset
 
 
+class _ClientSteersWithoutAnEpp(_ClientFirst):
+    """What the client names is where a request goes that no EPP steers."""
+
+    through = Gateway.through
+
+    async def without_epp(self, pool: BackendPool, request: GatewayRequest, problem: str) -> GatewayResponse:
+        named = [value.decode("latin-1") for value in values(request.headers, b"x-named-by-the-client")]
+        if not named:
+            return await super().without_epp(pool, request, problem)
+        return (await self.forward(request, iter(named), [])).response
+
+
 class _ErrorAs500(Gateway):
     async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         return dataclasses.replace(await super().answered(answer, pool, request), status=500)
@@ -270,6 +282,15 @@ FAULTS: tuple[Fault, ...] = (
         also_breaks={"DP-DEST-01": "what the EPP gave is not followed where the client names another endpoint"},
         effect="warn",
         gateway=_ClientFirst,
+    ),
+    Fault(
+        name="client-steers-without-an-epp",
+        why="without an EPP requests are sent on, as configured, to where the client's destination header says",
+        breaks="DP-DEST-04",
+        effect="warn",
+        gateway=_ClientSteersWithoutAnEpp,
+        settings={"fails_open": True},
+        claims={"failureMode": "open"},
     ),
     Fault(
         name="error-as-500",

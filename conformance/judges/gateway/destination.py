@@ -294,9 +294,10 @@ def client(episode_view: EpisodeView) -> Iterator[Ruling]:
 
 
 def _on_its_own(exchange: GatewayExchange) -> bool:
-    """Whether the client named endpoints, and the EPP let the request go without naming any of these."""
-    asked = [one for one in exchange.asked if one.release is not None]
-    if not asked or not exchange.client_destinations:
+    """Whether the client named endpoints, and no EPP did of these, which let the request go or could not be asked."""
+    asked = exchange.asked
+    goes = any(one.release is not None for one in asked) or exchange.unsteered(exchange.attempts[0])
+    if not goes or not exchange.client_destinations:
         return False
     texts = [text for one in asked for text in (one.destination.header, one.destination.metadata) if text]
     named = {endpoint for text in texts for endpoint in parse_list(text).endpoints}
