@@ -171,6 +171,15 @@ class _ErrorWithoutHeaders(Gateway):
         return dataclasses.replace(await super().answered(answer, pool, request), headers=())
 
 
+class _ErrorAsText(Gateway):
+    """As Go's `http.Error` writes it."""
+
+    async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
+        response = await super().answered(answer, pool, request)
+        kept = [pair for pair in response.headers if pair[0] != b"content-type"]
+        return dataclasses.replace(response, headers=(*kept, (b"content-type", b"text/plain; charset=utf-8")))
+
+
 class _ErrorIgnored(Gateway):
     async def answered(self, answer: ImmediateResponse, pool: BackendPool, request: GatewayRequest) -> GatewayResponse:
         assert answer.status.code
@@ -315,6 +324,12 @@ FAULTS: tuple[Fault, ...] = (
         why="headers such as retry-after are lost on the way to the client",
         breaks="DP-ERR-01",
         gateway=_ErrorWithoutHeaders,
+    ),
+    Fault(
+        name="error-as-text",
+        why="whatever the EPP refuses with, its type is text/plain for the client",
+        breaks="DP-ERR-01",
+        gateway=_ErrorAsText,
     ),
     Fault(
         name="error-ignored",
