@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 
 from ext_proc.messages import HttpHeaders, ProcessingRequest
 from ext_proc.record import header
@@ -16,6 +17,11 @@ from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 def _saying(talk: type[Talk]) -> type[Gateway]:
     return type(talk.__name__, (Gateway,), {"talk_type": talk})
+
+
+class _DecodedPath(Talk):
+    async def ask(self, request: GatewayRequest) -> Decision:
+        return await super().ask(dataclasses.replace(request, path=unquote(request.path)))
 
 
 class _AsText(Talk):
@@ -215,6 +221,12 @@ FAULTS: tuple[Fault, ...] = (
         why="the headers say that there is no body, and then one comes",
         breaks="DP-EXTP-01",
         gateway=_saying(_EarlyEnd),
+    ),
+    Fault(
+        name="path-told-decoded",
+        why="the EPP is told the path without its escapes, with which it goes on to the model server",
+        breaks="DP-EXTP-01",
+        gateway=_saying(_DecodedPath),
     ),
     Fault(
         name="protocol-config-on-every-message",
