@@ -24,6 +24,7 @@ class Pick:
     header_name: str = DESTINATION
     namespace: str = DESTINATION_NAMESPACE
     key: str = DESTINATION
+    action: int | None = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
     @property
     def text(self) -> str:
@@ -33,12 +34,12 @@ class Pick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetHeader:
-    """A header to be set. `action` is a `HeaderAppendAction`; data planes read `raw_value` first, older EPPs say
-    `value`."""
+    """A header to be set. `action` is a `HeaderAppendAction`, None leaves it out; data planes read `raw_value` first,
+    older EPPs say `value`."""
 
     name: str
     value: bytes
-    action: int = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    action: int | None = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
     said_in: Literal["raw_value", "value"] = "raw_value"
 
 

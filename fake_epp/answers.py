@@ -68,7 +68,7 @@ def _part(kind: str, said: Answer, body: BodyMutation | None, pick: Pick | None)
     headers = list(said.set_headers)
     if pick is not None and pick.header is not False:
         text = pick.text if pick.header is True else pick.header
-        headers.append(SetHeader(name=pick.header_name, value=text.encode()))
+        headers.append(SetHeader(name=pick.header_name, value=text.encode(), action=pick.action))
     mutation = HeaderMutation(set_headers=_options(headers), remove_headers=said.remove_headers)
     changes = bool(headers or said.remove_headers)
     if kind.endswith("_trailers"):

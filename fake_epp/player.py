@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 
 from google.protobuf.message import DecodeError
@@ -10,7 +11,8 @@ from google.protobuf.message import DecodeError
 from ext_proc import grpc
 from ext_proc.headers import pairs_of
 from ext_proc.messages import ProcessingMode, ProcessingRequest
-from ext_proc.record import HalfClosed, Malformed, Message, header
+from ext_proc.protocol import DESTINATION
+from ext_proc.record import HalfClosed, Headers, Malformed, Message, header
 from ext_proc.server import ServedStream
 from fake_epp import answers
 from fake_epp.acts import (
@@ -27,11 +29,14 @@ from fake_epp.acts import (
     Pick,
     Raw,
     Reset,
+    SetHeader,
 )
 from fake_epp.script import Script
 
 RIGHT = (Answer(),)
 DUPLEX = "FULL_DUPLEX_STREAMED"
+_OWN = (b"content-length", DESTINATION.encode())
+"""Headers that no EPP says again, as it has another value for them."""
 
 
 class Player:
@@ -48,6 +53,7 @@ class Player:
         self._decided = script.decides == "headers"
         self._hasty = False  # bodies come before their headers are answered, also outside of full duplex
         self._clears = script.clears
+        self._told: dict[str, Headers] = {}  # headers, by the message that told them
 
     async def play(self, first: bytes) -> None:
         """Take the first message, then all that follows."""
@@ -87,6 +93,8 @@ class Player:
         part = getattr(message, kind)
         if kind == "request_headers" and header(pairs_of(part.headers), b"content-length") is not None:
             self._clears = False  # Envoy refuses a body that has not the length that it was told
+        if kind.endswith("_headers"):
+            self._told[kind] = pairs_of(part.headers)
         body = part.body if kind.endswith("_body") else b""
         end = kind.endswith("_trailers") or part.end_of_stream
         side = kind.partition("_")[0]
@@ -162,6 +170,13 @@ class Player:
         asked = act.to or kind
         side = asked.partition("_")[0]
         duplex = self._modes.get(side) == DUPLEX
+        if self._script.echoes and kind in self._told:
+            again = tuple(
+                SetHeader(name=name.decode("latin-1"), value=value, action=self._script.action)
+                for name, value in dict(self._told[kind]).items()
+                if name not in _OWN
+            )
+            act = dataclasses.replace(act, set_headers=(*again, *act.set_headers), clear_route_cache=True)
         for raw in answers.answer(kind, act, body=body, ends=end, duplex=duplex, pick=self._pick(act, asked)):
             self._stream.send(raw)
 

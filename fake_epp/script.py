@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ext_proc.messages import HeaderValueOption
 from ext_proc.record import Headers, values
 from fake_epp.acts import Act, End, Immediate, Pick, Reset, SetHeader
 
@@ -40,6 +41,7 @@ class Script:
     `clears`: every answer to a body of the request clears it (`clear_body`), which full duplex does not know. Where its
     length was told it stays.
     `replaces` are bodies by side that the answer to the headers puts in the place of what came, where that waits.
+    `echoes`: the answers to headers set all of these again, and have the route chosen again.
     `modes` are the body modes (request, response) where the data plane does not tell them. `quiet`: nothing is answered
     but what is scripted.
     """
@@ -53,6 +55,9 @@ class Script:
     edits_response: tuple[bytes, bytes] | None = None
     clears: bool = False
     replaces: Mapping[str, bytes] = field(default_factory=dict)
+    echoes: bool = False
+    action: int | None = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
+    """The `append_action` of what is so set."""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.acts) - set(MOMENTS))

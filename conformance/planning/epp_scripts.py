@@ -10,6 +10,7 @@ from conformance.scenario.epp_script import EppScript, LocalReply
 from conformance.scenario.header_fields import HeaderPairs, value_bytes
 from conformance.scenario.schema import Request
 from conformance.targets.gateway import EPPS
+from ext_proc.messages import HeaderValueOption
 from ext_proc.protocol import FALLBACK
 from fake_epp import Act, Answer, Delay, End, Immediate, Pick, Reset, Script, SetHeader
 
@@ -47,7 +48,9 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         return Script(acts={"request_end": (*first, _immediate(said.immediate))}, decides="end")
     if said.immediate is not None:
         return Script(acts={"request_headers": (*first, _immediate(said.immediate))}, quiet=True)
-    answer = Answer(set_headers=_set(said.sets), remove_headers=said.removes)
+    action = HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD if said.action == "overwrite" else None
+    sets = tuple(dataclasses.replace(one, action=action) for one in _set(said.sets))
+    answer = Answer(set_headers=sets, remove_headers=said.removes)
     acts: dict[str, tuple[Act, ...]] = {"response_headers": (answer,)} if answer != Answer() else {}
     if said.refuses_end is not None:
         acts["request_end"] = (_immediate(said.refuses_end),)
@@ -66,6 +69,7 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
             header=said.said_in != "metadata",
             metadata=said.said_in != "header",
             namespace=namespace,
+            action=action,
         )
     if first or answer != Answer():
         acts["request_headers"] = (*first, answer)
@@ -76,6 +80,8 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
         clears=said.clears,
+        echoes=said.echoes,
+        action=action,
         replaces={
             side: text.encode()
             for side, text in (("request", said.replaces), ("response", said.replaces_response))

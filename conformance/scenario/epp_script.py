@@ -38,6 +38,13 @@ class EppScript(FileModel):
         False,
         description="it clears the request's body (clear_body), unless in full duplex or where its length was told",
     )
+    action: Literal["overwrite", "unsaid"] = Field(
+        "overwrite",
+        description="the append_action of each header that it sets; unsaid: none, which overwrites as well in Envoy",
+    )
+    echoes: bool = Field(
+        False, description="it sets each header that it is told again, of both, but content-length and the destination"
+    )
     sets: HeaderPairs = Field((), description="headers that it sets, of the request and of the response")
     removes: tuple[HeaderName, ...] = Field((), description="headers that it removes, of both")
     immediate: LocalReply | None = Field(None, description="it answers the client itself")

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from ext_proc.messages import HttpBody, HttpHeaders, HttpStatus, HttpTrailers, ImmediateResponse
-from reference_gateway.epp_client import Answered, Talk
+import dataclasses
+from collections.abc import Iterator
+
+from ext_proc.messages import (
+    HttpBody,
+    HttpHeaders,
+    HttpStatus,
+    HttpTrailers,
+    ImmediateResponse,
+    ProcessingResponse,
+)
+from reference_gateway.epp_client import Answered, Decision, EppUnavailable, Talk
 from reference_gateway.fault import Fault
-from reference_gateway.relay import Gateway
+from reference_gateway.faults.contents import mutations
+from reference_gateway.faults.relay import ClientKept
+from reference_gateway.relay import BackendPool, Gateway
 
 BUFFER = 32 * 1024
 """Bytes of a request's body for which there is room."""
@@ -24,6 +36,59 @@ class _SmallBuffer(Gateway):
     talk_type = _SmallBufferTalk
 
 
+class _AddingTalk(Talk):
+    """What the EPP sets is added to what is there."""
+
+    unsaid_only = False
+
+    async def _heard(self, side: str, part: str) -> None:
+        before = self._decision.headers
+        await super()._heard(side, part)
+        kept = tuple(pair for pair in before if pair[0] in self._set)
+        self._decision.headers = kept + self._decision.headers
+
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        options = [option for mutation in mutations(answer) for option in mutation.set_headers]
+        said = [option for option in options if not (self.unsaid_only and option.append_action)]
+        self._set = {option.header.key.lower().encode() for option in said}
+        return answer
+
+
+class _AddingUnsaidTalk(_AddingTalk):
+    unsaid_only = True
+
+
+class _Adds(Gateway):
+    talk_type = _AddingTalk
+
+
+class _AddsWhereNothingIsSaid(Gateway):
+    talk_type = _AddingUnsaidTalk
+
+
+class _AddsToTheClients(ClientKept):
+    """The client's destination header stays, and of two the first is read."""
+
+    talk_type = _AddingUnsaidTalk
+
+    def walk(self, decision: Decision, pool: BackendPool) -> Iterator[str]:
+        return super().walk(dataclasses.replace(decision, headers=decision.headers[::-1], metadata={}), pool)
+
+
+class _ChokingTalk(Talk):
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        names = [option.header.key for mutation in mutations(answer) for option in mutation.set_headers]
+        if any(name.startswith(":") for name in names):
+            raise EppUnavailable("a pseudo-header is set")
+        return answer
+
+
+class _ChokesOnPseudoHeaders(Gateway):
+    talk_type = _ChokingTalk
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="small-buffer",
@@ -31,5 +96,36 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DP-EXTP-01",
         gateway=_SmallBuffer,
         settings={"mode": "BUFFERED"},
+    ),
+    Fault(
+        name="adds-what-the-epp-sets",
+        why="headers that the EPP sets are added to those of the same name",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_Adds,
+    ),
+    Fault(
+        name="takes-unsaid-for-append",
+        why="so it is where the EPP does not say whether to overwrite, as most do not",
+        breaks="DP-EXTP-01",
+        effect="warn",
+        gateway=_AddsWhereNothingIsSaid,
+    ),
+    Fault(
+        name="appends-the-destination",
+        why="where the EPP says so little its destination comes after the client's, and the first is read",
+        breaks="DP-DEST-01",
+        also_breaks={
+            "DP-DEST-04": "the client's is read where the EPP gives none, too",
+            "DP-EXTP-01": "other headers are added to the client's as well",
+        },
+        gateway=_AddsToTheClients,
+        claims={"follows": "header"},
+    ),
+    Fault(
+        name="chokes-on-pseudo-headers",
+        why="a request whose EPP sets :path, if only to what it is, gets 500",
+        breaks="DP-DEST-01",
+        gateway=_ChokesOnPseudoHeaders,
     ),
 )

@@ -204,7 +204,7 @@ class _CutTakenForWhole(Gateway):
 class _KeepingTalk(Talk):
     async def _receive(self) -> ProcessingResponse | None:
         answer = await super()._receive()
-        for mutation in _mutations(answer):
+        for mutation in mutations(answer):
             del mutation.remove_headers[:]
         return answer
 
@@ -216,7 +216,7 @@ class _RemovalsLost(Gateway):
 class _PickingTalk(Talk):
     async def _receive(self) -> ProcessingResponse | None:
         answer = await super()._receive()
-        for mutation in _mutations(answer):
+        for mutation in mutations(answer):
             kept = [one for one in mutation.set_headers if one.header.key == DESTINATION]
             del mutation.set_headers[:]
             mutation.set_headers.extend(kept)
@@ -227,7 +227,7 @@ class _SettingsLost(Gateway):
     talk_type = _PickingTalk
 
 
-def _mutations(answer: ProcessingResponse | None) -> list[HeaderMutation]:
+def mutations(answer: ProcessingResponse | None) -> list[HeaderMutation]:
     kind = answer.WhichOneof("response") if answer is not None else None
     if kind not in ("request_headers", "response_headers"):
         return []

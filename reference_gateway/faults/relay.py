@@ -107,7 +107,7 @@ class _NoFallback(Gateway):
         yield from (one for one in super().walk(decision, pool) if one != fallback)
 
 
-class _ClientKept(Gateway):
+class ClientKept(Gateway):
     """The client's header stays on the request; what the EPP sets replaces it."""
 
     def admit(self, request: GatewayRequest) -> tuple[GatewayRequest, list[str] | None]:
@@ -282,7 +282,7 @@ FAULTS: tuple[Fault, ...] = (
         why="the client's destination header is not removed, and counts where the EPP gives none",
         breaks="DP-DEST-04",
         effect="warn",
-        gateway=_ClientKept,
+        gateway=ClientKept,
     ),
     Fault(
         name="client-steers",

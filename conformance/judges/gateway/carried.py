@@ -15,7 +15,7 @@ from conformance.judges.gateway_exchange import GatewayExchange, UpstreamAttempt
 from conformance.judges.picker_stream import PickerStream
 from conformance.judges.ruling import Ruling
 from conformance.reading.decoded_message import HeaderList
-from conformance.reading.destination import header_list, sent_headers, values_of
+from conformance.reading.destination import counting, header_list, sent_headers, values_of
 from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
@@ -81,23 +81,32 @@ def _lines(
 
 
 def _changes(exchange: GatewayExchange, passage: _Passage, told: HeaderList, changed: HeaderList) -> Iterator[Ruling]:
-    """What the EPP set goes on, and what it removed does not. Of its destination judges of that know more."""
+    """What the EPP set goes on, once and alone, and what it removed does not. Of its destination judges of that know
+    more."""
+    answers = [message.header_mutation for message in counting(passage.direction) if message.header_mutation]
+    put = {option.header.key.lower() for mutation in answers for option in mutation.set_headers}
     for text in dict.fromkeys(name for name, _ in (*told, *changed)):
         if text in OWN or text.startswith((":", DESTINATION)):
             continue
         name, before, after = text.encode("latin-1"), values_of(told, text), values_of(changed, text)
-        out = [*values(passage.out, name)]
-        if before == after or not plain(*before, *after, *out):
+        came, out = [*values(passage.came, name)], [*values(passage.out, name)]
+        if not plain(*before, *after, *out):
             continue
         arrived, due = _items(name, out), _items(name, [*after])
-        removed = [item for item in _items(name, [*before]) if item in arrived] if not after else []
+        stale = [item for item in _items(name, [*before]) if item in arrived and item not in due]
+        own = text in put and came  # what comes twice may be a gateway's own else
+        twice = own and any(arrived.count(item) > due.count(item) for item in due)
         hint = "Do its rules let the EPP change this header (Envoy's mutation_rules)?"
-        if removed:
-            expected = f"no {text} {passage.where}: the EPP removed it"
-            actual = f"{text}: {removed[0][:80].decode('latin-1')}"
-        elif not set(due) <= set(arrived):
+        if before != after and not set(due) <= set(arrived):
             expected = f"{text}: {after[-1][:80].decode('latin-1')} {passage.where}, as the EPP set it"
             actual = f"{text}: {out[-1][:80].decode('latin-1')}" if out else f"no {text}"
+        elif stale and not after:
+            expected = f"no {text} {passage.where}: the EPP removed it"
+            actual = f"{text}: {stale[0][:80].decode('latin-1')}"
+        elif stale or twice:
+            expected = f"{text}: {after[-1][:80].decode('latin-1')} {passage.where} alone, as the EPP set it"
+            actual = f"{text}: {b', '.join(arrived)[:80].decode('latin-1')}"
+            hint = "Headers of set_headers overwrite, also without append_action, as in Envoy's ext_proc."
         else:
             continue
         yield exchange.fail(EXTP, expected, actual, at=passage.attempt, hint=hint, verdict=Verdict.WARN)

@@ -32,6 +32,11 @@ EASIER: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "does not wait for the end": ("gateway.follows-a-pick-at-the-end[http=1", {"decides": "headers"}),
     "sets nothing": ("gateway.takes-over-changes-of-headers", {"sets": ()}),
     "removes nothing": ("gateway.takes-over-changes-of-headers", {"removes": ()}),
+    "says that it overwrites": (
+        "gateway.takes-over-changes-of-headers[http=1,method=POST,action=unsaid",
+        {"action": "overwrite"},
+    ),
+    "sets nothing again": ("gateway.takes-headers-that-are-set-again[http=1,method=POST", {"echoes": False}),
     "edits nothing": ("gateway.sends-on-what-the-epp-changed", {"edits": None}),
     "edits no response": ("gateway.passes-on-what-the-epp-changed", {"edits_response": None}),
     "refuses nothing": ("gateway.relays-refusals[code=429,method=POST", {"immediate": None}),
