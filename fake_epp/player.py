@@ -54,6 +54,7 @@ class Player:
         self._hasty = False  # bodies come before their headers are answered, also outside of full duplex
         self._clears = script.clears
         self._told: dict[str, Headers] = {}  # headers, by the message that told them
+        self._length: int | None = None  # of the request's body as it goes on, where that is known before its headers
 
     async def play(self, first: bytes) -> None:
         """Take the first message, then all that follows."""
@@ -114,8 +115,11 @@ class Player:
         # Only in full duplex does the rest of a request come before its headers are answered.
         if end or self._modes["request"] != DUPLEX:
             self._decided = True
-            held, self._held = self._held, []
-            for one in _merged(held):
+            held, self._held = _merged(self._held), []
+            whole = b"".join(one[1] for one in held)
+            if whole and self._script.tells_length and self._modes["request"] == DUPLEX:
+                self._length = len(whole.replace(*edits) if (edits := self._script.edits) is not None else whole)
+            for one in held:
                 await self._perform(self._right(one[0], one[1]), one[0], one[1], end=one[2])
 
     def _right(self, kind: str, body: bytes) -> tuple[Act, ...]:
@@ -127,8 +131,8 @@ class Player:
         if self._clears and kind == "request_body" and self._modes[side] != DUPLEX:
             return (Answer(form="clear"),)
         edits = {"request_body": self._script.edits, "response_body": self._script.edits_response}.get(kind)
-        if edits is None or edits[0] not in body:
-            return RIGHT
+        if edits is None or edits[0] not in body or (self._modes[side] != DUPLEX and len(edits[0]) != len(edits[1])):
+            return RIGHT  # outside of full duplex Envoy wants a body of the length that it was told
         return (Answer(body=body.replace(*edits)),)
 
     # -- acts ----------------------------------------------------------------------------------------------------------
@@ -177,6 +181,9 @@ class Player:
                 if name not in _OWN
             )
             act = dataclasses.replace(act, set_headers=(*again, *act.set_headers), clear_route_cache=True)
+        if kind == "request_headers" and self._length is not None:
+            length = SetHeader(name="Content-Length", value=b"%d" % self._length, action=self._script.action)
+            act = dataclasses.replace(act, set_headers=(*act.set_headers, length))
         for raw in answers.answer(kind, act, body=body, ends=end, duplex=duplex, pick=self._pick(act, asked)):
             self._stream.send(raw)
 

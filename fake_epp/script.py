@@ -38,6 +38,8 @@ class Script:
     `acts` says what is done at a moment, in order; at all others the message is answered rightly. `decides`: the
     headers are answered at once, or only when the request is complete (full duplex: its body is held back till then).
     `edits` is what every answer to a body of the request has in place of a text: (old, new); `edits_response` likewise.
+    One of another length is for full duplex. `tells_length`: where it so `decides` at the end, the answer to the
+    headers sets the length that the body gets.
     `clears`: every answer to a body of the request clears it (`clear_body`), which full duplex does not know. Where its
     length was told it stays.
     `replaces` are bodies by side that the answer to the headers puts in the place of what came, where that waits.
@@ -53,6 +55,7 @@ class Script:
     quiet: bool = False
     edits: tuple[bytes, bytes] | None = None
     edits_response: tuple[bytes, bytes] | None = None
+    tells_length: bool = False
     clears: bool = False
     replaces: Mapping[str, bytes] = field(default_factory=dict)
     echoes: bool = False

@@ -79,6 +79,7 @@ def played(said: EppScript, endpoints: Mapping[str, tuple[str, ...]], namespace:
         acts=acts,
         edits=_encoded(said.edits),
         edits_response=_encoded(said.edits_response),
+        tells_length=said.tells_length,
         clears=said.clears,
         echoes=said.echoes,
         action=action,

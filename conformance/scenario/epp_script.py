@@ -28,8 +28,13 @@ class EppScript(FileModel):
     said_in: Literal["both", "header", "metadata"] = Field("both", description="where it says the destination")
     decides: Literal["headers", "end"] = Field("headers", description="at the request's headers or end (full duplex)")
     fallback: str | None = Field(None, description="the fallback endpoint of version 0.3.0")
-    edits: tuple[str, str] | None = Field(None, description="a text in the body, and one of that length in its place")
+    edits: tuple[str, str] | None = Field(
+        None, description="a text in the body, and one in its place; one of another length in full duplex only"
+    )
     edits_response: tuple[str, str] | None = Field(None, description="likewise, of the response")
+    tells_length: bool = Field(
+        False, description="where it `decides` at the end, it sets the content-length that the request's body gets"
+    )
     replaces: str | None = Field(
         None, description="a body in the place of the request's, before that is told (CONTINUE_AND_REPLACE)"
     )

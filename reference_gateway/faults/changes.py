@@ -13,10 +13,12 @@ from ext_proc.messages import (
     ImmediateResponse,
     ProcessingResponse,
 )
+from ext_proc.record import header
 from reference_gateway.epp_client import Answered, Decision, EppUnavailable, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.faults.contents import mutations
 from reference_gateway.faults.relay import ClientKept
+from reference_gateway.http import GatewayRequest, GatewayResponse
 from reference_gateway.relay import BackendPool, Gateway
 
 BUFFER = 32 * 1024
@@ -89,6 +91,43 @@ class _ChokesOnPseudoHeaders(Gateway):
     talk_type = _ChokingTalk
 
 
+class _OldLengthTalk(Talk):
+    """Of a body whose length was told, as much goes on as came."""
+
+    async def ask(self, request: GatewayRequest) -> Decision:
+        decision = await super().ask(request)
+        if header(request.headers, b"content-length") is not None:
+            decision.body = decision.body[: len(request.body)]
+        return decision
+
+
+class _OldLengthOfResponsesTalk(Talk):
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(response, endpoint, tried)
+        return dataclasses.replace(told, body=told.body[: len(response.body)])
+
+
+class _TwoLengthsTalk(Talk):
+    async def _receive(self) -> ProcessingResponse | None:
+        answer = await super()._receive()
+        names = [option.header.key.lower() for mutation in mutations(answer) for option in mutation.set_headers]
+        if "content-length" in names:
+            raise EppUnavailable("two lengths of one body")
+        return answer
+
+
+class _OldLength(Gateway):
+    talk_type = _OldLengthTalk
+
+
+class _OldLengthOfResponses(Gateway):
+    talk_type = _OldLengthOfResponsesTalk
+
+
+class _TwoLengths(Gateway):
+    talk_type = _TwoLengthsTalk
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="small-buffer",
@@ -127,5 +166,23 @@ FAULTS: tuple[Fault, ...] = (
         why="a request whose EPP sets :path, if only to what it is, gets 500",
         breaks="DP-DEST-01",
         gateway=_ChokesOnPseudoHeaders,
+    ),
+    Fault(
+        name="keeps-the-old-length",
+        why="a request goes on with the content-length that it came with, however long the EPP made its body",
+        breaks="DP-EXTP-01",
+        gateway=_OldLength,
+    ),
+    Fault(
+        name="keeps-the-old-length-of-responses",
+        why="so does a response",
+        breaks="DP-EXTP-01",
+        gateway=_OldLengthOfResponses,
+    ),
+    Fault(
+        name="chokes-on-a-length",
+        why="a request whose EPP sets content-length gets 500, as then there are two",
+        breaks="DP-DEST-01",
+        gateway=_TwoLengths,
     ),
 )

@@ -38,6 +38,7 @@ EASIER: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "sets nothing again": ("gateway.takes-headers-that-are-set-again[http=1,method=POST", {"echoes": False}),
     "edits nothing": ("gateway.sends-on-what-the-epp-changed", {"edits": None}),
+    "tells no length": ("gateway.sends-on-a-body-that-grew[http=1,length=true,decides=end", {"tells_length": False}),
     "edits no response": ("gateway.passes-on-what-the-epp-changed", {"edits_response": None}),
     "refuses nothing": ("gateway.relays-refusals[code=429,method=POST", {"immediate": None}),
     "refuses no end": ("gateway.relays-refusals-after-a-pick[http=1", {"refuses_end": None}),
