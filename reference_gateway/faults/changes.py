@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 
 from ext_proc.messages import (
@@ -19,7 +20,7 @@ from reference_gateway.fault import Fault
 from reference_gateway.faults.contents import mutations
 from reference_gateway.faults.relay import ClientKept
 from reference_gateway.http import GatewayRequest, GatewayResponse
-from reference_gateway.relay import BackendPool, Gateway
+from reference_gateway.relay import BackendPool, Gateway, PoolOutcome
 
 BUFFER = 32 * 1024
 """Bytes of a request's body for which there is room."""
@@ -128,6 +129,20 @@ class _TwoLengths(Gateway):
     talk_type = _TwoLengthsTalk
 
 
+class _RetriesTheClients(Gateway):
+    """What is kept for another attempt is what the client sent."""
+
+    async def through(
+        self, pool: BackendPool, talk: Talk, request: GatewayRequest, *, before: PoolOutcome | None
+    ) -> PoolOutcome:
+        assert before is None or before.failed
+        made = await talk.ask(request)
+        released = dataclasses.replace(request, headers=made.headers, body=made.body, trailers=made.trailers)
+        endpoints, tried = self.walk(made, pool), list[str]()
+        first = await self.forward(released, itertools.islice(endpoints, 1), tried)
+        return await self.forward(request, endpoints, tried) if first.failed else first
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="small-buffer",
@@ -184,5 +199,11 @@ FAULTS: tuple[Fault, ...] = (
         why="a request whose EPP sets content-length gets 500, as then there are two",
         breaks="DP-DEST-01",
         gateway=_TwoLengths,
+    ),
+    Fault(
+        name="retries-the-clients-own-request",
+        why="a retry is sent what the client sent, and not what the EPP made of it",
+        breaks="DP-EXTP-01",
+        gateway=_RetriesTheClients,
     ),
 )
