@@ -18,7 +18,9 @@ from conformance.judges.picker_stream import PATIENCE, PickerStream, picker_stre
 from conformance.judges.ruling import Nature, Ruling, violation
 from conformance.reading.conversation import Conversation
 from conformance.reading.decoded_message import DecodedMessage
+from conformance.reading.destination import sent_headers, values_of
 from conformance.reading.endpoints import canonical, parse_list
+from conformance.reading.stream_direction import StreamDirection
 from conformance.verdict import Verdict
 from ext_proc.protocol import DESTINATION
 from ext_proc.record import (
@@ -203,7 +205,7 @@ class GatewayExchange:
         if len(able) < 2:
             return tuple(able)
         shown = [one.stream.response for one in self.asked if one.stream.response.end is not None]
-        seen = [b"".join(message.body for message in direction.bodies) for direction in shown]
+        seen = [_told(direction) for direction in shown]
         seen += [whole_body(self.response[1]) or b""] if self.response is not None else []
         own = [one for one in able if one.body in seen and not self.bodyless]
         return tuple(own or [one for one in able if one.status == self.status] or able[-1:])
@@ -238,13 +240,21 @@ class GatewayExchange:
             return False
         got = whole_body(self.response[1]) if self.response is not None and not self.bodyless else None
         if got is not None and last.body not in (None, got):
-            return True
+            return not (self.settled(last) and self._shown(last))
         if not self.gateway.retries or last.status not in self.gateway.retry_statuses:
             return False
         texts = [text for one in self.asked for text in (one.destination.header, one.destination.metadata) if text]
         lists = [[canonical(item) for item in parse_list(text).endpoints] for text in texts]
         later = [item for own in lists if last.endpoint in own for item in own[own.index(last.endpoint) + 1 :]]
         return any(self.conduct(item) != "serves" for item in later)
+
+    def _shown(self, last: UpstreamAttempt) -> bool:
+        """Whether the EPP that was asked last was told this response with its body, and let it go."""
+        response = self.asked[-1].stream.response if self.asked else None
+        if response is None or not response.complete or not last.body or self.grpc:
+            return False
+        told = values_of(sent_headers(response), ":status")
+        return [*told] == [b"%d" % (last.status or 0)] and last.body == _told(response)
 
     @cached_property
     def aborted(self) -> bool:
@@ -369,3 +379,8 @@ class GatewayExchange:
             nature=Nature.CONDUCT,
             verdict=verdict,
         )
+
+
+def _told(direction: StreamDirection) -> bytes:
+    """The body that the EPP was told."""
+    return b"".join(message.body for message in direction.bodies)

@@ -143,6 +143,19 @@ class _RetriesTheClients(Gateway):
         return await self.forward(request, endpoints, tried) if first.failed else first
 
 
+class _PageTalk(Talk):
+    """Errors of model servers get a page when the EPP has let them go."""
+
+    async def tell(self, response: GatewayResponse, endpoint: str | None, tried: list[str]) -> GatewayResponse:
+        told = await super().tell(response, endpoint, tried)
+        failed = endpoint is not None and response.status >= 400
+        return dataclasses.replace(told, body=b"<h1>Something went wrong</h1>") if failed else told
+
+
+class _Page(Gateway):
+    talk_type = _PageTalk
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         name="small-buffer",
@@ -205,5 +218,11 @@ FAULTS: tuple[Fault, ...] = (
         why="a retry is sent what the client sent, and not what the EPP made of it",
         breaks="DP-EXTP-01",
         gateway=_RetriesTheClients,
+    ),
+    Fault(
+        name="error-pages-for-model-servers",
+        why="a page takes the place of what a model server says with an error, and what the EPP has let go",
+        breaks="DP-EXTP-01",
+        gateway=_Page,
     ),
 )

@@ -200,6 +200,13 @@ class TestServed:
         one.response_headers(status=503).body(b"none", side="response").client(503, b"none").reset()
         assert gateway(script).blamed == set()
 
+    def test_a_4xx_that_the_epp_let_go_is_not(self, gateway, script):
+        one = script.exchange().request().answers(headers_answer(A), *echo(BODY))
+        one.upstream(A, 404, body=BODY, answer=b"no such").response_headers(status=404, served=A)
+        one.answers(headers_answer(side="response")).body(b"no such", side="response")
+        one.answers(*echo(b"no such", side="response")).client(404, b"none").reset()
+        assert gateway(script).blamed == {"DP-EXTP-01"}
+
     @pytest.mark.parametrize("method", ["POST", "HEAD"])
     @pytest.mark.parametrize("came", [200, 405])
     @pytest.mark.parametrize("second", [(None, b"2"), (None, b"1"), (503, b"busy")])
