@@ -341,6 +341,7 @@ FAULTS: tuple[Fault, ...] = (
         name="error-after-a-model-server",
         why="the client gets the EPP's refusal, and a model server got the request all the same",
         breaks="DP-ERR-01",
+        also_breaks={"DP-DEST-01": "which may be another than the one that the EPP named before it refused"},
         gateway=_SentTwice,
     ),
     Fault(
