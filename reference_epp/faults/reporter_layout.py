@@ -42,3 +42,21 @@ class LineFeedsOnly(UsageReader):
 @read_by(LineFeedsOnly)
 class KnowsLineFeedsOnly(ReadsOtherwise):
     pass
+
+
+class NullIsTheEnd(UsageReader):
+    def find(self, value: dict[str, Any]) -> Any:
+        usage = super().find(value)
+        if self.events and usage is None and "usage" in value:
+            self.give_up()
+        return usage
+
+
+@reporter_fault(
+    "reporter-stumbles-over-null-usage",
+    breaks="RAR-EVAL-05",
+    why="A stream is given up at an event with `usage: null`, which many servers put into all events but the last.",
+)
+@read_by(NullIsTheEnd)
+class StumblesOverNullUsage(ReadsOtherwise):
+    pass

@@ -55,6 +55,7 @@ def responses(data_plane: Any) -> Iterator[list[Any]]:
     yield [stream, piece(events, end=False), data_plane.response_trailers()]
     yield [stream, piece((events + b"data: [DONE]\n\n").replace(b"\n", b"\r\n"), end=False), last]
     yield [stream, piece(events.replace(b"42", b"41") + events, end=False), last]
+    yield [stream, piece(b'data: {"usage": null}\n\n' + events, end=False), last]
 
 
 def observe(world: Any, data_plane: Any, parts: Parts) -> list[Any]:
