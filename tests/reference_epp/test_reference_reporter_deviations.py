@@ -35,7 +35,8 @@ def configs() -> Iterator[str]:
     yield config(KEY | {"expression": "usage.prompt_tokens"})
     yield config(KEY | {"expression": total, "condition": "false"})
     yield config(KEY | {"expression": total, "condition": "usage.nothing > 1.0"})
-    for expression in (total + " / 5.0", "'text'", "usage.nothing", "usage.total_tokens - 42.0"):
+    yield config(KEY | {"expression": total, "condition": "tokens.total > 1.0"})
+    for expression in (total + " / 5.0", total + " / -5.0", "'text'", "usage.nothing", "usage.total_tokens - 42.0"):
         yield config(KEY | {"expression": expression})
 
 
