@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ class Ranks:
         self._base = [spec.gauges] * spec.ranks
         self._pins: list[dict[str, tuple[Signal, float]]] = [{} for _ in range(spec.ranks)]
         self._schedulers: list[Scheduler] = []
+        self._turns = itertools.cycle(range(spec.ranks))
         self.ranks = tuple(Rank(number=spec.first_rank + index, gauges=spec.gauges) for index in range(spec.ranks))
         self.exporters: tuple[Exporter, ...] = ()
         self._start(None)
@@ -92,7 +94,9 @@ class Ranks:
         return bool(self._schedulers)
 
     def generate(self, answer: Answer, adapter: str | None, rank: int | None) -> Response:
-        """The answer of one rank (None: that with the least to do), made token by token. Raises `RefusalError`."""
+        """The answer of one rank (None: as the pod shares requests out), token by token. Raises `RefusalError`."""
+        if rank is None and self._spec.ranks_in_turn:
+            rank = next(self._turns)
         schedulers = self._schedulers if rank is None else self._schedulers[rank : rank + 1]
         if all(scheduler.full for scheduler in schedulers):
             raise RefusalError("The queue is full.", status=503, kind="ServiceUnavailableError")

@@ -26,6 +26,7 @@ class PodSpec:
       page away from where the generation has it.
     - `ranks` is how many data-parallel engines it runs, the first of number `first_rank`: all on one page, or with
       `rank_ports` each on a port for itself. `gauges` are those of every rank to begin with; `decoys` further series.
+      Requests go to the rank with the least to do, or with `ranks_in_turn` to one after the other.
     - `block_size` (tokens) and `num_gpu_blocks` describe the KV cache of a rank; `lora` is how the LoRA metric is
       written, default: as the generation does.
     - `shown_as` makes what the page shows of what the gauges are; None: just that.
@@ -50,6 +51,7 @@ class PodSpec:
     ranks: int = 1
     first_rank: int = 0
     rank_ports: bool = False
+    ranks_in_turn: bool = False
     block_size: int = 16
     num_gpu_blocks: int = 2048
     gauges: Gauges = field(default_factory=Gauges)

@@ -119,6 +119,7 @@ class PodModel(BaseModel):
     ranks: int = 1
     first_rank: int = 0
     rank_ports: bool = False
+    ranks_in_turn: bool = False
     block_size: int = 16
     num_gpu_blocks: int = 2048
     gauges: Gauges = Field(default_factory=Gauges)

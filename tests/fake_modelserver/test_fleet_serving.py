@@ -137,6 +137,17 @@ def test_a_prompt_that_begins_alike_is_found_in_the_cache(run):
     assert value(page, "vllm:prefix_cache_queries_total") == 303
 
 
+def test_ranks_that_take_requests_in_turn_have_a_cache_each(run):
+    spec = PodSpec(name="a", page="real", ranks=2, ranks_in_turn=True, serving=serving())
+
+    async def look(pod, client):
+        prompt = " ".join(f"word-{number}" for number in range(100))
+        answers = [await client.completions.create(model="fake-model", prompt=prompt, max_tokens=2) for _ in range(3)]
+        return [answer.usage.prompt_tokens_details.cached_tokens for answer in answers]
+
+    assert with_pod(run, spec, look) == [0, 0, 96]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_frees_its_place(run, stream):
     spec = PodSpec(name="a", serving=serving(max_running=1, between_tokens=NEVER))

@@ -15,7 +15,10 @@ PREFIX = "MS-PFX-01"
 
 @judge_of_episode(PREFIX, role="model-server")
 def reuse(episode: EpisodeView) -> Iterator[Ruling]:
-    """The same long prompt twice: cached tokens in the second answer's usage, or a counter of hits that rises."""
+    """The same long prompt again and again: cached tokens in a later answer's usage, or a counter of hits that rises.
+
+    Data-parallel ranks have a cache each. If there are as many as prompts, each may have had the prompt once only.
+    """
     view = episode.server
     answered = [one for one in view.exchanges if one.answer is not None and one.answer.event.status == 200]
     if PREFIX not in episode.context.requirements or len(answered) < 2:
@@ -33,8 +36,12 @@ def reuse(episode: EpisodeView) -> Iterator[Ruling]:
         yield Ruling(requirement=PREFIX, verdict=Verdict.ATTESTED, actual=what)
     else:
         told = "cached_tokens is 0" if any(one is not None for one in cached) else "the counter of hits stayed the same"
-        hint = "If it is switched off, say `prefixCache: false` in the profile."
-        yield answered[-1].fail(PREFIX, "a prompt that came before is found in the cache", told, hint=hint)
+        hint, verdict = "If it is switched off, say `prefixCache: false` in the profile.", Verdict.FAIL
+        ranks = max((view.metrics.engines(one.page) for one in view.readable), default=1)
+        if len(answered) <= ranks:
+            hint, verdict = f"Each of its {ranks} ranks may have had the prompt once only.", Verdict.INCONCLUSIVE
+        expected = "a prompt that came before is found in the cache"
+        yield answered[-1].fail(PREFIX, expected, told, hint=hint, verdict=verdict)
 
 
 def _cached(one: ServerExchange) -> int | None:

@@ -16,7 +16,7 @@ CONTEXT = Context(
     scenario="metrics.prefix-cache",
     role="model-server",
     requirements=("MS-PFX-01",),
-    model_server=ModelServerFacts(names=MetricNames(prefix_hits=("hits_total",))),
+    model_server=ModelServerFacts(names=MetricNames(prefix_hits=("hits_total",), running=("running",))),
 )
 
 
@@ -48,6 +48,12 @@ def test_a_counter_of_hits_that_rises_shows_that_the_cache_is_used(before: bytes
 def test_a_counter_of_hits_that_stays_is_warned_of() -> None:
     assert verdict(NONE, NONE, NONE) is Verdict.WARN
     assert verdict(SOME, SOME, SOME) is Verdict.WARN
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(1, Verdict.WARN), (2, Verdict.INCONCLUSIVE)])
+def test_ranks_that_may_have_had_the_prompt_once_are_not_judged(ranks: int, expected: Verdict) -> None:
+    page = NONE + b"# TYPE running gauge\n" + b"".join(b'running{rank="%d"} 0\n' % number for number in range(ranks))
+    assert verdict(page, page, page) is expected
 
 
 def test_a_server_without_a_counter_is_not_judged() -> None:
