@@ -246,8 +246,7 @@ class LoadRun:
     @property
     def totals(self) -> Totals:
         """What it has come to until now."""
-        traffic, schedule, memory = self.traffic, self.schedule, self.memory
-        if traffic is None or schedule is None or memory is None:
+        if (traffic := self.traffic) is None or (schedule := self.schedule) is None or (memory := self.memory) is None:
             return Totals()
         return Totals(
             stage=schedule.stage,
