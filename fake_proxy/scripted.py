@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +17,10 @@ from fake_proxy.upstream import Attempt, UpstreamEvents, attempt_task
 class UpstreamReply:
     """What one endpoint does with a request.
 
-    `body` are the pieces that are flushed one by one; several pieces or trailers make the response chunked, one piece
-    announces its length. `fail` replaces the response (`connect-failed`, `reset`, `never`: no answer at all),
-    `reset_after` cuts it after that many pieces, `early` sends it before the request is complete.
+    `body` are the pieces that are flushed one by one; several pieces, an empty one or trailers make the response
+    chunked, one piece announces its length, and a response of no piece ends with its headers. `fail` replaces the
+    response (`connect-failed`, `reset`, `never`: no answer at all), `reset_after` cuts it after that many pieces,
+    `early` sends it before the request is complete.
     """
 
     status: int = 200
@@ -34,9 +35,21 @@ class UpstreamReply:
     def header_list(self) -> HeaderList:
         """Status, headers and framing as an HTTP/1.1 model server would send them."""
         framing = (b"transfer-encoding", b"chunked")
-        if len(self.body) <= 1 and not self.trailers:
+        if len(self.body) <= 1 and b"" not in self.body and not self.trailers:
             framing = (b"content-length", b"%d" % sum(map(len, self.body)))
         return [(b":status", b"%d" % self.status), *((name.lower(), value) for name, value in self.headers), framing]
+
+    @property
+    def bodyless(self) -> bool:
+        """Whether the headers end the response."""
+        return not self.body and not self.trailers
+
+    @property
+    def pieces(self) -> Iterator[tuple[bytes, bool]]:
+        """What is flushed after the headers, piece by piece, and whether it ends the response."""
+        yield from ((piece, False) for piece in self.body[: self.reset_after] if piece)
+        if self.reset_after is None and not self.trailers:
+            yield b"", True
 
 
 def json_reply(document: Any, *, status: int = 200) -> UpstreamReply:
@@ -120,18 +133,13 @@ class _ScriptedAttempt:
         if reply.fail == "reset":
             await events.failed(number, "reset")
             return
-        bodyless = self._head or (not any(reply.body) and not reply.trailers and len(reply.body) <= 1)
+        bodyless = self._head or reply.bodyless
         await events.headers(number, reply.header_list, bodyless)
         if bodyless:
             return
-        for index, piece in enumerate(reply.body):
-            if index == reply.reset_after:
-                await events.failed(number, "protocol-error")
-                return
-            await events.data(number, piece, False)
+        for piece, end in reply.pieces:
+            await events.data(number, piece, end)
         if reply.reset_after is not None:
             await events.failed(number, "protocol-error")
         elif reply.trailers:
             await events.trailers(number, [(name.lower(), value) for name, value in reply.trailers])
-        else:
-            await events.data(number, b"", True)

@@ -102,17 +102,14 @@ class ModelServer:
             return
         attempt.headers = reply.header_list
         head = (b":method", b"HEAD") in attempt.opening.headers
-        bodyless = head or (not any(reply.body) and not reply.trailers and len(reply.body) <= 1)
+        bodyless = head or reply.bodyless
         if bodyless:
             self._record_response(attempt, "response")
         self._client.feed(machine.upstream_headers(number, list(attempt.headers), bodyless))
-        pieces = () if bodyless else reply.body
-        for index, piece in enumerate(pieces):
-            if index == reply.reset_after:
-                break
-            self._data(attempt, piece, end=False)
         if bodyless:
             return
+        for piece, end in reply.pieces:
+            self._data(attempt, piece, end=end)
         if self._current is not attempt:
             return
         if reply.reset_after is not None:
@@ -121,8 +118,6 @@ class ModelServer:
             attempt.response_trailers = [(name.lower(), value) for name, value in reply.trailers]
             self._record_response(attempt, "response")
             self._client.feed(machine.upstream_trailers(number, list(attempt.response_trailers)))
-        else:
-            self._data(attempt, b"", end=True)
 
     def _data(self, attempt: _Attempt, piece: bytes, *, end: bool) -> None:
         if self._current is attempt:

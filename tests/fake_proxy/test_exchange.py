@@ -641,6 +641,38 @@ def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) 
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("reply", "framing", "told"),
+    [
+        (UpstreamReply(), (b"content-length", b"0"), []),
+        (UpstreamReply(body=(b"",)), (b"transfer-encoding", b"chunked"), [(b"", True)]),
+        (UpstreamReply(body=(b"a",)), (b"content-length", b"1"), [(b"a", False), (b"", True)]),
+    ],
+    ids=["no body", "no byte", "a piece"],
+)
+def test_how_a_scripted_response_ends(
+    reply: UpstreamReply, framing: tuple[bytes, bytes], told: list[tuple[bytes, bool]]
+) -> None:
+    seen: list[tuple[bytes, bool]] = []
+    ended: list[bool] = []
+
+    def listening(message: ProcessingRequest, plain: Plain) -> ProcessingResponse:
+        if message.HasField("response_headers"):
+            ended.append(message.response_headers.end_of_stream)
+        if message.HasField("response_body"):
+            seen.append((message.response_body.body, message.response_body.end_of_stream))
+        return plain(message)
+
+    async def run() -> None:
+        async with grpc_epp("127.0.0.1:9", listening) as epp:
+            ran = await exchange(epp, POST, FDS, ScriptedUpstream(reply))
+            assert (ended, seen) == ([not told], told)
+            assert framing in reply.header_list
+            assert ran.outcome.complete
+
+    asyncio.run(run())
+
+
 def test_a_response_before_the_request_is_complete() -> None:
     async def run() -> None:
         async with grpc_epp("127.0.0.1:9") as epp:
