@@ -20,7 +20,7 @@ class UpstreamReply:
     `body` are the pieces that are flushed one by one; several pieces, an empty one or trailers make the response
     chunked, one piece announces its length, and a response of no piece ends with its headers. `fail` replaces the
     response (`connect-failed`, `reset`, `never`: no answer at all), `reset_after` cuts it after that many pieces,
-    `early` sends it before the request is complete.
+    `early` sends it before the request is complete. `coalesced`: the last piece carries the end, as over HTTP/2.
     """
 
     status: int = 200
@@ -28,16 +28,17 @@ class UpstreamReply:
     body: tuple[bytes, ...] = ()
     trailers: Headers = ()
     early: bool = False
+    coalesced: bool = False
     reset_after: int | None = None
     fail: Literal["connect-failed", "reset", "never"] | None = None
 
     @property
     def header_list(self) -> HeaderList:
-        """Status, headers and framing as an HTTP/1.1 model server would send them."""
-        framing = (b"transfer-encoding", b"chunked")
+        """Status, headers and framing as a model server would send them; HTTP/2 has no transfer-encoding."""
+        framing = [] if self.coalesced else [(b"transfer-encoding", b"chunked")]
         if len(self.body) <= 1 and b"" not in self.body and not self.trailers:
-            framing = (b"content-length", b"%d" % sum(map(len, self.body)))
-        return [(b":status", b"%d" % self.status), *((name.lower(), value) for name, value in self.headers), framing]
+            framing = [(b"content-length", b"%d" % sum(map(len, self.body)))]
+        return [(b":status", b"%d" % self.status), *((name.lower(), value) for name, value in self.headers), *framing]
 
     @property
     def bodyless(self) -> bool:
@@ -47,9 +48,12 @@ class UpstreamReply:
     @property
     def pieces(self) -> Iterator[tuple[bytes, bool]]:
         """What is flushed after the headers, piece by piece, and whether it ends the response."""
-        yield from ((piece, False) for piece in self.body[: self.reset_after] if piece)
-        if self.reset_after is None and not self.trailers:
-            yield b"", True
+        pieces = [piece for piece in self.body[: self.reset_after] if piece]
+        whole = self.reset_after is None and not self.trailers
+        last = pieces.pop() if whole and self.coalesced and pieces else b""
+        yield from ((piece, False) for piece in pieces)
+        if whole:
+            yield last, True
 
 
 def json_reply(document: Any, *, status: int = 200) -> UpstreamReply:

@@ -57,6 +57,7 @@ def _never(exchange: Exchange) -> str | None:
         "takes at most 100 headers": exchange.filler_headers > FILLERS,
         "gets its responses from pods that can be reached": reply.source not in ("model-server", "scripted"),
         "gets its responses from pods, which answer complete requests": reply.early,
+        "gets its responses from pods, over HTTP/1.1": reply.coalesced,
     }
     return next((reason for reason, true in reasons.items() if true), None)
 

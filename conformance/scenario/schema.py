@@ -68,6 +68,7 @@ class Reply(FileModel):
     gzip: bool = Field(False, description="the body is compressed")
     trailers: HeaderPairs | None = Field(None, description="trailers after the body, as [name, value]")
     early: bool = Field(False, description="the response begins before the request body is complete")
+    coalesced: bool = Field(False, description="the last chunk carries the end of the body, of source scripted")
     lock_step: bool = Field(False, description="the next chunk comes only after the echo of the one before")
     gap_seconds: float = Field(0, ge=0, le=40, description="pause between chunks")
     delay_seconds: float = Field(0, ge=0, le=5, description="pause before the head, of source model-server")
@@ -195,6 +196,8 @@ class Exchange(ClientRequest):
             raise ValueError("`interleaved` needs several repeats at a time (`concurrent`) of several `chunks`")
         if self.reply.cut:
             raise ValueError("`cut` is for replies to a gateway under test")
+        if self.reply.coalesced and self.reply.source != "scripted":
+            raise ValueError("`coalesced` is for replies of `source: scripted`")
         if self.models and "model" in self.model_fields_set:
             raise ValueError("`model` has no effect beside `models`")
         return self

@@ -10,7 +10,7 @@ from conformance.strict_yaml import Document, Problem
 _UNREAD: Mapping[str, Mapping[tuple[str, ...], tuple[str, ...]]] = {
     "request": {
         ("request",): ("coalesced",),
-        ("request", "reply"): ("source", "early", "lockStep"),
+        ("request", "reply"): ("source", "early", "coalesced", "lockStep"),
         ("expect",): ("answer", "within", "absent", "health", "report", "starts"),
     },
     "exchange": {("expect",): ("servedBy", "health", "starts")},

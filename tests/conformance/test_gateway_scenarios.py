@@ -67,6 +67,7 @@ def problems(tmp_path: Path, text: str) -> str:
             "{request: {reply: {kind: sse, lockStep: true}}}",
             ":4:96: steps[0].request.reply.lockStep: 'lockStep' has no",
         ),
+        ("{request: {reply: {coalesced: true}}}", ":4:85: steps[0].request.reply.coalesced: 'coalesced' has no effect"),
         ("{request: {coalesced: true}}", ":4:77: steps[0].request.coalesced: 'coalesced' has no effect"),
         ("{request: {}, expect: {within: ['{a}']}}", "expect.within: 'within' has no effect in `expect` of a step"),
         ("{request: {epp: {piks: ['{a}']}}}", "unknown key 'piks' (did you mean 'picks'?)"),

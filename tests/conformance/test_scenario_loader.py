@@ -138,3 +138,9 @@ def test_a_pods_name_is_refused_as_its_endpoint_in_hints_and_nowhere_else(tmp_pa
 def test_a_model_beside_models_that_are_taken_in_turn_is_refused(tmp_path: Path) -> None:
     found = problems_of(tmp_path, "steps: [{exchange: {model: one, models: [one, two], repeat: 2}}]")
     assert [text for _, _, text in found] == ["`model` has no effect beside `models`"]
+
+
+def test_only_a_scripted_reply_ends_with_its_last_piece(tmp_path: Path) -> None:
+    found = problems_of(tmp_path, "steps: [{exchange: {reply: {coalesced: true}}}]")
+    assert [text for _, _, text in found] == ["`coalesced` is for replies of `source: scripted`"]
+    assert problems_of(tmp_path, "steps: [{exchange: {reply: {coalesced: true, source: scripted}}}]") == []

@@ -647,8 +647,10 @@ def test_scripted_fates(reply: UpstreamReply, status: int, outcomes: list[str]) 
         (UpstreamReply(), (b"content-length", b"0"), []),
         (UpstreamReply(body=(b"",)), (b"transfer-encoding", b"chunked"), [(b"", True)]),
         (UpstreamReply(body=(b"a",)), (b"content-length", b"1"), [(b"a", False), (b"", True)]),
+        (UpstreamReply(body=(b"a",), coalesced=True), (b"content-length", b"1"), [(b"a", True)]),
+        (UpstreamReply(body=(b"a", b"b"), coalesced=True), (b":status", b"200"), [(b"a", False), (b"b", True)]),
     ],
-    ids=["no body", "no byte", "a piece"],
+    ids=["no body", "no byte", "a piece", "a piece with the end", "a last piece with the end"],
 )
 def test_how_a_scripted_response_ends(
     reply: UpstreamReply, framing: tuple[bytes, bytes], told: list[tuple[bytes, bool]]

@@ -93,6 +93,7 @@ def _scripted(reply: Reply, chunks: tuple[bytes, ...]) -> UpstreamReply:
         body=chunks,
         trailers=pairs(reply.trailers or ()),
         early=reply.early,
+        coalesced=reply.coalesced,
     )
 
 
