@@ -46,7 +46,8 @@ def needless(direction: StreamDirection, message: DecodedMessage) -> bool:
 
 def mistaken(other: StreamDirection, message: DecodedMessage) -> Offence | None:
     """A repeated answer is of the wrong kind if the `other` direction waits for its own of the same part."""
-    if other.missing != message.part:
+    before_trailers = other.duplex and bool(other.bodies) and other.missing == "trailers" and message.part == "body"
+    if other.missing != message.part and not before_trailers:
         return None
     expected = (f"{other.side}_{message.part}, which is awaited", "an ImmediateResponse")
     return offence("ENV-01", message.entry, expected, f"{message.what}, which is answered already")

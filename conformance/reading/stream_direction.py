@@ -73,6 +73,11 @@ class StreamDirection:
         return "trailers" if self.trailers is not None and self.trailers_answer is None else None
 
     @property
+    def body_over(self) -> bool:
+        """Whether the answers to the body have come to their end."""
+        return self.finish is not None or self.trailers_answer is not None
+
+    @property
     def held_by_trailers(self) -> bool:
         """Whether a buffered message still waits for the answer to its trailers."""
         return self.mode in BUFFERED_MODES and self.trailers is not None and self.trailers_answer is None

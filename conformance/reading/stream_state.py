@@ -296,7 +296,7 @@ def _answered(stream: StreamState, message: DecodedMessage) -> None:
         stream.needless = stream.needless or message
         return
     found = objection(direction, message)
-    if found is not None and found.requirement == "ENV-02":
+    if found is not None and (found.requirement == "ENV-02" or (message.part == "body" and direction.body_over)):
         found = mistaken(stream.direction(RESPONSE if direction.side == REQUEST else REQUEST), message) or found
     if found is not None:
         _offend(stream, dataclasses.replace(found, side=direction.side))

@@ -37,6 +37,18 @@ class ResponseHeadersAnsweredAsRequest(Conversation):
 
 
 @fault(
+    "response-bodies-answered-as-request",
+    breaks="ENV-01",
+    why="The body of a response is answered with the answer to a request's body.",
+)
+class ResponseBodiesAnsweredAsRequest(Conversation):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        if self.response_mode is BodyMode.FULL_DUPLEX_STREAMED:
+            return self.stream("request", body.body, end_of_stream=body.end_of_stream)
+        return [self.continue_body("request")]
+
+
+@fault(
     "empty-message", breaks="ENV-01", why="A message without any answer in it follows that to the response's headers."
 )
 class EmptyMessage(Conversation):

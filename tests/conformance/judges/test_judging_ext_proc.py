@@ -77,6 +77,16 @@ class TestKinds:
         one.request().answers(headers_answer(A), *echo(BODY)).response_headers().answers(headers_answer()).drained()
         assert ask(script).blamed == {"ENV-01"}
 
+    @pytest.mark.parametrize("trailers", [False, True])
+    def test_the_body_of_the_response_is_answered_as_that_of_the_request(self, ask, trailers):
+        script, one = started()
+        one.request().answers(headers_answer(A), *echo(BODY)).response_headers()
+        one.answers(headers_answer(side="response")).body(b"{}", side="response", end=not trailers)
+        if trailers:
+            one.trailers(side="response")
+        one.answers(*echo(b"{}", end=not trailers)).drained()
+        assert ask(script).failed == {"ENV-01"}
+
     def test_no_member(self, ask):
         assert ask(answered(ProcessingResponse())).blamed == {"ENV-01"}
         assert ask(answered(headers_answer(A), *echo(BODY), ProcessingResponse())).blamed == {"ENV-01"}
