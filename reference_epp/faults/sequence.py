@@ -49,6 +49,27 @@ class ResponseBodiesAnsweredAsRequest(Conversation):
 
 
 @fault(
+    "get-bodies-unanswered",
+    breaks="EPP-DEST-07",
+    why="GET, HEAD and OPTIONS are taken for requests without a body, and a message of theirs with its end is ignored.",
+    modes=FULL_DUPLEX,
+)
+class GetBodiesUnanswered(Conversation):
+    bodyless = False
+
+    def on_request_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        actions = super().on_request_headers(headers)
+        self.bodyless = self.held and self.headers.get(":method") in (b"GET", b"HEAD", b"OPTIONS")
+        return self.release() if self.bodyless else actions
+
+    def on_request_body(self, body: HttpBody) -> Iterable[Action]:
+        return [] if self.bodyless else super().on_request_body(body)
+
+    def on_request_trailers(self, trailers: HttpTrailers) -> Iterable[Action]:
+        return [answers.trailers_answer("request")] if self.bodyless else super().on_request_trailers(trailers)
+
+
+@fault(
     "empty-message", breaks="ENV-01", why="A message without any answer in it follows that to the response's headers."
 )
 class EmptyMessage(Conversation):

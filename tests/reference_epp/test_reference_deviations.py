@@ -212,6 +212,8 @@ def seldom_sent(get: Any, mode: int, data_plane: Any) -> Iterator[list[Processin
     ]
     packed = data_plane.request_headers(("content-encoding", b"gzip"), mode=mode)
     yield [packed, *([data_plane.request_body(gzip.compress(b'{"model":"m"}', mtime=0))] if mode else [])]
+    not_ended = data_plane.request_headers((":method", b"GET"), mode=mode)
+    yield [not_ended, *([data_plane.request_body(b"")] if mode else [])]
     older = get()
     older.request_headers.headers.headers.add(key="x-gateway-destination-endpoint", value="6.6.6.6:1")
     yield [older]
