@@ -38,11 +38,11 @@ def odd_items(view: ExchangeView) -> bool:
 
 
 def odd_served(view: ExchangeView) -> bool:
-    """A served endpoint that is not the first of those picked, or none although a model server answered; unless the
-    same kind of response went unanswered with the usual one, too."""
+    """A served endpoint that is not the first of those picked, or none although a model server answered; where the same
+    kind of response was answered with the usual one: else the EPP may answer no such response."""
     kind = view.response_header("content-type")
-    return _odd_served(view) and not any(
-        one.stream.response.missing == "headers" and one.response_header("content-type") == kind
+    return _odd_served(view) and any(
+        _answered_like(one, view) and one.response_header("content-type") == kind
         for one in view.siblings
         if one.stream.response.headers is not None and not _odd_served(one)
     )

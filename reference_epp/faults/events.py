@@ -77,3 +77,14 @@ class EventStreamsUnanswered(Conversation):
 
     def emit(self, actions: list[Action]) -> list[Action]:
         return [] if self.silent else super().emit(actions)
+
+
+@fault(
+    "event-bodies-unanswered",
+    breaks="ENV-16",
+    why="Of a response that is an event stream the headers are answered, and the body is not.",
+    modes=FULL_DUPLEX,
+)
+class EventBodiesUnanswered(WholeEvents):
+    def on_response_body(self, body: HttpBody) -> Iterable[Action]:
+        return [] if self.is_events else super().on_response_body(body)

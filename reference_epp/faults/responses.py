@@ -87,6 +87,17 @@ class TrailersAfterHeadersUnanswered(Conversation):
 # -- passing through
 
 
+@fault(
+    "responses-are-an-error",
+    breaks="ENV-16",
+    why="The headers of any response end the stream with a gRPC error.",
+    also_breaks={"ENV-23": "so do those that come early"},
+)
+class ResponsesAreAnError(Conversation):
+    def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
+        return [Close(INTERNAL, "not implemented")]
+
+
 class OtherResponseHeaders(Conversation):
     """Changes the response's headers."""
 
