@@ -13,7 +13,7 @@ from typing import Literal
 
 from google.protobuf.message import DecodeError
 
-from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, StreamedImmediateResponse, Value
+from ext_proc.messages import HeaderMutation, ImmediateResponse, ProcessingResponse, StreamedImmediateResponse
 from ext_proc.record import RESPONSE_TOO_LARGE
 from fake_proxy.actions import Action, CloseStream, Closing, Done, HeaderList, Side, StartTimer, StopTimer
 from fake_proxy.answer_errors import RejectedError, SpuriousError
@@ -25,7 +25,7 @@ from fake_proxy.header_map import RESPONSE, RESPONSE_TRAILERS, get, joined, put,
 from fake_proxy.local_reply import local_reply, response_code_details
 from fake_proxy.metadata import DynamicMetadata
 from fake_proxy.router import Failure, Router
-from fake_proxy.stimulus import ServedMetadata, Stimulus
+from fake_proxy.stimulus import Stimulus
 from fake_proxy.streamed_reply import DETAILS, StreamedReply
 from fake_proxy.writer import MessageWriter
 
@@ -387,12 +387,9 @@ class Machine:
 
     def _report_served(self) -> None:
         """Note the endpoint in the metadata of later messages."""
-        served = self._stimulus.served
-        if not self._config.report_served or served is ServedMetadata.ABSENT:
-            return
-        text = served if isinstance(served, str) else self.endpoint
-        value = served if isinstance(served, Value) else Value(string_value=text)
-        self._metadata.put(self._config.destination_namespace, self._config.served_key, value)
+        value = self._stimulus.report(self.endpoint) if self._config.report_served else None
+        if value is not None:
+            self._metadata.put(self._config.destination_namespace, self._config.served_key, value)
 
     def _actions(self) -> list[Action]:
         out = self._out[:]

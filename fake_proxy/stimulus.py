@@ -44,8 +44,8 @@ class Stimulus:
     Only configured `forwarding_namespaces` reach the EPP."""
     metadata_on: Literal["every", "headers", "body", "none"] = "every"
     """Off-contract unless `every`: the messages that carry `metadata_context`."""
-    served: ServedMetadata | str | Value = ServedMetadata.ACTUAL
-    """A string or Value replaces the endpoint in `served_key`."""
+    served: ServedMetadata | str | Value | tuple[str, ...] = ServedMetadata.ACTUAL
+    """A string or Value replaces the endpoint in `served_key`; of a tuple the first that is not that endpoint."""
     append: bytes = b""
     """Serialised fields added to every message, such as fields unknown to the schema."""
     inject: tuple[Injection, ...] = ()
@@ -53,6 +53,20 @@ class Stimulus:
     """Off-contract: kinds of messages (`request_headers`, `request_body`, …) that are not sent."""
     duplicate_end: bool = False
     """Off-contract: the request_body message with `end_of_stream` is sent twice."""
+
+    def report(self, endpoint: str | None) -> Value | None:
+        """What is reported after `endpoint` was chosen; None for nothing."""
+        match self.served:
+            case ServedMetadata.ABSENT:
+                return None
+            case Value() as value:
+                return value
+            case tuple() as several:
+                return Value(string_value=next(one for one in several if one != endpoint))
+            case str() as text:
+                return Value(string_value=text)
+            case ServedMetadata.ACTUAL:
+                return Value(string_value=endpoint)
 
 
 def subset_hint(config: ProxyConfig, endpoints: object) -> dict[str, dict[str, object]]:

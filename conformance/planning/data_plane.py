@@ -53,7 +53,8 @@ def paced(exchange: Exchange, request: HttpRequest) -> HttpRequest:
 
 
 def served_of(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> Any:
-    """The endpoint that is reported with the response: text, another value, or which of `ServedMetadata`."""
+    """The endpoint that is reported with the response: text, another value, several of which the first that did not
+    serve is meant, or which of `ServedMetadata`."""
     nobody = endpoints[references.NOBODY][0]
     match exchange.served:
         case "default":
@@ -63,7 +64,8 @@ def served_of(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> A
         case "unknown":
             return nobody
         case "other":
-            return next((own[-1] for name, own in endpoints.items() if name != references.NOBODY), nobody)
+            pods = (own for name, own in endpoints.items() if name != references.NOBODY)
+            return (*(one for own in pods for one in own), nobody)
         case "ipv6":
             return "[::1]:8000"
         case "number":

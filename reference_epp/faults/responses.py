@@ -1,4 +1,4 @@
-"""Faults of the response's path, and of what the EPP makes of the served endpoint."""
+"""Faults of the response's path."""
 # ruff: noqa: ARG002  (overrides have the arguments of what they override)
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 
 from reference_epp import answers
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, STREAMED, WITH_SERVED, fault
-from reference_epp.endpoints import parse_endpoint
+from reference_epp.deviations import DEAD, ENDED, FULL_DUPLEX, NEXT, SILENT, STREAMED, fault
 from reference_epp.epp import Action, BodyMode, Close
-from reference_epp.names import SERVED
-from reference_epp.picker import Picked, Refused
+from reference_epp.picker import Refused
 from reference_epp.service import INTERNAL
 
 if TYPE_CHECKING:
-    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers, Metadata, Value
+    from ext_proc.messages import HttpBody, HttpHeaders, HttpTrailers
 
 # -- a response before the request is complete
 
@@ -323,70 +321,3 @@ class EventHeadersRemoved(ResponseHeadersRemoved):
     def on_response_headers(self, headers: HttpHeaders) -> Iterable[Action]:
         events = any(b"event-stream" in (one.raw_value or one.value.encode()) for one in headers.headers.headers)
         return super().on_response_headers(headers) if events else Conversation.on_response_headers(self, headers)
-
-
-# -- the served endpoint
-
-
-class LooksAtServed(Conversation):
-    """Does something rash about the served endpoint."""
-
-    end: Close | None = None
-    deaf = False
-
-    def note_served(self, metadata: Metadata) -> None:
-        namespace = self.epp.metadata_namespace
-        if namespace in metadata.filter_metadata and SERVED in metadata.filter_metadata[namespace].fields:
-            self.look(metadata.filter_metadata[namespace].fields[SERVED])
-        super().note_served(metadata)
-
-    def look(self, value: Value) -> None:
-        """Look at the value that the data plane reported."""
-
-    def emit(self, actions: list[Action]) -> list[Action]:
-        if self.end is not None:
-            return [self.end]
-        return [] if self.deaf else super().emit(actions)
-
-
-@fault(
-    "odd-served-is-fatal",
-    breaks="EPP-SRVD-01",
-    why="A served endpoint that is no string ends the process.",
-    also_breaks=DEAD,
-    versions=WITH_SERVED,
-)
-class OddServedIsFatal(LooksAtServed):
-    def look(self, value: Value) -> None:
-        if value.WhichOneof("kind") != "string_value":
-            os._exit(70)
-
-
-@fault(
-    "unknown-served-unanswered",
-    breaks="EPP-SRVD-01",
-    why="A response served by an endpoint that is not in the pool is never answered.",
-    also_breaks=SILENT,
-    versions=WITH_SERVED,
-)
-class UnknownServedUnanswered(LooksAtServed):
-    def look(self, value: Value) -> None:
-        try:
-            served = parse_endpoint(value.string_value)
-        except ValueError:
-            return
-        self.deaf = served not in self.epp.picker.pool.endpoints
-
-
-@fault(
-    "other-served-is-an-error",
-    breaks="EPP-SRVD-01",
-    why="A response served by another endpoint than the first of the list ends the stream with a gRPC error.",
-    also_breaks=ENDED,
-    versions=WITH_SERVED,
-)
-class OtherServedIsAnError(LooksAtServed):
-    def look(self, value: Value) -> None:
-        first = self.decision.endpoints[0].text if isinstance(self.decision, Picked) else None
-        if value.WhichOneof("kind") == "string_value" and first not in (None, value.string_value):
-            self.end = Close(INTERNAL, "served by another endpoint")

@@ -286,9 +286,18 @@ def test_metadata_of_a_namespace_that_is_not_received_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "expected"), [(ServedMetadata.ACTUAL, A), (ServedMetadata.ABSENT, None), ("10.9.9.9:1", "10.9.9.9:1")]
+    ("served", "expected"),
+    [
+        (ServedMetadata.ACTUAL, A),
+        (ServedMetadata.ABSENT, None),
+        ("10.9.9.9:1", "10.9.9.9:1"),
+        ((A, B), B),
+        ((B, A), B),
+    ],
 )
-def test_the_served_endpoint_can_be_overridden(served: ServedMetadata | str, expected: str | None) -> None:
+def test_the_served_endpoint_can_be_overridden(
+    served: ServedMetadata | str | tuple[str, ...], expected: str | None
+) -> None:
     driven = Driven(FDS, Stimulus(served=served)).request(HttpRequest(method="GET")).epp(pick(A)).respond(200)
     fields = driven.messages[-1].metadata_context.filter_metadata["envoy.lb"].fields
     key = "x-gateway-destination-endpoint-served"

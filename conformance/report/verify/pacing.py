@@ -147,7 +147,7 @@ def served(
         elif wanted is ServedMetadata.ACTUAL:
             right = not asked or found in asked  # an answer is in the log when it is whole, maybe after this message
         elif request.served == "other":  # which it is follows from the pool's order
-            right = isinstance(found, str)
+            right = isinstance(found, str) and asked != {found}
         else:
             right = same(found, wanted if isinstance(wanted, str) else plain(wanted))
         if not right:

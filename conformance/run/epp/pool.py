@@ -68,9 +68,10 @@ class PoolController:
 
     @property
     def endpoints(self) -> Mapping[str, tuple[str, ...]]:
-        """What scenario references stand for: each pod's endpoints, the last ones of pods that are gone, `nobody`."""
+        """What scenario references stand for: `nobody`, each pod's endpoints, the last ones of pods that are gone."""
         nobody = tuple(f"{self._nobody.host}:{port}" for port in self._spec.ports)
-        return {NOBODY: nobody} | self._gone | {name: member.endpoints for name, member in self._members.items()}
+        members = {name: member.endpoints for name, member in self._members.items()}
+        return {NOBODY: nobody} | members | {name: own for name, own in self._gone.items() if name not in members}
 
     def __contains__(self, endpoint: str) -> bool:
         """Whether an endpoint that the target names is one of these, so that the data plane may connect to it."""
