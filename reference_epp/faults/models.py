@@ -116,3 +116,17 @@ class ModelsWithAnyEnd(Conversation):
 class ModelsWithoutTheirOrganization(Conversation):
     def knows(self, model: str) -> bool:
         return model.rpartition("/")[2] in {one.rpartition("/")[2] for one in self.epp.models}
+
+
+@fault(
+    "models-before-endpoints",
+    breaks="EPP-MODEL-02",
+    why="The model is looked up first: a GET gets 404, also where no endpoint is eligible and 503 is due.",
+    versions=WITH_MODELS,
+    modes=("full-duplex", "buffered"),
+    effect="warn",
+)
+class ModelsBeforeEndpoints(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        bodyless = not body and self.headers.get(":method") == b"GET"
+        return self.unknown_model("") if bodyless else super().choose(body)

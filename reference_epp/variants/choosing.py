@@ -13,7 +13,7 @@ from ext_proc.messages import ProcessingRequest, ProcessingResponse
 from ext_proc.server import ServedStream
 from reference_epp import answers
 from reference_epp.conversation import BAD_REQUEST, CONTENT_TOO_LARGE, Conversation
-from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_LISTS, WITH_SUBSET, variant
+from reference_epp.deviations import FULL_DUPLEX, NEXT, WITH_LISTS, WITH_MODELS, WITH_SUBSET, variant
 from reference_epp.endpoints import Endpoint
 from reference_epp.epp import Action, BodyMode, Close
 from reference_epp.picker import (
@@ -245,6 +245,19 @@ class ErrorsOfAnyKind(RefusesUnknownModels):
 class UnknownModelsAsGrpcErrors(RefusesUnknownModels):
     def refuse(self, refusal: Refused) -> Iterable[Action]:
         return [Close(UNAVAILABLE, refusal.reason)] if refusal.code == NOT_FOUND else super().refuse(refusal)
+
+
+@variant(
+    "empty-posts-have-no-model",
+    why="A POST without a body can't be understood, and gets 404: no InferenceModel has the empty name.",
+    versions=WITH_MODELS,
+    modes=("full-duplex", "buffered"),
+    noted={"EPP-ERR-07": "code 404"},
+)
+class EmptyPostsHaveNoModel(Conversation):
+    def choose(self, body: bytes) -> Decision:
+        empty = not body and self.headers.get(":method") == b"POST"
+        return self.unknown_model("") if empty else super().choose(body)
 
 
 @variant(

@@ -18,8 +18,9 @@ _ANSWERED_BEFORE = (NONE, STREAMED)
 def deviation(view: ExchangeView) -> Ruling | None:
     """What is wrong with the answer about the model, if anything."""
     if view.bodyless:
-        refused = view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND and view.due.endpoint_due
-        if refused and view.facts.applies("EPP-MODEL-02"):
+        due = view.due.endpoint_due or view.due.error_due
+        refused = view.answer is AnswerKind.IMMEDIATE and view.code == NOT_FOUND and not view.incomprehensible
+        if due and refused and view.facts.applies("EPP-MODEL-02"):
             return view.fail("EPP-MODEL-02", "an endpoint: a request without a body has no model")
         return None
     if not view.unknown_model or not view.facts.applies("EPP-MODEL-01") or view.due.error_due:

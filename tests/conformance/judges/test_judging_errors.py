@@ -369,6 +369,13 @@ class TestModel:
         verdicts = ask(refused(immediate(404), method="GET"), "0.3.0")
         assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-MODEL-02"})
 
+    @pytest.mark.parametrize("given", [{}, {"pool": {}}, {"subset": []}])
+    def test_where_the_model_is_looked_up_first(self, ask, given):
+        """Also where no endpoint is eligible; and a POST without a body may not be understood (AMB-08)."""
+        verdicts = ask(refused(immediate(404), method="GET", **given), "0.3.0")
+        assert (verdicts.failed, verdicts.warned) == (set(), {"EPP-MODEL-02"})
+        assert ask(refused(immediate(404), method="POST", body=None, **given), "0.3.0").blamed == set()
+
 
 class TestFallback:
     def ask_for(self, ask, metadata, version="0.3.0", **exchange):
