@@ -175,14 +175,21 @@ class ExchangeView:
     @cached_property
     def due(self) -> DueAnswer:
         """The answer that the request demanded. Versions without the subset hint do not demand that it is kept to."""
+        if self.hint.kind == "unset" or self.facts.applies("EPP-SUB-01"):
+            return self._due(self.hint)
+        return dataclasses.replace(self._due(UNSET), endpoint_due=False)
+
+    def _due(self, hint: SubsetHint) -> DueAnswer:
         first = self.conversation.first
         if first is None or self.stream.request.headers is None:
             return NOTHING
         last = self.decided.seq if self.decided is not None else self.conversation.span[1]
-        binds = self.hint.kind == "unset" or self.facts.applies("EPP-SUB-01")
-        pool, gauges = self.facts.episode.pool, self.facts.gauges
-        found = due_answer(pool, gauges, first.seq, last, self.hint if binds else UNSET)
-        return found if binds else dataclasses.replace(found, endpoint_due=False)
+        return due_answer(self.facts.episode.pool, self.facts.gauges, first.seq, last, hint)
+
+    @property
+    def hint_leaves_nothing(self) -> bool:
+        """Whether who keeps to the hint may have no endpoint, also in a version that does not demand it."""
+        return self._due(self.hint).error_possible
 
     @property
     def sheddable(self) -> bool:

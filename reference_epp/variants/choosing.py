@@ -248,6 +248,22 @@ class UnknownModelsAsGrpcErrors(RefusesUnknownModels):
 
 
 @variant(
+    "honours-hints-by-grpc-error",
+    why="Version 0.2.0 has no subset hint and names no error: where a hint leaves nothing, the stream ends with one.",
+    versions=("0.2.0",),
+)
+class HonoursHintsByGrpcError(Conversation):
+    def read_metadata(self, kind: str, metadata: Metadata) -> None:
+        super().read_metadata(kind, metadata)
+        if kind.startswith("request") and self.subset is None:
+            self.subset = read_subset(metadata, self.epp.subset_namespace)
+
+    def refuse(self, refusal: Refused) -> Iterable[Action]:
+        nothing_left = refusal.code == SERVICE_UNAVAILABLE and self.subset is not None
+        return [Close(UNAVAILABLE, refusal.reason)] if nothing_left else super().refuse(refusal)
+
+
+@variant(
     "empty-posts-have-no-model",
     why="A POST without a body can't be understood, and gets 404: no InferenceModel has the empty name.",
     versions=WITH_MODELS,

@@ -148,7 +148,7 @@ def _in_words(view: ExchangeView, stop: StreamStop) -> bool:
 
 def _error_was_due(view: ExchangeView) -> bool:
     load = view.due.load
-    if view.due.error_possible or load.saturated or load.blind or view.unknown_model or view.incomprehensible:
+    if view.hint_leaves_nothing or load.saturated or load.blind or view.unknown_model or view.incomprehensible:
         return True
     return view.expectation is not None and expectation.accepts(view.expectation.answer, view)
 

@@ -139,7 +139,7 @@ class TestNoReadyEndpoint:
             case "connection lost":
                 one.lost()
         found = ask(script, version)
-        stays = changing == "a pod leaves" and (hint is ... or version == "0.2.0")  # an endpoint is due all the same
+        stays = changing == "a pod leaves" and hint is ...  # an endpoint is due all the same
         assert found.failed <= ({"ENV-16"} if stays else blamed)
         assert bool(found.failed) is (bool(blamed) or stays)
 

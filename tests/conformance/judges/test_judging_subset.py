@@ -67,6 +67,13 @@ class TestPicks:
         assert ask(picked(A, subset=[B]), "0.2.0").blamed == set()
         assert ask(refused(503, subset=[B]), "0.2.0").blamed == set()
 
+    @pytest.mark.parametrize(("hint", "failed"), [([], set()), (["10.9.9.9:1"], set()), ([A], {"ENV-16"})])
+    def test_a_grpc_error_in_0_2_0_for_who_keeps_to_hints(self, ask, hint, failed):
+        """It is an error like any other where the hint leaves nothing, and there only."""
+        script = Script(pool={"a": A})
+        script.exchange(subset=hint).request(BODY).closed(14)
+        assert ask(script, "0.2.0").failed == failed
+
     def test_the_list_is_judged_without_a_pool_too(self, ask):
         assert ask(picked(A, pool=None, subset=[B])).blamed == {"EPP-SUB-01"}
         assert ask(picked(B, pool=None, subset=[B])).blamed == set()
