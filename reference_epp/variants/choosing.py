@@ -27,7 +27,7 @@ from reference_epp.picker import (
     Request,
 )
 from reference_epp.service import Service
-from reference_epp.subset import Subset, read_subset
+from reference_epp.subset import read_subset
 
 if TYPE_CHECKING:
     from ext_proc.messages import HttpHeaders, Metadata
@@ -311,6 +311,20 @@ class ShedsEarly(ShedsAnyRequest):
 
 
 @variant(
+    "filters-early",
+    why="With a hint, pods as busy as that are left out, and nothing may be left of it; without one the best is taken.",
+    versions=WITH_SUBSET,
+)
+class FiltersEarly(ShedsEarly):
+    def pick(self, request: Request) -> Decision:
+        return Picker.pick(self, request)
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        candidates = super().eligible(request)
+        return candidates if request.subset is None else [one for one in candidates if not self.saturated([one])]
+
+
+@variant(
     "queues-briefly",
     why="A request without candidates waits for some to appear before it is refused.",
     claims={"queues": True},
@@ -357,27 +371,6 @@ class QueuesUntilReady(Service):
         """True if no endpoint can take a request now."""
         picker = self.epp.picker
         return not picker.pool.endpoints or picker.saturated(picker.pool.endpoints)
-
-
-@variant(
-    "caches-per-hint-briefly",
-    why="The candidates of a hint are kept for 50 ms, well within the time that a pool may take to be followed.",
-    versions=WITH_SUBSET,
-)
-class CachesPerHintBriefly(Picker):
-    known: dict[Subset, tuple[float, Sequence[Endpoint]]] | None = None
-
-    def eligible(self, request: Request) -> Sequence[Endpoint]:
-        if request.subset is None:
-            return super().eligible(request)
-        if self.known is None:
-            self.known = {}
-        now = time.monotonic()
-        since, candidates = self.known.get(request.subset, (0.0, ()))
-        if now - since > 0.05:
-            since, candidates = now, super().eligible(request)
-            self.known[request.subset] = (since, candidates)
-        return candidates
 
 
 @variant(

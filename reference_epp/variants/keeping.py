@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from reference_epp.accounting import Accounting
 from reference_epp.conversation import Conversation
-from reference_epp.deviations import part_of, variant
+from reference_epp.deviations import WITH_SUBSET, part_of, variant
 from reference_epp.endpoints import Endpoint, Pool
 from reference_epp.picker import Decision, Limits, Picked, Picker, Request, inside_subset
 from reference_epp.scraper import Readings
+from reference_epp.subset import Subset
 
 
 @variant("sessions-stay", why="A session, which a header names, stays with its pod as long as that may be picked.")
@@ -57,3 +58,24 @@ class OfAWorker(Picker):
         until = time.monotonic() - self.late
         seen = [endpoints for index, (at, endpoints) in enumerate(self._seen) if at <= until or not index]
         return inside_subset(seen[-1] if seen else self.pool.endpoints, request)
+
+
+@variant(
+    "caches-per-hint-briefly",
+    why="The candidates of a hint are kept for 50 ms, well within the time that a pool may take to be followed.",
+    versions=WITH_SUBSET,
+)
+class CachesPerHintBriefly(Picker):
+    known: dict[Subset, tuple[float, Sequence[Endpoint]]] | None = None
+
+    def eligible(self, request: Request) -> Sequence[Endpoint]:
+        if request.subset is None:
+            return super().eligible(request)
+        if self.known is None:
+            self.known = {}
+        now = time.monotonic()
+        since, candidates = self.known.get(request.subset, (0.0, ()))
+        if now - since > 0.05:
+            since, candidates = now, super().eligible(request)
+            self.known[request.subset] = (since, candidates)
+        return candidates
