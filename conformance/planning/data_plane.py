@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.errors import UnknownNameError
 from conformance.scenario import references
+from conformance.scenario.expect import Expect
 from conformance.scenario.schema import BodyMode as ScenarioMode
-from conformance.scenario.schema import Exchange
+from conformance.scenario.schema import Exchange, Reply
 from conformance.targets.profile import Profile
 from ext_proc.headers import to_value
 from fake_proxy.client import HttpRequest
@@ -74,6 +75,11 @@ def served_of(exchange: Exchange, endpoints: Mapping[str, tuple[str, ...]]) -> A
             return to_value([nobody])
         case "empty":
             return ""
+
+
+def about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
+    """Whether the stimulus is a response of a model server."""
+    return exchange.reply != Reply() or bool(exchange.fail_first) or (expect is not None and expect.status is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

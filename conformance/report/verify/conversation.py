@@ -13,18 +13,16 @@ from conformance.evidence.episode import (
     Context,
     Episode,
     Expectation,
-    HarnessTrouble,
     HealthProbe,
     PoolState,
-    ProcessExited,
     StartAttempt,
-    Unmet,
 )
 from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
 from conformance.report.verify import (
     course,
+    early_end,
     epp_script,
     gauges,
     hints,
@@ -73,9 +71,9 @@ def problems(
     yield from _context(planned, context, report)
     if not planned.generated:
         first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
-        yield from pool_states.problems(planned, episode, first, ended_early=_ended_early(episode))
+        yield from pool_states.problems(planned, episode, first, ended_early=early_end.ended_early(episode))
         steps = planned.work.instance.scenario.steps
-        yield from course.doings(steps, episode, first, ended_early=_ended_early(episode))
+        yield from course.doings(steps, episode, first, ended_early=early_end.ended_early(episode))
     yield from _exchanges(planned, episode, context, report, learned)
     yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)
@@ -113,11 +111,13 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
     if numbered is None:
         yield "its evidence has exchanges whose ids do not count from 1"
         return
-    steps, ended_early = planned.work.instance.scenario.steps, _ended_early(episode)
+    steps, ended_early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
     due = list(_due(steps, [_in_vain(entries) for _, entries in numbered]))
     if len(numbered) != len(due) and not (len(numbered) < len(due) and ended_early):
         yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
         return
+    sent = [(one.step, entries) for (_, entries), one in zip(numbered, due, strict=False)]
+    yield from early_end.problems(steps, sent, episode, asked=_asked_about(report))
     strangers = set(context.expectations) - {name for name, _ in numbered}
     if strangers:
         yield f"its evidence expects something of exchanges that it has not: {short(sorted(strangers))}"
@@ -168,12 +168,6 @@ def cut_short(planned: Planned, episode: Episode) -> bool:
     """Whether an episode has fewer exchanges than its scenario: then something in it must have ended it."""
     whole = sum(1 for _ in _due(planned.work.instance.scenario.steps, ()))
     return len(_numbered(episode) or ()) < whole
-
-
-def _ended_early(episode: Episode) -> bool:
-    """Whether something is in the log that ends a scenario, and that never passes: it can't be made up to any use."""
-    crashed = any(not exited.asked for _, exited in episode.of(ProcessExited))
-    return crashed or any(True for kind in (HarnessTrouble, Unmet) for _ in episode.of(kind))
 
 
 def _in_vain(entries: Sequence[Entry]) -> bool:
@@ -238,7 +232,7 @@ def _expectation(expect: Expect, endpoints: Mapping[str, tuple[str, ...]]) -> Ex
 def _alike(found: Expectation | None, wanted: Expectation | None, episode: Episode) -> bool:
     if found is None or wanted is None:
         return found is wanted
-    if found.status != wanted.status and not (found.status == () and any(True for _ in episode.of(Unmet))):
+    if found.status != wanted.status and not (found.status == () and early_end.skipped(episode)):
         return False
     return all(
         hints.same(getattr(found, name), getattr(wanted, name))

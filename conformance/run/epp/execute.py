@@ -11,6 +11,7 @@ from random import Random
 from conformance.evidence.episode import Context, HealthProbe, StartAttempt, Unmet
 from conformance.evidence.local_paths import without_folders
 from conformance.evidence.reported import configuration
+from conformance.planning.data_plane import about_the_response
 from conformance.planning.plan import Work
 from conformance.run.barrier import Barrier
 from conformance.run.capture import Capture
@@ -21,7 +22,7 @@ from conformance.run.epp.until import until
 from conformance.run.execution import Action, Execution
 from conformance.scenario.expect import Expect
 from conformance.scenario.pool import KubernetesStep, Load, PoolStep
-from conformance.scenario.schema import Exchange, HealthStep, Reply, StartWith
+from conformance.scenario.schema import Exchange, HealthStep, StartWith
 from conformance.scenario.unread_connection import UnreadConnectionStep
 from ext_proc.channel import Channel
 from ext_proc.health import health_check
@@ -107,7 +108,7 @@ class EppExecution(Execution):
                 outcome = await self._epp.carry_out(
                     prepared, name, fresh_connection=exchange.connection == "fresh", hold=hold
                 )
-            if outcome.details == UNROUTED and _about_the_response(exchange, expect):
+            if outcome.details == UNROUTED and about_the_response(exchange, expect):
                 self._unrouted(name)
             self._lost = self._lost or (outcome.stream is not None and outcome.stream.how == "lost")
             return not outcome.expired.startswith("answer")
@@ -224,8 +225,3 @@ class EppExecution(Execution):
         if channel is not None:
             await channel.close()
         return serving, status
-
-
-def _about_the_response(exchange: Exchange, expect: Expect | None) -> bool:
-    """Whether the stimulus is a response of a model server."""
-    return exchange.reply != Reply() or bool(exchange.fail_first) or (expect is not None and expect.status is not None)

@@ -134,6 +134,29 @@ def _refused(f: Forger, status: int, **note: object) -> None:
     f.drop_unused_blocks()
 
 
+def a_scenario_was_skipped(f: Forger) -> None:
+    """The failing exchange and all after it are gone, as if the scenario had ended there."""
+    row = failing(f)
+    episode = f.episode(row)
+    begun = episode["entries"].index(opened(f, row)[0])
+    kept, last = episode["entries"][:begun], episode["entries"][begun]
+    names = {one["exchange"] for one in kept if one.get("exchange")}
+    expected = episode["context"].get("expectations", {})
+    episode["context"]["expectations"] = {name: one for name, one in expected.items() if name in names}
+    entry = {"kind": "unmet", "what": "no pod", "verdict": "skipped"}
+    episode["entries"] = [*kept, {**entry, "seq": last["seq"], "t": last["t"]}]
+    f.drop_unused_blocks()
+
+
+def a_request_was_skipped(f: Forger) -> None:
+    row = failing(f)
+    entries = f.episode(row)["entries"]
+    seq, t = entries[-1]["seq"], entries[-1]["t"]
+    for number, name in enumerate(sorted(failed(row)), 1):
+        entry = {"kind": "unmet", "exchange": name, "what": "no pod", "verdict": "skipped"}
+        entries.append({**entry, "seq": seq + number, "t": t})
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -143,6 +166,8 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_epp_ended_a_stream_on_which_it_was_told_nothing: "bad-epp",
     the_messages_were_not_kept: "bad-epp",
     the_suite_stopped_the_target: "bad-epp",
+    a_scenario_was_skipped: "bad-epp",
+    a_request_was_skipped: "bad-gateway",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
