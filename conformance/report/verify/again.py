@@ -11,7 +11,8 @@ from conformance.outcome import BLOCKING
 from conformance.printable import printable
 from conformance.report.document.model import Report
 from conformance.report.document.rows import ScenarioRow
-from conformance.report.verify.conversation import cut_short, problems
+from conformance.report.verify import unheard
+from conformance.report.verify.conversation import asked_about, cut_short, problems
 from conformance.report.verify.expected import Expected, Key
 from conformance.report.verify.steps import VerificationStep, answered, short, unknown
 from conformance.report.verify.stimulus import Learned
@@ -110,6 +111,10 @@ class JudgedAgain:
                 findings = self._judge(episode, context, self._catalogue)
             except Exception as problem:  # noqa: BLE001 - a harness error, or evidence made up to cause one
                 findings = problem
+            if planned is not None and not isinstance(findings, Exception):
+                names = asked_about(planned, episode, self._report)
+                found = unheard.problems(names, episode, context, self._catalogue, findings)
+                self._differences += [f"{row.version} {row.id}: {problem}" for problem in found]
             wanted = self._expected.row(row, episode, findings)
             if planned is not None and wanted is not None and cut_short(planned, episode) and not _is_open(wanted):
                 text = "its evidence has fewer exchanges than its scenario, and nothing that ended it"

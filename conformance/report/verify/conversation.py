@@ -31,6 +31,7 @@ from conformance.report.verify import (
     replies,
     server_episode,
     stimulus,
+    unheard,
 )
 from conformance.report.verify.expected import Planned
 from conformance.report.verify.steps import short
@@ -168,6 +169,17 @@ def cut_short(planned: Planned, episode: Episode) -> bool:
     """Whether an episode has fewer exchanges than its scenario: then something in it must have ended it."""
     whole = sum(1 for _ in _due(planned.work.instance.scenario.steps, ()))
     return len(_numbered(episode) or ()) < whole
+
+
+def asked_about(planned: Planned, episode: Episode, report: Report) -> list[str]:
+    """The exchanges in which our own data plane asked the EPP under test until it answered."""
+    numbered = _numbered(episode) or []
+    if not _asked_about(report) or early_end.ended_early(episode):
+        return []
+    due = _due(planned.work.instance.scenario.steps, [_in_vain(entries) for _, entries in numbered])
+    pairs = ((name, one.step.exchange) for (name, _), one in zip(numbered, due, strict=False))
+    mode = planned.work.mode
+    return [name for name, exchange in pairs if exchange is not None and unheard.must_be(exchange, mode)]
 
 
 def _in_vain(entries: Sequence[Entry]) -> bool:

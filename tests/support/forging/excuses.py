@@ -157,6 +157,31 @@ def a_request_was_skipped(f: Forger) -> None:
         entries.append({**entry, "seq": seq + number, "t": t})
 
 
+def a_wait_ran_out_instead(f: Forger) -> None:
+    instead(f, failing(f), kind="wait", what="rest of the request", outcome="expired", seconds=10.0)
+
+
+def the_data_plane_left_first(f: Forger) -> None:
+    """It has ended its side of the stream before the EPP said anything, and has an answer for its client."""
+    row = failing(f)
+    entries = f.episode(row)["entries"]
+    streams = {one["exchange"]: one["stream"] for one in entries if one["kind"] == "stream-opened"}
+    instead(f, row, kind="half-closed", stream="", author="data-plane")
+    ended: list[Json] = []
+    for one in f.episode(row)["entries"]:
+        ended.append(one)
+        if one["kind"] == "half-closed" and not one["stream"]:
+            one["stream"] = streams[one["exchange"]]
+            place = {"exchange": one["exchange"], "t": one["t"], "seq": 0}
+            ended.append({**place, "kind": "stream-ended", "stream": one["stream"], "author": "epp", "how": "status",
+                          "status": 0})  # fmt: skip
+            ended.append({**place, "kind": "client-response", "status": 200})
+    for number, one in enumerate(ended, 1):
+        one["seq"] = number
+    f.episode(row)["entries"] = ended
+    f.drop_unused_blocks()
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -166,6 +191,8 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_epp_ended_a_stream_on_which_it_was_told_nothing: "bad-epp",
     the_messages_were_not_kept: "bad-epp",
     the_suite_stopped_the_target: "bad-epp",
+    a_wait_ran_out_instead: "bad-epp",
+    the_data_plane_left_first: "bad-epp",
     a_scenario_was_skipped: "bad-epp",
     a_request_was_skipped: "bad-gateway",
     no_pod_was_ever_full: "epp",
