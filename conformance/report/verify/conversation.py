@@ -31,6 +31,7 @@ from conformance.report.verify import (
     replies,
     server_episode,
     stimulus,
+    through_envoy,
     unheard,
 )
 from conformance.report.verify.expected import Planned
@@ -311,6 +312,8 @@ def _stimulus(
     elif asked_about and isinstance(request, Exchange):
         yield from pacing.of_response(request, opened, entries, told)
         yield from pacing.served(request, entries, told, endpoints, basis.destination_namespace)
+    elif isinstance(request, Exchange):
+        yield from through_envoy.problems(entries, ended_early=ended_early)
     if not any(step.pods for step in work.instance.scenario.steps):
         yield from replies.problems(request, entries, told if asked_about else None)
 

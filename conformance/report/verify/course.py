@@ -55,7 +55,7 @@ def problems(
         yield "it has no end: no response to its client, and nothing that was waited for in vain"
     elif asked and not any(map(_heard, events)):
         yield "nothing came from the EPP, not even an end, and it was not waited for in vain"
-    elif asked and not any(map(_told, events)) and not any(map(_gone, events)):
+    elif asked and not any(map(_told, events)) and not any(map(is_gone, events)):
         yield "the EPP was told nothing, and its connection was not lost"
 
 
@@ -63,7 +63,7 @@ def _strangers(events: Sequence[Event]) -> set[str]:
     """Streams of which there is something and that were not opened, but for what says that none could be."""
     opened = {one.stream for one in events if isinstance(one, StreamOpened)}
     on = [one for one in events if isinstance(one, Message | Malformed | HalfClosed | StreamEnded)]
-    out_of_reach = [one for one in on if isinstance(one, StreamEnded) and not one.stream and _gone(one)]
+    out_of_reach = [one for one in on if isinstance(one, StreamEnded) and not one.stream and is_gone(one)]
     return {one.stream for one in on if one not in out_of_reach} - opened
 
 
@@ -77,7 +77,7 @@ def _told(event: Event) -> bool:
     return isinstance(event, Message | Malformed) and event.author is Author.DATA_PLANE
 
 
-def _gone(event: Event) -> bool:
+def is_gone(event: Event) -> bool:
     """Whether the connection broke, or could not be made, which is a failure."""
     return isinstance(event, StreamEnded) and event.how in ("lost", "refused")
 

@@ -182,6 +182,11 @@ def the_data_plane_left_first(f: Forger) -> None:
     f.drop_unused_blocks()
 
 
+def it_was_a_real_envoy(f: Forger) -> None:
+    """What is asked only of those that our own data plane carries is not asked."""
+    f.report["environment"]["topology"]["dataPlane"] = "envoy"
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -195,6 +200,7 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_data_plane_left_first: "bad-epp",
     a_scenario_was_skipped: "bad-epp",
     a_request_was_skipped: "bad-gateway",
+    it_was_a_real_envoy: "bad-epp",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
