@@ -72,10 +72,13 @@ def problems(
     """
     yield from _context(planned, context, report)
     if not planned.generated:
-        first = next((entries[0].seq for _, entries in _numbered(episode) or ()), None)
-        yield from pool_states.problems(planned, episode, first, ended_early=early_end.ended_early(episode))
-        steps = planned.work.instance.scenario.steps
-        yield from course.doings(steps, episode, first, ended_early=early_end.ended_early(episode))
+        steps, early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
+        numbered = _numbered(episode) or []
+        due = _due(steps, [_in_vain(entries) for _, entries in numbered])
+        begun = [(one.number, entries[0].seq) for one, (_, entries) in zip(due, numbered, strict=False)]
+        yield from pool_states.problems(planned, episode, begun, ended_early=early)
+        yield from course.doings(steps, episode, begun, ended_early=early)
+        yield from course.meanwhile(numbered, episode)
     yield from _exchanges(planned, episode, context, report, learned)
     yield from server_episode.problems(planned.work, episode, report)
     yield from _times(episode, report, seconds)

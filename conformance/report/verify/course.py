@@ -6,9 +6,17 @@ part of a message was not kept. Each of these must be the scenario's doing, or t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.evidence.episode import Episode, EppConduct, PodConduct, ProcessExited, UnreadConnection
+from conformance.evidence.episode import (
+    Episode,
+    EppConduct,
+    GaugesShown,
+    PodConduct,
+    PoolState,
+    ProcessExited,
+    UnreadConnection,
+)
 from conformance.report.verify import early_end
 from conformance.report.verify.steps import short
 from conformance.scenario.schema import ABORTED_AT, ClientRequest, Exchange, Step
@@ -82,17 +90,25 @@ def is_gone(event: Event) -> bool:
     return isinstance(event, StreamEnded) and event.how in ("lost", "refused")
 
 
-def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_early: bool) -> Iterator[str]:
-    """What the suite did to pods, EPPs and process otherwise than `steps` say; `first` is the first exchange's entry.
+def doings(
+    steps: Sequence[Step], episode: Episode, begun: Sequence[tuple[int, int]], *, ended_early: bool
+) -> Iterator[str]:
+    """What the suite did to pods, EPPs and process otherwise than `steps` say; `begun`: the step and the first entry of
+    each exchange, in order.
 
     A target may be started again before the first exchange, if it did not follow the pool.
     """
-    found = [
-        (event.pod, event.conduct) if isinstance(event, PodConduct) else (event.epp, "up" if event.up else "down")
+    at = [
+        (entry.seq, (event.pod, event.conduct) if isinstance(event, PodConduct) else (event.epp, _state(event)))
         for entry in episode.entries
         if isinstance(event := entry.event, PodConduct | EppConduct)
     ]
-    wanted = [one for step in steps for one in (*(step.pods or {}).items(), *(step.epps or {}).items())]
+    found, wanted = [one for _, one in at], _conducts(steps)
+    for step, seq in begun:
+        if (then := [one for when, one in at if when < seq]) != _conducts(steps[:step]):
+            was = short(then or "usual")
+            yield f"its pods or EPPs behave as {was} when an exchange of step {step + 1} begins, which is another time"
+            break
     left: dict[str, str] = {name: state for step in steps for name, state in (step.epps or {}).items()}
     wanted += [(name, "up") for name in EPPS if left.get(name) == "down"]  # so that the next scenario finds it
     if found != (wanted[: len(found)] if ended_early else wanted):
@@ -101,7 +117,26 @@ def doings(steps: Sequence[Step], episode: Episode, first: int | None, *, ended_
     due = sum(1 for step in steps if step.unread_connection is not None)
     if unread > due or (unread < due and not (ended_early or early_end.skipped(episode))):
         yield f"its evidence has {unread} connections that nothing was read of, its scenario {due}"
+    first = begun[0][1] if begun else None
     stopped = [entry.seq for entry, event in episode.of(ProcessExited) if event.asked]
     restarts = sum(1 for step in steps if step.restart is not None)
     if first is not None and sum(1 for seq in stopped if seq > first) > restarts:
         yield "the target was stopped in its course, which its scenario does not do"
+
+
+def _conducts(steps: Sequence[Step]) -> list[tuple[str, str]]:
+    """How pods and EPPs are made to behave, in order."""
+    return [one for step in steps for one in (*(step.pods or {}).items(), *(step.epps or {}).items())]
+
+
+def _state(event: EppConduct) -> str:
+    return "up" if event.up else "down"
+
+
+def meanwhile(exchanges: Iterable[tuple[str, Sequence[Entry]]], episode: Episode) -> Iterator[str]:
+    """What the suite changed while a request was under way: its steps come one after the other."""
+    changes = [entry.seq for kind in (PoolState, GaugesShown, PodConduct, EppConduct) for entry, _ in episode.of(kind)]
+    for name, entries in exchanges:
+        ends = [entry.seq for entry in entries if isinstance(entry.event, ClientResponse | ClientAborted)]
+        if ends and any(entries[0].seq < seq < ends[0] for seq in changes):
+            yield f"{name}: pods, pool or EPPs changed in it, which its scenario does not do"

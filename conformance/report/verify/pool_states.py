@@ -21,12 +21,15 @@ State: TypeAlias = tuple[str, Standing]
 """A state of the pool and its phase."""
 
 
-def problems(planned: Planned, episode: Episode, first: int | None, *, ended_early: bool) -> Iterator[str]:
-    """What speaks against the pool of `episode`, whose first exchange is at entry `first`."""
+def problems(
+    planned: Planned, episode: Episode, begun: Sequence[tuple[int, int]], *, ended_early: bool
+) -> Iterator[str]:
+    """What speaks against the pool of `episode`; `begun`: the step and the first entry of each exchange, in order."""
     if planned.pool is None or planned.work.mode == "direct":
         return  # a model server is in no pool
     gateway = planned.work.mode == "gateway"
-    pool = planned.work.instance.scenario.pool if gateway else planned.pool
+    pool, steps = planned.work.instance.scenario.pool if gateway else planned.pool, planned.work.instance.scenario.steps
+    first = begun[0][1] if begun else None
     wanted = standing(pool)
     found = [(entry.seq, state.phase, _found(state, wanted, gateway=gateway)) for entry, state in episode.of(PoolState)]
     before = [one for seq, phase, one in found if phase == "effective" and (first is None or seq < first)]
@@ -36,9 +39,13 @@ def problems(planned: Planned, episode: Episode, first: int | None, *, ended_ear
             yield f"its evidence begins with {has}, its scenario with the pods {short(wanted)}"
         return
     begin = next(number for number, one in enumerate(found) if one[1:] == ("effective", wanted))
-    states = [(phase, one) for _, phase, one in found[begin:]]
-    changes = list(_changes(pool, planned.work.instance.scenario.steps))
-    yield from _compared(states, [("effective", wanted), *changes], ended_early=ended_early)
+    whole = (len(steps), episode.entries[-1].seq + 1)
+    for step, until in (whole, *begun):  # when an exchange begins, the steps before its step are over, and no others
+        states = [(phase, one) for seq, phase, one in found[begin:] if seq < until]
+        due: list[State] = [("effective", wanted), *_changes(pool, steps[:step])]
+        if problem := next(_compared(states, due, ended_early=ended_early), None):
+            yield problem if step == len(steps) else f"when an exchange of step {step + 1} begins, {problem}"
+            return
 
 
 def standing(pool: Pool) -> Standing:

@@ -187,6 +187,64 @@ def it_was_a_real_envoy(f: Forger) -> None:
     f.report["environment"]["topology"]["dataPlane"] = "envoy"
 
 
+def no_metrics_for_a_moment(f: Forger) -> None:
+    """While the failing exchanges were under way, no pod's load could be read."""
+    row = failing(f)
+    entries = f.episode(row)["entries"]
+    shown = {one["pod"]: one for one in entries if one["kind"] == "gauges"}
+    pods = [fact["name"] for one in entries if one["kind"] == "pool" for fact in one["pods"]]
+    for begun in opened(f, row):
+        end = next(one for one in entries if one["kind"] == "client-response" and one["exchange"] == begun["exchange"])
+        for place, values in ((begun, {"metrics": "down"}), (end, {})):
+            added = [
+                {**place_of(place), "kind": "gauges", "pod": pod, "values": {**_usual(shown, pod), **values}}
+                for pod in dict.fromkeys(pods)
+            ]
+            entries[entries.index(place) + 1 : entries.index(place) + 1] = added
+    numbered(entries)
+
+
+def place_of(entry: Json) -> Json:
+    return {"seq": 0, "t": entry["t"]}
+
+
+def _usual(shown: dict[str, Json], pod: str) -> Json:
+    return shown[pod]["values"] if pod in shown else {}
+
+
+def numbered(entries: list[Json]) -> None:
+    for number, one in enumerate(entries, 1):
+        one["seq"] = number
+
+
+def the_change_was_over_later(f: Forger) -> None:
+    _over_later(f, "pool")
+
+
+def the_epps_were_down_longer(f: Forger) -> None:
+    _over_later(f, "epp-conduct")
+
+
+def _over_later(f: Forger, kind: str) -> None:
+    """The last change between exchanges was over only when all requests had been sent."""
+    row = f.row(lambda row: bool(row["evidence"]) and bool(_changed(f.episode(row)["entries"], kind)))
+    entries = f.episode(row)["entries"]
+    last = _changed(entries, kind)[-1]
+    entries.remove(last)
+    entries.append({**last, "t": entries[-1]["t"]})
+    numbered(entries)
+
+
+def _changed(entries: list[Json], kind: str) -> list[Json]:
+    begun = [
+        number
+        for number, one in enumerate(entries)
+        if one["kind"] == "exchange-opened" and not one.get("note", {}).get("settling")
+    ]
+    inner = entries[begun[0] : begun[-1]] if begun else []
+    return [one for one in inner if one["kind"] == kind and one.get("phase", "effective") == "effective"]
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -201,6 +259,9 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     a_scenario_was_skipped: "bad-epp",
     a_request_was_skipped: "bad-gateway",
     it_was_a_real_envoy: "bad-epp",
+    no_metrics_for_a_moment: "bad-epp",
+    the_change_was_over_later: "epp",
+    the_epps_were_down_longer: "gateway",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
