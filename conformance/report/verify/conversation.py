@@ -21,6 +21,7 @@ from conformance.evidence.model_server import ServerAsked
 from conformance.report.document.blocks import Topology
 from conformance.report.document.model import Report
 from conformance.report.verify import (
+    backends,
     course,
     early_end,
     epp_script,
@@ -70,7 +71,7 @@ def problems(
 
     `learned` is what the episodes before showed of requests to the target, and learns from this one.
     """
-    yield from _context(planned, context, report)
+    yield from _context(planned, episode, context, report)
     if not planned.generated:
         steps, early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
         numbered = _numbered(episode) or []
@@ -87,7 +88,7 @@ def problems(
 # -- context -----------------------------------------------------------------------------------------------------------
 
 
-def _context(planned: Planned, context: Context, report: Report) -> Iterator[str]:
+def _context(planned: Planned, episode: Episode, context: Context, report: Report) -> Iterator[str]:
     scenario, basis = planned.work.instance.scenario, report.plan
     assert basis is not None, "without it there is no plan"
     wanted = {
@@ -106,6 +107,8 @@ def _context(planned: Planned, context: Context, report: Report) -> Iterator[str
             yield f"its evidence has the {name} {short(getattr(context, name))}, its scenario {short(value)}"
     if context.stated != report.claims:
         yield "was judged with other claims than the report has"
+    if basis.gateway is not None:
+        yield from backends.problems(context, episode, basis.gateway)
 
 
 # -- exchanges ---------------------------------------------------------------------------------------------------------

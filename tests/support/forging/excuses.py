@@ -245,6 +245,20 @@ def _changed(entries: list[Json], kind: str) -> list[Json]:
     return [one for one in inner if one["kind"] == kind and one.get("phase", "effective") == "effective"]
 
 
+def another_pool_was_behind_it(f: Forger) -> None:
+    for row in f.rows:
+        if row["evidence"]:
+            first = f.episode(row)["context"]["gateway"]["backends"][0]
+            f.episode(row)["context"]["gateway"]["backends"] = [first, {**first, "epp": "second"}]
+
+
+def fewer_endpoints_were_in_the_pool(f: Forger) -> None:
+    for row in f.rows:
+        if row["evidence"]:
+            first = f.episode(row)["context"]["gateway"]["backends"][0]
+            first["endpoints"] = first["endpoints"][:1]
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -262,6 +276,8 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     no_metrics_for_a_moment: "bad-epp",
     the_change_was_over_later: "epp",
     the_epps_were_down_longer: "gateway",
+    another_pool_was_behind_it: "bad-gateway",
+    fewer_endpoints_were_in_the_pool: "bad-gateway",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
