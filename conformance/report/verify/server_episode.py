@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from conformance.evidence.episode import Episode, HarnessTrouble, ProcessExited, Unmet
-from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAsked
+from conformance.evidence.model_server import LoadPhase, MetricsPage, ModelServerFacts, ServerAnswered, ServerAsked
 from conformance.planning.plan import Work
 from conformance.reading.server_metrics import ServerMetrics, page_of
 from conformance.report.document.blocks import ModelServerTopology
@@ -90,6 +90,11 @@ def problems(work: Work, episode: Episode, report: Report) -> Iterator[str]:
     """What speaks against the pages and the load of `episode` being those of `work`."""
     if any(True for kind in (HarnessTrouble, ProcessExited) for _ in episode.of(kind)):
         return  # it ended early
+    for name, entries in episode.exchanges.items():
+        events = [entry.event for entry in entries]
+        asked, answered = (sum(isinstance(one, kind) for one in events) for kind in (ServerAsked, ServerAnswered))
+        if asked != answered and not any(True for _ in episode.of(Unmet)):
+            yield f"{name}: its evidence has {answered} ends of a request to the server, not {asked}"
     left = [one for one in episode.entries if isinstance(one.event, LoadPhase | MetricsPage | Unmet)]
     for step in work.instance.scenario.steps:
         if step.scrape is not None:
@@ -168,6 +173,8 @@ def _pages(step: LoadStep, entries: Sequence[Entry], levels: int, claims: ModelS
         pages = [(one.t, one.event) for one in entries[begin:end] if isinstance(one.event, MetricsPage)]
         load = entries[begin].event
         assert isinstance(load, LoadPhase)
+        if any(not page.begun <= page.sent <= min(page.most, load.level) for _, page in pages):
+            yield f"its evidence has more requests that had begun than were in flight, or more than load level {number}"
         shown = [t for t, one in pages if metrics.shows(one, load, step.until, idle)]
         last = number == len(raised)
         held = (entries[end].t - entries[begin].t) / 1e9

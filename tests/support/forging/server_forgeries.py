@@ -120,6 +120,18 @@ def the_second_of_two_requests_is_left_out(f):
 
 
 @forgery(RIGHT)
+def an_answer_is_left_out(f):
+    found = entries(f, "metrics.prefix-cache")
+    found.remove(of_kind(found, "server-answered")[-1])
+
+
+@forgery(RIGHT)
+def fewer_requests_were_there_than_had_begun(f):
+    page = [one for one in of_kind(entries(f, "metrics.kv-cache"), "metrics-page") if one.get("begun")][-1]
+    page["most"] = page["begun"] - 1
+
+
+@forgery(RIGHT)
 def the_conversation_of_another_scenario(f):
     good = f.episode(f.row("server.answers-with-an-object[tokens=16,words=8]"))
     bad = f.episode(f.row("server.chats-with-an-object[tokens=16,words=8]"))
