@@ -102,12 +102,25 @@ def problems(
         written = request.written if isinstance(request, Request) else "ordinary"
         if (said := opened.note.get("written", "ordinary")) != written:
             yield f"its client wrote the request as {said}, by its scenario as {written}"
+        yield from _subset_asked_for(request, opened, endpoints, learned)
         if not learned.hidden.in_body(opened.body, body):
             yield f"its client sent the body {short(opened.body)}, by its scenario {short(body)}"
         return
     pieces = b"".join(one.request_body.body for one in told.of_kind("request_body"))
     if not learned.hidden.in_body(pieces, body[: len(pieces)]):
         yield f"the EPP was told the body {short(pieces)}, by its scenario {short(body)}"
+
+
+def _subset_asked_for(
+    request: ClientRequest, opened: ExchangeOpened, endpoints: Mapping[str, tuple[str, ...]], learned: Learned
+) -> Iterator[str]:
+    """What judges are told of the subset hint that a request makes a gateway send."""
+    wanted = None if request.subset is None else references.resolve(request.subset, endpoints)
+    found, owed = opened.note.get("subset"), opened.note.get("subset_owed")
+    if not (found is wanted if None in (found, wanted) else same(found, wanted)):
+        yield f"its client asked for the subset hint {short(found)}, by its scenario for {short(wanted)}"
+    if not learned.same(("subset owed", wanted is None), owed):
+        yield f"whether its client makes the gateway send a subset hint is {owed}, in other exchanges the opposite"
 
 
 # -- the client's request ----------------------------------------------------------------------------------------------

@@ -443,6 +443,7 @@ PROFILES = {
     "bad-epp": lambda: real_reports.reference_epp("metadata-differs"),
     "gateway": real_reports.reference_gateway,
     "bad-gateway": lambda: real_reports.reference_gateway("no-end-of-stream"),
+    "hintless-gateway": lambda: real_reports.reference_gateway("hint-not-sent", subset_header="x-subset"),
 }
 
 

@@ -259,6 +259,11 @@ def fewer_endpoints_were_in_the_pool(f: Forger) -> None:
             first["endpoints"] = first["endpoints"][:1]
 
 
+def no_subset_hint_was_asked_for(f: Forger) -> None:
+    for one in opened(f, failing(f)):
+        one["note"] = {}
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -278,6 +283,7 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     the_epps_were_down_longer: "gateway",
     another_pool_was_behind_it: "bad-gateway",
     fewer_endpoints_were_in_the_pool: "bad-gateway",
+    no_subset_hint_was_asked_for: "hintless-gateway",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",

@@ -63,7 +63,13 @@ def reference_epp(*faults: str) -> AnyProfile:
     return profile.model_copy(update={"start": profile.start.model_copy(update={"command": command})})
 
 
-def reference_gateway(*faults: str) -> GatewayProfile:
-    """The reference gateway, with faults."""
+def reference_gateway(*faults: str, subset_header: str | None = None) -> GatewayProfile:
+    """The reference gateway, with faults. `subset_header`: the profile says that this one makes a subset hint."""
     command = (*GATEWAY, *(f"--fault={fault}" for fault in faults))
-    return GatewayProfile(role="data-plane", name="small", start=GatewayStart(command=command), backends=(Backend(),))
+    return GatewayProfile(
+        role="data-plane",
+        name="small",
+        start=GatewayStart(command=command),
+        backends=(Backend(),),
+        subset_header=subset_header,
+    )
