@@ -1,10 +1,12 @@
 """Whether an episode's pool is that of its scenario: the one it starts from, and each change that its steps make.
 
-Where pods are follows from no scenario; that they are there, ready, terminating and selected does.
+Where pods are follows from no scenario; that they are there, how many endpoints they have, and whether they are ready,
+terminating and selected does.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -39,6 +41,10 @@ def problems(
             yield f"its evidence begins with {has}, its scenario with the pods {short(wanted)}"
         return
     begin = next(number for number, one in enumerate(found) if one[1:] == ("effective", wanted))
+    if not gateway and first is not None:
+        start = max(entry.seq for entry, _ in episode.of(PoolState) if entry.seq < first)
+        kept = [state for entry, state in episode.of(PoolState) if entry.seq >= start]
+        yield from _places(kept, [*itertools.accumulate(steps, _after, initial=pool)])
     whole = (len(steps), episode.entries[-1].seq + 1)
     for step, until in (whole, *begun):  # when an exchange begins, the steps before its step are over, and no others
         states = [(phase, one) for seq, phase, one in found[begin:] if seq < until]
@@ -51,6 +57,31 @@ def problems(
 def standing(pool: Pool) -> Standing:
     """Of a scenario's pods."""
     return {pod.name: (pod.is_ready, bool(pod.terminating), pod.is_selected_by(pool.selector)) for pod in pool.pods}
+
+
+def _after(pool: Pool, step: Step) -> Pool:
+    return pool if step.pool is None else pool.after(step.pool)
+
+
+def _places(states: Sequence[PoolState], pools: Sequence[Pool]) -> Iterator[str]:
+    """Whether each pod has no more endpoints than ports, and none of another pod.
+
+    `pools` are those of the scenario in their order. A pod may have the address of another only where one of them does.
+    """
+    ports: dict[str, int] = {}
+    for pool in pools:
+        for pod in pool.pods:
+            own = pool.ports if pod.active_ports is None else len(pod.active_ports)
+            ports[pod.name] = max(ports.get(pod.name, 0), own)
+    shared = any(pod.address_of is not None for pool in pools for pod in pool.pods)
+    for state in states:
+        every = [endpoint for fact in state.pods for endpoint in fact.endpoints]
+        if any(len(fact.endpoints) > ports.get(fact.name, 0) for fact in state.pods):
+            yield f"its pods have {len(every)} endpoints, which are more than in its scenario"
+            return
+        if len({*every}) < len(every) and not shared:
+            yield "its pods have endpoints in common"
+            return
 
 
 def _found(state: PoolState, wanted: Standing, *, gateway: bool) -> Standing:

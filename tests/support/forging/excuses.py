@@ -264,6 +264,13 @@ def no_subset_hint_was_asked_for(f: Forger) -> None:
         one["note"] = {}
 
 
+def a_pod_had_another_endpoint_too(f: Forger) -> None:
+    for row in f.rows:
+        for one in f.episode(row)["entries"] if row["evidence"] else ():
+            for fact in one["pods"][:1] if one["kind"] == "pool" else ():
+                fact["endpoints"].append("127.0.0.9:8000")
+
+
 EXCUSES: dict[Callable[[Forger], None], str] = {
     the_exchange_was_a_poll: "bad-epp",
     the_client_went_away: "bad-epp",
@@ -284,6 +291,7 @@ EXCUSES: dict[Callable[[Forger], None], str] = {
     another_pool_was_behind_it: "bad-gateway",
     fewer_endpoints_were_in_the_pool: "bad-gateway",
     no_subset_hint_was_asked_for: "hintless-gateway",
+    a_pod_had_another_endpoint_too: "epp",
     no_pod_was_ever_full: "epp",
     every_epp_was_down: "bad-gateway",
     the_length_of_the_body_was_not_told: "bad-gateway",
