@@ -128,6 +128,7 @@ def _notes(report: Report, expected: Expected) -> Iterator[str]:
         yield f"{len(expected.own)} scenario instances are the vendor's own, not of the certified set: {own}"
     yield (
         "The vendor's word, not derived: implementation, mode, whether it was observed, subject, platform, topology, "
-        "claims, seed and dates; reasons of waivers; anomalies; which secrets were redacted; that generated "
+        "claims, seed and dates; times of entries and addresses of pods; what was in flight at a scrape; troubles of "
+        "the Kubernetes API, restarts; reasons of waivers; anomalies; which secrets were redacted; that generated "
         "conversations were tried."
     )
