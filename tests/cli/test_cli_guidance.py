@@ -181,6 +181,18 @@ def test_a_generated_failure_is_waived_run_again_and_reproduced(cli, tmp_path: P
     assert "no scenario failed: everything is run; generated conversations broke rules" in ran.err
 
 
+def test_an_honest_report_of_an_epp_that_ends_responses_early_is_verified(cli, tmp_path: Path) -> None:
+    """The end of what the model server says is not read then."""
+    fault = (
+        f"cmd:{sys.executable} -m reference_epp --listen 127.0.0.1:{{port}} --endpoints-file {{endpointsFile}} "
+        "--fault end-of-stream-too-early --log-level error"
+    )
+    what = ("-k", "ext-proc.large-response", "--body-mode", "full-duplex")
+    assert cli("run", "--epp", fault, *what, "-q", "-o", tmp_path).code == 1
+    verified = cli("report", "verify", tmp_path)
+    assert verified.code == 0, verified.out
+
+
 def test_waivers_of_scenarios_of_ones_own_are_checked_with_these(cli, tmp_path: Path) -> None:
     scenarios, waivers = tmp_path / "mine.yaml", tmp_path / "waivers.yaml"
     cli("scenario", "new", "acme.one", "--requirement", "EPP-SUB-01", "-o", scenarios)

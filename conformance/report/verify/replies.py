@@ -6,12 +6,14 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 
+from conformance.reading.decoded_message import decode
+from conformance.reading.stream_direction import streams_end
 from conformance.report.verify.steps import short
 from conformance.report.verify.told import Told
 from conformance.scenario.replies import FAILING, chunks_of, headers_of, pairs
 from conformance.scenario.schema import ClientRequest, Exchange, Reply, Request
 from ext_proc.headers import pairs_of
-from ext_proc.record import ClientResponse, Entry, Headers, UpstreamResponse, header
+from ext_proc.record import Author, ClientResponse, Entry, Headers, Message, UpstreamResponse, header
 
 _UNANSWERED = ("local-reply", "refused", "never")
 
@@ -23,7 +25,7 @@ def problems(request: ClientRequest, entries: Sequence[Entry], told: Told | None
     """
     answers = [one.event for one in entries if isinstance(one.event, UpstreamResponse)]
     got = next((one.event for one in entries if isinstance(one.event, ClientResponse)), None)
-    whole = got is not None and got.complete and got.details == "via_upstream"
+    whole = got is not None and got.complete and got.details == "via_upstream" and not _ended_early(entries, told)
     failing = request.fail_first if isinstance(request, Exchange) else 0
     for answer in answers:
         if answer.outcome == "response" and answer.attempt <= failing:
@@ -59,6 +61,19 @@ def _answer(answer: UpstreamResponse, reply: Reply, *, whole: bool) -> Iterator[
     generated = reply.size is not None and reply.split is None  # by whom it comes from
     if len(answer.body) != len(body) if generated else _plain(answer.body, reply) != _plain(body, reply):
         yield f"a model server answered {short(answer.body)}, by its scenario {short(body)}"
+
+
+def _ended_early(entries: Sequence[Entry], told: Told | None) -> bool:
+    """Whether the EPP ended the response before it was told of its end: what the model server goes on with is lost."""
+    if told is None or any(
+        one.response_headers.end_of_stream or one.response_body.end_of_stream or one.HasField("response_trailers")
+        for one in told.messages
+    ):
+        return False
+    said = (
+        decode(one, one.event) for one in entries if isinstance(one.event, Message) and one.event.author is Author.EPP
+    )
+    return any(one.side == "response" and streams_end(one) for one in said)
 
 
 def _within(wanted: Headers, found: Headers) -> bool:
