@@ -325,6 +325,8 @@ def observe(world: Callable[..., Any], data_plane: Any, parts: Parts, version: s
         seen.append([health.status(name) for name in SERVICES])
         pool.update((), synced=synced)  # and then it loses them
         seen.append([health.status(name) for name in SERVICES])
+        pool.update(endpoints, synced=True)  # and then it has them
+        seen.append([health.status(name) for name in SERVICES])
         seen.append(sorted(health.methods()))
     return seen
 

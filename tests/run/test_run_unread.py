@@ -86,6 +86,6 @@ def test_the_report_is_verified_and_not_without_the_connection(tmp_path: Path) -
     steps = next(one for one in load(Catalogue.load()) if one.id == SCENARIO).scenario.steps
     _, episode = tried()
     kept = tuple(entry for entry in episode.entries if not isinstance(entry.event, UnreadConnection))
-    assert not list(doings(steps, episode, None, ended_early=False))
-    (problem,) = doings(steps, dataclasses.replace(episode, entries=kept), None, ended_early=False)
+    assert not list(doings(steps, episode, (), ended_early=False))
+    (problem,) = doings(steps, dataclasses.replace(episode, entries=kept), (), ended_early=False)
     assert problem == "its evidence has 0 connections that nothing was read of, its scenario 1"
