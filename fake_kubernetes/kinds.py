@@ -2,9 +2,9 @@
 
 An EPP of the Gateway API Inference Extension reads pods, its InferencePool, and InferenceObjectives; later versions add
 InferenceModelRewrites, earlier ones had InferenceModels and an InferencePool in the experimental group, and llm-d has
-Objectives and rewrites in a group by its name. Some of what
-every cluster has is there, so that ordinary tools work, and EPPs that read more. A kind that is left out of
-`Emulator(kinds=…)` is not discoverable and answers 404, as on a cluster without that CRD.
+objectives and rewrites in its own group. Some of what every cluster has is there, so that ordinary tools work, and EPPs
+that read more. A kind that is left out of `Emulator(kinds=…)` is not discoverable and answers 404, as on a cluster
+without that CRD.
 """
 
 from __future__ import annotations

@@ -97,8 +97,9 @@ class ScenarioItem(pytest.Item):
             provisional=result.provisional,
             text=lambda: self._text(result),
         )
-        for broken in () if result.provisional else self._broken_beside(result):
-            raise NotMetError(invariant_text(self.suite, self.version, self.suite.requirement(self.version, broken)))
+        if not result.provisional and (broken := self._broken_beside(result)):
+            row = self.suite.requirement(self.version, broken[0])
+            raise NotMetError(invariant_text(self.suite, self.version, row))
         if result.verdict is Verdict.WARN:
             self.add_report_section("call", NAME, without_orders(self._text(result)))
 

@@ -101,7 +101,7 @@ class TargetProcess:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """That of a target: ours and `env`. No proxy is between it and what the suite serves on loopback."""
+    """That of a target: ours and `env`. Where there is a proxy, it is not for what the suite serves on loopback."""
     found = {**os.environ, **env}
     if any(name.lower() in ("http_proxy", "https_proxy", "all_proxy") and value for name, value in found.items()):
         for name in ("NO_PROXY", "no_proxy"):

@@ -75,7 +75,7 @@ def problems(
     if not planned.generated:
         steps, early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
         numbered = _numbered(episode) or []
-        due = _due(steps, [_in_vain(entries) for _, entries in numbered])
+        due = _due(steps, numbered)
         begun = [(one.number, entries[0].seq) for one, (_, entries) in zip(due, numbered, strict=False)]
         yield from pool_states.problems(planned, episode, begun, ended_early=early)
         yield from course.doings(steps, episode, begun, ended_early=early)
@@ -120,7 +120,7 @@ def _exchanges(planned: Planned, episode: Episode, context: Context, report: Rep
         yield "its evidence has exchanges whose ids do not count from 1"
         return
     steps, ended_early = planned.work.instance.scenario.steps, early_end.ended_early(episode)
-    due = list(_due(steps, [_in_vain(entries) for _, entries in numbered]))
+    due = list(_due(steps, numbered))
     if len(numbered) != len(due) and not (len(numbered) < len(due) and ended_early):
         yield f"its evidence has {len(numbered)} exchanges, its scenario {len(due)}"
         return
@@ -183,7 +183,7 @@ def asked_about(planned: Planned, episode: Episode, report: Report) -> list[str]
     numbered = _numbered(episode) or []
     if not _asked_about(report) or early_end.ended_early(episode):
         return []
-    due = _due(planned.work.instance.scenario.steps, [_in_vain(entries) for _, entries in numbered])
+    due = _due(planned.work.instance.scenario.steps, numbered)
     pairs = ((name, one.step.exchange) for (name, _), one in zip(numbered, due, strict=False))
     mode = planned.work.mode
     return [name for name, exchange in pairs if exchange is not None and unheard.must_be(exchange, mode)]
@@ -195,12 +195,12 @@ def _in_vain(entries: Sequence[Entry]) -> bool:
     return any(isinstance(one, Wait) and one.outcome == "expired" and one.what[:7] == "answer " for one in events)
 
 
-def _due(steps: Sequence[Step], in_vain: Sequence[bool]) -> Iterator[_Due]:
-    """The exchanges that must be there, where those that there are waited in vain, or not.
+def _due(steps: Sequence[Step], numbered: Sequence[tuple[str, Sequence[Entry]]]) -> Iterator[_Due]:
+    """The exchanges that must be there, where those that there are (`numbered`) waited in vain, or not.
 
     Each of the requests that a step sends at a time goes on to the next repeat only if it was answered.
     """
-    sent = 0
+    in_vain, sent = [_in_vain(entries) for _, entries in numbered], 0
     for number, step in enumerate(steps):
         request = step.exchange or step.request or step.ask
         if request is not None:

@@ -25,7 +25,7 @@ def problems(request: ClientRequest, entries: Sequence[Entry], told: Told | None
     """
     answers = [one.event for one in entries if isinstance(one.event, UpstreamResponse)]
     got = next((one.event for one in entries if isinstance(one.event, ClientResponse)), None)
-    whole = got is not None and got.complete and got.details == "via_upstream" and not _ended_early(entries, told)
+    whole = got is not None and got.complete and got.details == "via_upstream" and not _cut_by_the_epp(entries, told)
     failing = request.fail_first if isinstance(request, Exchange) else 0
     for answer in answers:
         if answer.outcome == "response" and answer.attempt <= failing:
@@ -63,7 +63,7 @@ def _answer(answer: UpstreamResponse, reply: Reply, *, whole: bool) -> Iterator[
         yield f"a model server answered {short(answer.body)}, by its scenario {short(body)}"
 
 
-def _ended_early(entries: Sequence[Entry], told: Told | None) -> bool:
+def _cut_by_the_epp(entries: Sequence[Entry], told: Told | None) -> bool:
     """Whether the EPP ended the response before it was told of its end: what the model server goes on with is lost."""
     if told is None or any(
         one.response_headers.end_of_stream or one.response_body.end_of_stream or one.HasField("response_trailers")
