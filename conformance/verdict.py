@@ -42,6 +42,9 @@ PRECEDENCE = (
 )
 """Worst first. `skipped` stands below `pass`: a rule that one scenario reached was reached."""
 
+ACCUSING = (Verdict.FAIL, Verdict.WARN)
+"""Something is held against the target."""
+
 UNJUDGED = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 """It was tried, and could not be judged."""
 

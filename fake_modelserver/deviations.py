@@ -7,7 +7,7 @@ why); a variant is unusual and breaks nothing. Faults that only a warning is due
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,9 @@ from fake_modelserver.wrong_answers import (
     at_path,
     bare_error,
     chats_without_messages,
+    counts_one_token,
     gives_details,
+    has_one_id,
     plainly,
     saying,
     takes_anything,
@@ -88,7 +90,7 @@ def _peak() -> Callable[[Gauges], Gauges]:
     return shown
 
 
-def _listing(true: Gauges, *, running: Collection[str] | None = None, waiting: Collection[str] | None = None) -> Gauges:
+def _listing(true: Gauges, *, running: Iterable[str] | None = None, waiting: Iterable[str] | None = None) -> Gauges:
     """Lists other adapters, and no old series."""
     runs = true.running_loras if running is None else tuple(running)
     waits = true.waiting_loras if waiting is None else tuple(waiting)
@@ -142,9 +144,22 @@ FAULTS = (
     Deviation(name="completion-without-text", why="Sixteen tokens make no text.", breaks="MS-API-01",
               script=at_path(_C, writes_nothing)),
     Deviation(name="usage-of-no-tokens", why="The text has 0 tokens.", breaks="MS-API-01", effect="warn",
-              script=plainly(usage={"prompt_tokens": 8, "completion_tokens": 0, "total_tokens": 8})),
+              script=plainly(usage={"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000})),
     Deviation(name="usage-does-not-add-up", why="total_tokens is not the sum.", breaks="MS-API-01",
-              script=plainly(usage={"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 10})),
+              script=plainly(usage={"prompt_tokens": 1000, "completion_tokens": 1, "total_tokens": 1002})),
+    Deviation(name="usage-of-one-prompt-token", why="Any prompt has one token.", breaks="MS-API-01",
+              script=plainly(usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2})),
+    Deviation(name="usage-of-one-token", why="Any text has one token.", breaks="MS-API-01",
+              script=at_path(_C, counts_one_token)),
+    Deviation(name="completion-cut-early", why="It is said to be cut for its length, long before that.",
+              breaks="MS-API-01", effect="warn",
+              script=plainly(choices=[{**COMPLETION["choices"][0], "finish_reason": "length"}])),
+    Deviation(name="completion-that-stops-at-one-token", breaks="MS-API-01", effect="warn", script=plainly(),
+              why="An answer with its one token is said to have ended by itself."),
+    Deviation(name="one-id-for-all", why="All completions have one id.", breaks="MS-API-01", effect="warn",
+              script=at_path(_C, has_one_id)),
+    Deviation(name="completion-in-milliseconds", why="It was created at a time in milliseconds.", breaks="MS-API-01",
+              effect="warn", script=plainly(created=1_700_000_000_000)),
     Deviation(name="usage-missing", why="An answer has no usage.", breaks="MS-API-01", script=plainly(usage=None)),
     Deviation(name="object-of-chat", why="A completion says that it is a chat completion.", breaks="MS-API-01",
               script=plainly(object="chat.completion")),
@@ -194,6 +209,17 @@ FAULTS = (
     ),
     Deviation(name="page-late", why="The page comes a quarter of a second late.", breaks="MS-MET-01", effect="warn",
               faults=_fault(FaultType.LATENCY, "/metrics", latency=250)),
+    Deviation(name="page-late-under-load", why="Each request that runs makes the page 0.1 s later.", breaks="MS-MET-01",
+              effect="warn", faults=_fault(FaultType.LATENCY, "/metrics", latency=0, per_running=100.0),
+              spec={"serving": SLOW}),
+    *(
+        Deviation(name=f"page-{name}", why=why, breaks="MS-MET-01", effect="warn",
+                  faults=_fault(FaultType.CONTENT_TYPE, "/metrics", type=kind))
+        for name, why, kind in (
+            ("of-html", "The page says that it is HTML.", "text/html; charset=utf-8"),
+            ("of-no-type", "The page does not say what it is.", ""),
+        )
+    ),
     Deviation(name="page-elsewhere", why="The page is at another path.", breaks="MS-MET-01", effect="warn",
               spec={"metrics_path": "/stats"}, claims={"metrics": {"url": "/stats"}}),
     Deviation(name="queue-missing", why="The queue is not on the page.", breaks="MS-MET-02",
@@ -232,9 +258,16 @@ FAULTS = (
               pins={"running": 0}),
     Deviation(name="running-flag", why="The running requests are 1 if any runs.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=min(1, true.running)), "serving": SLOW}),
+    Deviation(name="running-half", why="The running requests are half of those that run, rounded up.",
+              breaks="MS-MET-04", effect="warn",
+              spec={"shown_as": lambda true: replace(true, running=(true.running + 1) // 2),
+                    "serving": replace(SLOW, max_running=6)}),
     Deviation(name="running-counts-all", why="The running requests are those that wait, too.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=true.queue + true.running),
                     "serving": SLOW}),
+    Deviation(name="running-one-too-many", why="While any runs, the running requests are one more.",
+              breaks="MS-MET-04", effect="warn",
+              spec={"shown_as": lambda true: replace(true, running=true.running + min(1, true.running))}),
     Deviation(name="running-hundredfold", why="Each running request counts a hundred times.", breaks="MS-MET-04",
               spec={"shown_as": lambda true: replace(true, running=100 * true.running)}),
     Deviation(name="kv-missing", why="The KV cache is not on the page.", breaks="MS-MET-03",
@@ -250,6 +283,8 @@ FAULTS = (
               spec={"shown_as": lambda true: replace(true, kv=1 - true.kv)}),
     Deviation(name="kv-always-1", why="The KV cache is always full, as it may be of what is kept for later prompts.",
               breaks="MS-MET-03", effect="warn", pins={"kv": 1.0}),
+    Deviation(name="kv-flag", why="The KV cache is full while any request runs.", breaks="MS-MET-03",
+              spec={"shown_as": lambda true: replace(true, kv=float(true.running > 0))}),
     Deviation(name="kv-by-the-clock", why="The KV cache fills and empties with the clock.", breaks="MS-MET-03",
               pins={"kv": Ramp(start=0, stop=1, seconds=0.17, repeat=True)}),
     Deviation(name="kv-peak", why="The KV cache is as full as it ever was.", breaks="MS-MET-03", effect="warn",
@@ -277,6 +312,11 @@ FAULTS = (
     Deviation(name="lora-one-alone", why="One adapter is never on the list of those that run.", breaks="MS-LORA-03",
               spec={"shown_as": lambda true: _listing(true, running=set(true.running_loras) - {"tuned-b"}),
                     "serving": SLOW}),
+    Deviation(name="lora-in-turn", why="Of the adapters that run only the first is on the list.", breaks="MS-LORA-03",
+              effect="warn", spec={"shown_as": lambda true: _listing(true, running=true.running_loras[:1])}),
+    Deviation(name="lora-semicolons", why="Names are separated by semicolons.", breaks="MS-LORA-03",
+              also_breaks={"MS-LORA-04": "the newest series names none of them"},
+              spec={"shown_as": lambda true: _listing(true, running=filter(None, [";".join(true.running_loras)]))}),
     Deviation(name="lora-none-waits", why="The list of adapters that wait is always empty.", breaks="MS-LORA-05",
               spec={"shown_as": lambda true: _listing(true, waiting=()), "serving": replace(SLOW, max_loras=1)}),
     Deviation(name="lora-newest-is-stale", why="An old series has the largest value.", breaks="MS-LORA-04",

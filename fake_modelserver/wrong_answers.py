@@ -30,29 +30,50 @@ def at_path(path: str, change: Callable[[Any], Response | None]) -> Script:
 
 COMPLETION: dict[str, Any] = {
     "id": "cmpl-1", "object": "text_completion", "created": 1_700_000_000, "model": "small-model",
-    "choices": [{"index": 0, "text": "four words of text", "finish_reason": "length", "logprobs": None}],
-    "usage": {"prompt_tokens": 8, "completion_tokens": 1, "total_tokens": 9},
+    "choices": [{"index": 0, "text": "word", "finish_reason": "stop", "logprobs": None}],
+    "usage": {"prompt_tokens": 1000, "completion_tokens": 1, "total_tokens": 1001},
 }  # fmt: skip
+"""Right for a prompt of any length that the suite sends."""
 
 
 def plainly(**changes: Any) -> Script:
     """Answers plain completions with one object that has been changed."""
 
     def change(body: Any) -> Response | None:
-        right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
-        return json_response(200, {**COMPLETION, **changes}) if right and "prompt" in body else None
+        return json_response(200, {**COMPLETION, **changes}) if _is_plain(body) else None
 
     return at_path("/v1/completions", change)
 
 
+def _is_plain(body: Any) -> bool:
+    right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
+    return right and "prompt" in body
+
+
 def writes_nothing(body: Any) -> Response | None:
     """As many tokens as were asked for, and no text of them."""
-    right = isinstance(body, dict) and not body.get("stream") and body.get("model") == "small-model"
-    if not right or "prompt" not in body:
+    if not _is_plain(body):
         return None
     tokens = body.get("max_tokens") or 16
-    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    return json_response(200, {**COMPLETION, "choices": [{**COMPLETION["choices"][0], "text": ""}], "usage": usage})
+    choice = {**COMPLETION["choices"][0], "text": "", "finish_reason": "length"}
+    return json_response(200, {**COMPLETION, "choices": [choice], "usage": _usage(tokens)})
+
+
+def counts_one_token(body: Any) -> Response | None:
+    """A text of more words than a token can be, and of one token by its usage."""
+    if not _is_plain(body):
+        return None
+    choice = {**COMPLETION["choices"][0], "text": "word " * 20}
+    return json_response(200, {**COMPLETION, "choices": [choice]})
+
+
+def has_one_id(body: Any) -> Response | None:
+    """The same right answer to each request, with as many tokens as it may have."""
+    if not _is_plain(body):
+        return None
+    tokens = body.get("max_tokens") or 16
+    choice = {**COMPLETION["choices"][0], "text": "word " * tokens, "finish_reason": "length"}
+    return json_response(200, {**COMPLETION, "choices": [choice], "usage": _usage(tokens)})
 
 
 def takes_anything(body: Any) -> Response | None:
@@ -95,8 +116,8 @@ def saying(most: int = 1, **message: Any) -> Script:
         if plain and body.get("model") == "small-model":
             tokens = min(most, body.get("max_tokens") or body.get("max_completion_tokens") or most)
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-            return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage})
+            body = {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": _usage(tokens)}
+            return json_response(200, body)
         return None
 
     return at_path("/v1/chat/completions", change)
@@ -109,6 +130,9 @@ def thinks(body: Any) -> Response | None:
     tokens = body.get("max_tokens") or body.get("max_completion_tokens") or 16
     message = {"role": "assistant", "content": None, "reasoning": "well, " * tokens if tokens > 4 else None}
     choice = {"index": 0, "message": message, "finish_reason": "length"}
-    usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    completion = {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": usage}
-    return json_response(200, completion)
+    return json_response(200, {**COMPLETION, "object": "chat.completion", "choices": [choice], "usage": _usage(tokens)})
+
+
+def _usage(tokens: int) -> dict[str, int]:
+    prompt: int = COMPLETION["usage"]["prompt_tokens"]
+    return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}

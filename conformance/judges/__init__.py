@@ -41,6 +41,7 @@ from conformance.judges.gateway import errors as gateway_errors
 from conformance.judges.gateway import expectation as gateway_expectation
 from conformance.judges.gateway import subset as gateway_subset
 from conformance.judges.gateway_exchange import GatewayExchange
+from conformance.judges.model_server import alone as server_alone
 from conformance.judges.model_server import api as server_api
 from conformance.judges.model_server import gauges as server_gauges
 from conformance.judges.model_server import lora as server_lora
@@ -87,6 +88,7 @@ _SECTIONS = (
     server_api,
     server_page,
     server_gauges,
+    server_alone,
     server_lora,
     server_prefix,
 )

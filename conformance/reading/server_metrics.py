@@ -18,7 +18,7 @@ ONE = 1
 """What a gauge shows at most that says whether there is a request, and not how many."""
 
 MOST_OF_THEM = 0.75
-"""Share of the requests that wait that the gauge must show at some time: the others may be between two states."""
+"""Share of the requests that wait, or run, that the gauge must show at some time: the others may be between states."""
 
 ROOMY = 0.5
 """Share of the KV cache in use up to which no request that had begun has to wait again for want of room."""
@@ -101,7 +101,7 @@ class ServerMetrics:
         return frozenset(found)
 
     def understated(self, event: MetricsPage) -> frozenset[str]:
-        """Which of `queued` and `running` show fewer requests than there are: `running` one or none, `queued` a part.
+        """Which of `queued` and `running` show a part of the requests that there are, or none.
 
         Nothing is said where a part of the series counts, or may: of the others nothing is known. What had begun may
         have to wait again in a full cache.
@@ -114,7 +114,8 @@ class ServerMetrics:
         wait = event.sent - max(event.begun, running)
         if queued is not None and wait >= ONE + BETWEEN and queued <= wait * MOST_OF_THEM and wait - queued >= BETWEEN:
             found.add("queued")
-        if running <= ONE and event.begun >= ONE + BETWEEN and used is not None and used < ROOMY:
+        a_part = running <= event.begun * MOST_OF_THEM and event.begun - running >= BETWEEN
+        if a_part and event.begun >= ONE + BETWEEN and used is not None and used < ROOMY:
             found.add("running")
         return frozenset(found)
 
@@ -130,8 +131,11 @@ class ServerMetrics:
     def doubtful(self, event: MetricsPage, load: LoadPhase, until: Until) -> bool:
         """Whether the gauges that `load` is raised for show what can hardly be: load is held on until they don't."""
         match until:
-            case "queued" | "one-runs":
+            case "queued":
                 return bool(self.overstated(event, load) or self.understated(event))
+            case "one-runs":
+                more = (self.value(page_of(event), "running") or 0) > load.level
+                return more or bool(self.overstated(event, load) or self.understated(event))
             case "kv-cache":
                 page = page_of(event)
                 capacity = self.capacity(page)

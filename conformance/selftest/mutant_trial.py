@@ -17,10 +17,9 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.run.engine import EngineThread
 from conformance.run.session import RunSettings, Session
 from conformance.selftest.mutants import PROGRAM
-from conformance.selftest.trial import ACCUSING
 from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
-from conformance.verdict import UNJUDGED, Result, Verdict
+from conformance.verdict import ACCUSING, UNJUDGED, Result, Verdict
 from ext_proc.record import Wait
 
 PATIENCE = Timeouts(answer=8, convergence=1.5, scrape=1, start=15)

@@ -27,12 +27,10 @@ from conformance.selftest.model_server import server_profile
 from conformance.targets.gateway import AnyProfile
 from conformance.targets.profile import Profile, Timeouts
 from conformance.targets.resolve import REFERENCE, load_profile
-from conformance.verdict import UNJUDGED, Verdict
+from conformance.verdict import ACCUSING, UNJUDGED, Verdict
 
 PATIENCE = Timeouts(answer=3, convergence=1.5, scrape=1, start=30)
 """Many faults never answer, or never follow a change: waiting for the full default each time would tell no more."""
-
-ACCUSING = (Verdict.FAIL, Verdict.WARN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

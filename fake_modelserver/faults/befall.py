@@ -79,6 +79,10 @@ def _answer(response: Response, fault: Fault, refusal: Refusal) -> Response:
             return Response(headers=((b"content-type", b"text/html; charset=utf-8"),), body=body, **kept)
         case FaultType.JSON:
             return replace(json_response(200, []), **kept)
+        case FaultType.CONTENT_TYPE:
+            others = tuple((name, value) for name, value in response.headers if name != b"content-type")
+            named = ((b"content-type", fault["type"].encode()),) if fault["type"] else ()
+            return replace(response, headers=(*named, *others))
     chunks = itertools.repeat(response.body or b"data: {}\n\n")
     return Response(status=response.status, headers=response.headers, chunks=chunks, **kept)
 

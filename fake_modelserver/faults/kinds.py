@@ -32,6 +32,7 @@ class FaultType(StrEnum):
     REDIRECT = "redirect"
     HTML = "html"
     JSON = "json"
+    CONTENT_TYPE = "content_type"
     ENDLESS = "endless"
 
     EMPTY = "empty"
@@ -165,6 +166,9 @@ KINDS: Mapping[FaultType, Kind] = MappingProxyType(
         ),
         FaultType.HTML: _kind("answer", "A page of HTML with status 200."),
         FaultType.JSON: _kind("answer", "An empty JSON list with status 200."),
+        FaultType.CONTENT_TYPE: _kind(
+            "answer", "Another content type.", type=Attribute(about="which; empty: none", default="text/html")
+        ),
         FaultType.ENDLESS: _kind("answer", "The body is repeated without end."),
         FaultType.EMPTY: _kind("page", "A page without a byte."),
         FaultType.NO_SAMPLES: _kind("page", "HELP and TYPE without samples.", families=_FAMILIES),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from conformance.cli.selftest import details
+from conformance.requirements.catalogue import Catalogue
+from conformance.scenario.schema import Role
 from conformance.selftest.deviation import Deviation, deviations, select
 from conformance.selftest.table import OBSERVED
 from conformance.selftest.trial import Trial
@@ -143,3 +145,11 @@ def test_a_worker_that_dies_is_a_harness_error(program, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=PATIENT)
     assert process.returncode == 3, out + err
     assert f"while these were tried: {LONG}: a process of the suite was ended by signal 9" in err
+
+
+@pytest.mark.parametrize("role", ["epp", "data-plane", "model-server"])
+def test_what_a_fault_breaks_is_a_rule_in_each_of_its_versions(role: Role) -> None:
+    catalogue = Catalogue.load()
+    for one in deviations("faults", role):
+        assert one.breaks is not None
+        assert all(catalogue.effect(one.breaks, version) for version in one.versions), one.name

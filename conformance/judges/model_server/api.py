@@ -11,7 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from conformance.judges.episode_view import EpisodeView
-from conformance.judges.model_server.objects import Wrong, choices, has, mute, odd, shell, together, tokens_of
+from conformance.judges.model_server.objects import (
+    SPARSE,
+    Wrong,
+    choices,
+    early,
+    has,
+    mute,
+    odd,
+    shell,
+    together,
+    tokens_of,
+    uncounted,
+    uncut,
+)
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Nature, Ruling, passed, recorded, violation
 from conformance.judges.server_view import ServerExchange
@@ -31,6 +44,22 @@ def answers(episode: EpisodeView) -> Iterator[Ruling]:
         cut_off = one.answer is not None and one.answer.event.outcome != "response" and episode.exit is not None
         if not one.asked.adapter and one.answer is not None and not cut_off:
             yield from _judge(one, one.answer, REQUIREMENT[one.asked.api])
+
+
+@judge_of_episode(COMPLETIONS, CHAT, role="model-server")
+def ids(episode: EpisodeView) -> Iterator[Ruling]:
+    """An id tells an answer from those to other requests; a server may make it of the request, or of its name."""
+    of: dict[str, ServerExchange] = {}
+    for one in episode.server.exchanges:
+        body = one.answer.json if one.answer is not None and not one.asked.stream else None
+        known = body.get("id") if isinstance(body, dict) else None
+        if not (isinstance(known, str) and known) or any(name == b"x-request-id" for name, _ in one.asked.headers):
+            continue
+        other = of.setdefault(known, one)
+        if (other.asked.body, other.asked.prompt) != (one.asked.body, one.asked.prompt):
+            expected, actual = "an `id` for each answer", "an earlier one, to another request, has the same"
+            yield one.fail(REQUIREMENT[one.asked.api], expected, actual, verdict=Verdict.WARN)
+            return
 
 
 @judge_of_episode(COMPLETIONS, CHAT, role="model-server")
@@ -76,8 +105,9 @@ def _judge(one: ServerExchange, answer: ServerAnswer, requirement: str) -> Itera
     else:
         problem = _stream(one, answer) if one.asked.stream else _whole(one, answer)
         found = answer.events.chunks if one.asked.stream else [answer.json]
-        problem = problem or _silent(found, one)
-        strange = odd(found) if not problem else None
+        problem = problem or _silent(found, one) or uncounted(found)
+        most = one.asked.tokens
+        strange = odd(found) or early(found, most) or uncut(found, most) if not problem else None
         if problem:
             yield one.fail(requirement, *problem)
         elif strange:
@@ -168,6 +198,9 @@ def _usage(usage: Any, one: ServerExchange) -> Wrong | None:
         return "`total_tokens` is the sum of the others", f"{prompt} + {completion} and {total}"
     if prompt == 0:
         return "`prompt_tokens` above 0", "0"
+    words = one.asked.prompt.get("words", 0)
+    if words > SPARSE * prompt:
+        return f"`prompt_tokens` of {words} words", f"{prompt}"
     if one.asked.tokens is not None and completion > one.asked.tokens:
         return f"at most {one.asked.tokens} tokens, as was asked for", f"{completion}"
     return None

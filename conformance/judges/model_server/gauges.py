@@ -227,8 +227,8 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     at = {one.at for one in low}
     part = max((view.value(one, meaning) or 0 for one in low), default=0)
     counted = [one for one in serving if one.at not in at and (view.value(one, meaning) or 0) > part]
-    full = any((view.metrics.waiting(one.event) or 0) >= ONE + BETWEEN for one in counted)
-    a_part = meaning == "queued" and most > ONE and not full
+    there = [view.metrics.waiting(one.event) if meaning == "queued" else one.event.begun for one in counted]
+    a_part = most > ONE and not any((number or 0) >= ONE + BETWEEN for number in there)
     low = list(dropwhile(lambda one: _gauges(view, one) == _gauges(view, low[0]), low))
     if (most > ONE and not a_part) or held_for(loaded, frozenset(one.at for one in low)) < SHOWN:
         return None
@@ -239,7 +239,7 @@ def _too_low(view: ServerView, requirement: str, meaning: str) -> Ruling | None:
     )
     expected = f"the gauge shows how many requests {_MEANS[meaning]}"
     if a_part:
-        hint = "Do others wait elsewhere in the server? EPPs take it for less busy than it is."
+        hint = f"Do others {_MEANS[meaning]} elsewhere in the server? EPPs take it for less busy than it is."
         return view.fail(requirement, expected, actual, at=worst, hint=hint, verdict=Verdict.WARN)
     return view.fail(requirement, expected, actual, at=worst, hint="Does it say whether there is one?")
 
@@ -295,7 +295,7 @@ _KEPT = "Does it count blocks that are only kept for later prompts, or show the 
 
 
 def _kv_shown(view: ServerView) -> Ruling:
-    loaded = tuple(one for one in view.readable if one.loaded)
+    loaded = _long(view)
     first = next((one for one in view.readable if not one.loaded), loaded[0] if loaded else None)
     idle = (view.value(first, "kv_cache") if first is not None else None) or 0.0
     most = max((view.value(one, "kv_cache") or 0.0 for one in loaded), default=0.0)
@@ -323,6 +323,11 @@ def _kv_shown(view: ServerView) -> Ruling:
     return view.fail(KV, "the gauge rises with long prompts", actual, hint=hint, verdict=Verdict.INCONCLUSIVE)
 
 
+def _long(view: ServerView) -> tuple[Scraped, ...]:
+    """The pages under the last load, whose prompts are the long ones."""
+    return tuple(one for one in view.readable if one.loaded and one.load and one.load.words == view.words)
+
+
 def _kv_of_nothing(view: ServerView) -> Ruling | None:
     """The gauge rises again and again while nothing runs or waits, and the suite has nothing in flight."""
     still = [one for one in view.readable if not one.event.most and _at_rest(view, one)]
@@ -347,10 +352,12 @@ def _at_rest(view: ServerView, one: Scraped) -> bool:
 
 def _kv_left(view: ServerView) -> Iterator[Ruling]:
     """When all long prompts have ended, and short ones after them, the gauge shows less than it did."""
-    loaded = [one for one in view.readable if one.loaded]
+    loaded = _long(view)
+    if not loaded:
+        return
     before = [view.value(one, "kv_cache") or 0.0 for one in view.readable if one.load is None or one.at < loaded[0].at]
-    most = max((view.value(one, "kv_cache") or 0.0 for one in loaded), default=0.0)
-    asked = [one for one in view.exchanges if loaded and one.at > loaded[-1].at]
+    most = max(view.value(one, "kv_cache") or 0.0 for one in loaded)
+    asked = [one for one in view.exchanges if one.at > loaded[-1].at]
     if most <= min(before, default=0.0) or not asked or any(_refused(one) for one in asked):
         return
     after = [one for one in view.readable if one.at > asked[-1].at]

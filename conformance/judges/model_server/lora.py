@@ -6,6 +6,7 @@ passes. An engine lists nothing when idle, or keeps old series beside the newest
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,6 +25,12 @@ SERVED, GAUGE, LABELS, NEWEST, WAITING = "MS-LORA-01", "MS-LORA-02", "MS-LORA-03
 
 DAY = 86_400.0
 """Seconds by which clocks may differ."""
+
+UPDATES = 8
+"""How often the gauge must have been set before that its list was never whole is no chance of when that was done."""
+
+IN_TURN = 2.0
+"""Seconds, in all, for which it must not have been whole."""
 
 TIES = 2.0
 """Seconds after which a later change has another value, even where values are whole seconds."""
@@ -170,7 +177,41 @@ def labels(episode: EpisodeView) -> Iterator[Ruling]:
                 yield view.fail(LABELS, f"{MAX} is a whole number above 0", repr(most), at=one)
                 return
     if any(found.samples for one, found in view.readings("lora") if one.loaded and one.event.begun > 0):
-        yield _left_out(view) or _too_many(view) or _listed(view)
+        yield _run_together(view) or _left_out(view) or _too_many(view) or _in_turn(view) or _listed(view)
+
+
+def _run_together(view: ServerView) -> Ruling | None:
+    """Adapters are named as if they were one, with something else than a comma between them."""
+    known = set(view.claims.adapters)
+    if not known:
+        return None
+    names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
+    together = re.compile(rf"({names})([^\w,-]+({names}))+")
+    for one, found in view.readings("lora"):
+        named = set().union(*(adapters_of(sample, label) for sample in found.samples for label in (RUNS, WAITS)))
+        if joined := sorted(filter(together.fullmatch, named - known)):
+            return view.fail(LABELS, "names are separated by commas", repr(joined[0]), at=one)
+    return None
+
+
+def _in_turn(view: ServerView) -> Ruling | None:
+    """Not all are named at a time, although each had its first token and was not at its end: at every such scrape,
+    however often the gauge was set meanwhile."""
+    known = set(view.claims.adapters)
+    pages = [(one, _newest(found)) for one, found in view.readings("lora") if found.samples]
+    run = [(one, top) for one, top in pages if _one_each(view, one) and one.event.begun >= len(known) > 1]
+    if not run or view.metrics.engines(run[0][0].page) != 1:
+        return None
+    named = [adapters_of(top, RUNS) & known for _, top in run]
+    if known in named or not any(named):  # a newest series that names none is another matter (MS-LORA-04)
+        return None
+    at = {one.at for one, _ in run}
+    seconds = sum(after.t - one.t for one, after in pairwise(view.readable) if {one.at, after.at} <= at) / 1e9
+    if len({top.value for _, top in run}) < UPDATES or seconds < IN_TURN:
+        return None
+    actual = f"never more than {max(map(len, named))} of {len(known)} at a time"
+    expected = f"{RUNS} names all adapters that run"
+    return view.fail(LABELS, expected, actual, at=run[-1][0], verdict=Verdict.WARN)
 
 
 def _too_many(view: ServerView) -> Ruling | None:

@@ -19,6 +19,13 @@ MARKS = 4
 PLENTY = 16
 """Tokens that make a text, whatever they are: a model whose answer was cut after so many has said something."""
 
+SPARSE = 4
+"""Words to a token, at most, in a text of some length: the tokens of models are words, pieces of them, or, as those of
+SuperBPE (arXiv:2503.13423), up to four words."""
+
+MILLISECONDS = 100_000_000_000
+"""A time that is later, in seconds, is in milliseconds."""
+
 REPEATED = 6
 """Chunks, each of which begins with all of the one before and goes on, that prove that text is repeated: words may."""
 
@@ -81,6 +88,15 @@ def mute(found: Sequence[dict[str, Any]], *, chat: bool, tokens: int) -> Wrong |
     return f"`{'content' if chat else 'text'}` of {tokens} tokens", "there is none, and `finish_reason` is 'length'"
 
 
+def uncounted(found: Sequence[dict[str, Any]]) -> Wrong | None:
+    """What is wrong with `completion_tokens` that are too few for the words that were made."""
+    tokens = tokens_of(found)
+    words = len("".join(map(_text, _choices(found))).split())
+    if not tokens or words <= SPARSE * max(tokens, MARKS):
+        return None
+    return f"`completion_tokens` of {words} words", f"{tokens}"
+
+
 def _says(choice: dict[str, Any], *, chat: bool) -> bool:
     holder = _holder(choice) if chat else choice
     return any(holder[name] for name in holder if name != "role") if chat else bool(holder.get("text"))
@@ -123,9 +139,30 @@ def odd(chunks: Sequence[dict[str, Any]]) -> Wrong | None:
     for choice in _choices(chunks):
         if (role := _holder(choice).get("role") or "assistant") != "assistant":  # vLLM, told so by --response-role
             return "the `role` 'assistant'", f"{role!r}"
+    if any(chunk["created"] > MILLISECONDS for chunk in chunks):
+        return "`created` in seconds", "it is in milliseconds"
     if tokens_of(chunks) == 0 and any(_text(choice) for choice in _choices(chunks)):
         return "`completion_tokens` above 0, as there is text", "0"
     return None
+
+
+def early(found: Sequence[dict[str, Any]], most: int | None) -> Wrong | None:
+    """What is odd about an answer that is said to be cut for its length, after fewer than `most` tokens."""
+    tokens = tokens_of(found)
+    if not tokens or tokens >= (most or 0) or all(one.get("finish_reason") != "length" for one in _choices(found)):
+        return None
+    return f"`finish_reason` 'length' after {most} tokens, as was asked for", f"after {tokens}"
+
+
+def uncut(found: Sequence[dict[str, Any]], most: int | None) -> Wrong | None:
+    """What is odd about an answer with text that was to have one token, and is said to have ended by itself.
+
+    A token that ends an answer makes no text, so this answer was cut. Triton's front end says `stop` of every one.
+    """
+    ends = [one for one in _choices(found) if one.get("finish_reason") == "stop"]
+    if most != 1 or not ends or not "".join(map(_text, _choices(found))).strip():
+        return None
+    return "`finish_reason` 'length' after one token, as was asked for", "'stop', although there is text"
 
 
 def _choices(chunks: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

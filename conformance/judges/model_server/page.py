@@ -7,11 +7,12 @@ port that serves requests. What Go's text parser refuses, every EPP of the field
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from conformance.judges.episode_view import EpisodeView
 from conformance.judges.registry import judge_of_episode
 from conformance.judges.ruling import Ruling, passed
-from conformance.judges.server_view import Scraped, ServerView
+from conformance.judges.server_view import SHOWN, Scraped, ServerView, held_for
 from conformance.reading.metrics_page import Page
 from conformance.verdict import Verdict
 
@@ -19,6 +20,11 @@ PAGE = "MS-MET-01"
 
 STALE = 0.2
 """Seconds after which EPPs of the field hold metrics for stale."""
+
+_STALE = "EPPs hold metrics for stale when they are older."
+
+_TYPES = ("text/plain", "application/openmetrics-text")
+"""The content types of pages in text."""
 
 _HINTS = {
     "sglang": "SGLang has metrics with --enable-metrics only.",
@@ -51,16 +57,37 @@ def _served_as_epps_ask(view: ServerView) -> Iterator[Ruling]:
         hint = "Tell EPPs where it is, or serve it there, too."
         expected = "the page is at /metrics on the port that serves requests, where EPPs look for it"
         yield view.fail(PAGE, expected, f"it is at {view.pages[0].event.url}", hint=hint, verdict=Verdict.WARN)
+    if strange := next((one for one in view.readable if _type(one) not in _TYPES), None):
+        hint = "EPPs do not look at it, but Prometheus from 3.0 on takes no page without a type that it knows."
+        expected = f"content type {' or '.join(_TYPES)}"
+        yield view.fail(PAGE, expected, _type(strange) or "it has none", at=strange, hint=hint, verdict=Verdict.WARN)
     soonest = min(one.event.seconds for one in view.pages)
     if soonest > STALE:
         actual = f"each of {len(view.pages)} took {soonest:.2f} s or longer"
-        hint = "EPPs hold metrics for stale when they are older."
+        hint = _STALE
         verdict = Verdict.WARN
-        if min(one.event.seconds - one.event.late for one in view.pages) <= STALE:
+        if median(one.event.seconds - one.event.late for one in view.pages) <= STALE:
             actual += ", of which a part may not be the server's: this machine was too busy"
             hint = "Run the suite where less runs beside it."
             verdict = Verdict.INCONCLUSIVE
         yield view.fail(PAGE, f"a page within {STALE} s", actual, hint=hint, verdict=verdict)
+    elif loaded := tuple(one for one in view.pages if one.loaded):
+        yield from _late_under_load(view, loaded)
+
+
+def _late_under_load(view: ServerView, loaded: tuple[Scraped, ...]) -> Iterator[Ruling]:
+    """A server that is quick at rest, and slow with its page as long as it has to work. Only what is its own counts."""
+    slow = [one for one in loaded if one.event.seconds - one.event.late > STALE]
+    seconds = held_for(loaded, frozenset(one.at for one in slow))
+    if seconds >= SHOWN:
+        soonest = min(one.event.seconds for one in slow)
+        actual = f"for {seconds:.1f} s each took {soonest:.2f} s or longer"
+        expected = f"a page within {STALE} s, under load, too"
+        yield view.fail(PAGE, expected, actual, at=slow[-1], hint=_STALE, verdict=Verdict.WARN)
+
+
+def _type(one: Scraped) -> str:
+    return one.event.content_type.partition(";")[0].strip().lower()
 
 
 def _problem(view: ServerView, one: Scraped) -> Ruling | None:

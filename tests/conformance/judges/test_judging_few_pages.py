@@ -164,7 +164,12 @@ def test_few_pages_do_not_tell_which_adapters_are_left_out(requirement, begun, m
 )
 def test_the_time_of_a_page_is_without_what_is_not_the_servers(scrapes, wanted) -> None:
     body = f"# TYPE {QUEUE} gauge\n{QUEUE} 0\n".encode()
-    pages = [MetricsPage(url="http://x/metrics", status=200, body=body, seconds=s, late=late) for s, late in scrapes]
+    pages = [
+        MetricsPage(
+            url="http://x/metrics", status=200, content_type="text/plain", body=body, seconds=seconds, late=late
+        )
+        for seconds, late in scrapes
+    ]
     entries = tuple(Entry(seq, seq, page) for seq, page in enumerate(pages, 1))
     facts = ModelServerFacts(names=NAMES)
     context = Context(

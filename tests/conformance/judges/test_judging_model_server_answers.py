@@ -25,11 +25,20 @@ CONTEXT = Context(
 
 
 def verdict(
-    body: bytes, content_type: bytes, *, stream: bool, chat: bool, asked: dict[str, Any], tokens: int | None = None
+    body: bytes,
+    content_type: bytes,
+    *,
+    stream: bool,
+    chat: bool,
+    asked: dict[str, Any],
+    tokens: int | None = None,
+    words: int = 8,
 ) -> Verdict:
     api = "chat" if chat else "completions"
     sent = json.dumps(asked).encode()
-    request = ServerAsked(method="POST", path="/v1", api=api, stream=stream, body=sent, tokens=tokens)
+    request = ServerAsked(
+        method="POST", path="/v1", api=api, stream=stream, body=sent, tokens=tokens, prompt={"words": words}
+    )
     answer = ServerAnswered(status=200, headers=((b"content-type", content_type),), body=body)
     entries = (Entry(1, 1, request), Entry(2, 2, answer))
     found = judge(Episode(id="1", entries=entries), CONTEXT, Catalogue.load())
@@ -61,13 +70,22 @@ def streamed(
 
 
 def whole(
-    choices: list[dict[str, Any]], *, chat: bool = False, tokens: int = 4, name: str = "a", **asked: Any
+    choices: list[dict[str, Any]],
+    *,
+    chat: bool = False,
+    tokens: int = 4,
+    name: str = "a",
+    created: int = 1,
+    most: int | None = None,
+    words: int = 8,
+    **asked: Any,
 ) -> Verdict:
-    """The verdict on one object with these choices."""
+    """The verdict on one object with these choices, to a prompt of so many words, for `most` tokens."""
     kind = "chat.completion" if chat else "text_completion"
     usage = {"prompt_tokens": 8, "completion_tokens": tokens, "total_tokens": 8 + tokens}
-    body = {"id": name, "object": kind, "created": 1, "model": "m", "choices": choices, "usage": usage}
-    return verdict(json.dumps(body).encode(), b"application/json", stream=False, chat=chat, asked=asked)
+    body = {"id": name, "object": kind, "created": created, "model": "m", "choices": choices, "usage": usage}
+    sent = json.dumps(body).encode()
+    return verdict(sent, b"application/json", stream=False, chat=chat, asked=asked, tokens=most, words=words)
 
 
 WORDS = [(word, None) for word in ("a", " a", " a b", " a", " c", " c", " d", " d")]
@@ -128,6 +146,24 @@ def test_an_answer_that_was_cut_after_many_tokens_says_something(chat) -> None:
     assert streamed(*silent, ("", "stop"), chat=chat) is Verdict.PASS
     assert streamed(("", "length"), chat=chat, tokens=1) is Verdict.PASS
     assert streamed(*silent, ("x", "length"), chat=chat) is Verdict.PASS
+
+
+@pytest.mark.parametrize("chat", [False, True], ids=["completion", "chat"])
+def test_usage_counts_what_was_asked_and_made(chat) -> None:
+    def made(text: str = "x", finish: str = "stop", **more: Any) -> Verdict:
+        inner = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
+        return whole([{"index": 0, **inner, "finish_reason": finish}], chat=chat, **more)
+
+    assert made(words=32) is Verdict.PASS  # of 8 tokens
+    assert made(words=33) is Verdict.FAIL
+    assert made("a " * 64, tokens=16) is Verdict.PASS
+    assert made("a " * 65, tokens=16) is Verdict.FAIL
+    assert made("a " * 16, tokens=1) is Verdict.PASS  # so few tokens may be a phrase
+    assert made("a " * 17, tokens=1) is Verdict.FAIL
+    assert made(finish="length", tokens=15, most=16) is Verdict.WARN
+    assert made(finish="length", tokens=16, most=16) is Verdict.PASS
+    assert made(finish="stop", tokens=15, most=16) is Verdict.PASS
+    assert made(created=1_700_000_000_000) is Verdict.WARN
 
 
 @pytest.mark.parametrize("chat", [False, True])

@@ -121,6 +121,18 @@ def counts(begun: int, queued: int, running: int, used: float | None = 0.1) -> t
 RIGHT = counts(6, 10, 6)
 
 
+def test_a_load_of_long_prompts_under_which_there_was_no_page_tells_nothing_of_the_cache() -> None:
+    """One request at a time came before, and was scraped: what that shows is no sign of a cache that fills."""
+    body = f"# TYPE {CACHE} gauge\n{CACHE} 0.1\n".encode()
+    page = MetricsPage(url="http://x/metrics", status=200, body=body, sent=1, begun=1, most=1)
+    events = [dataclasses.replace(RAISED, level=1), page, dataclasses.replace(RAISED, words=2000)]
+    entries = tuple(Entry(seq, round(seq * EVERY * 1e9), event) for seq, event in enumerate(events, 1))
+    facts = ModelServerFacts(names=EVERYTHING)
+    context = dataclasses.replace(CONTEXT, requirements=("MS-MET-03",), model_server=facts)
+    found = judge(Episode(id="1", entries=entries), context, Catalogue.load())
+    assert {one.verdict for one in found if one.requirement == "MS-MET-03"} == {Verdict.NOT_APPLICABLE}
+
+
 @pytest.mark.parametrize(
     ("requirement", "pages"),
     [
@@ -174,6 +186,11 @@ def test_a_gauge_that_lags_or_counts_what_waits_again_is_not(pages) -> None:
         ("MS-MET-04", [counts(2, 10, 1), *[counts(2, 10, 1, 0.2)] * 80], Verdict.PASS),
         ("MS-MET-04", [counts(6, 10, 1, 0.8), *[counts(6, 10, 1, 0.9)] * 80], Verdict.PASS),
         ("MS-MET-04", [counts(6, 10, 1), *[counts(6, 10, 1, 0.2)] * 80, RIGHT], Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 3), *[counts(6, 10, 3, 0.2)] * 80], Verdict.WARN),
+        ("MS-MET-04", [counts(6, 10, 3), *[counts(6, 10, 3, 0.2)] * 80, RIGHT], Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 3)] * 80, Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 5), *[counts(6, 10, 5, 0.2)] * 80], Verdict.PASS),
+        ("MS-MET-04", [counts(6, 10, 3, 0.8), *[counts(6, 10, 3, 0.9)] * 80], Verdict.PASS),
     ],
     ids=[
         "queue",
@@ -191,6 +208,11 @@ def test_a_gauge_that_lags_or_counts_what_waits_again_is_not(pages) -> None:
         "2 run",
         "a full cache",
         "running lags",
+        "a half runs",
+        "a half runs, soon more",
+        "an old half runs",
+        "most of them run",
+        "a half runs, and the cache is full",
     ],
 )
 def test_a_gauge_that_only_says_whether_there_is_a_request_is_at_fault(requirement, pages, wanted) -> None:
@@ -408,3 +430,61 @@ def test_the_newest_lora_series_is_current_but_for_a_moment(outdated, right, wan
     context = dataclasses.replace(CONTEXT, requirements=("MS-LORA-04",), model_server=facts)
     found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
     assert next(one.verdict for one in found if one.requirement == "MS-LORA-04") is wanted
+
+
+# -- the page itself ---------------------------------------------------------------------------------------------------
+
+
+def verdict_on_pages(*seconds: float, late: float = 0.0, content_type: str = "text/plain; version=0.0.4") -> Verdict:
+    """The verdict on the page, that takes no time at rest, and so many seconds each time under load."""
+    took = [(0.0, 0.0), *((one, late if one else 0.0) for one in seconds)]
+    pages = [
+        MetricsPage(url="", status=200, content_type=content_type, body=b"x 1\n", seconds=one, late=other)
+        for one, other in took
+    ]
+    times = [0.0, 0.0, *(1.0 + number * 0.3 for number in range(len(seconds)))]
+    events = [pages[0], RAISED, *pages[1:]]
+    entries = [Entry(seq, round(t * 1e9), event) for seq, (t, event) in enumerate(zip(times, events, strict=True), 1)]
+    context = dataclasses.replace(CONTEXT, requirements=("MS-MET-01",))
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    return next(one.verdict for one in found if one.requirement == "MS-MET-01")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "late", "wanted"),
+    [
+        ([0.3] * 16, 0.0, Verdict.WARN),
+        ([0.01, *[0.3] * 16], 0.0, Verdict.WARN),
+        ([0.3] * 16, 0.15, Verdict.PASS),
+        ([0.3] * 8, 0.0, Verdict.PASS),
+        ([0.3, 0.1] * 16, 0.0, Verdict.PASS),
+    ],
+    ids=["always", "but at first", "not all the server's", "for a moment", "now and then"],
+)
+def test_a_page_that_is_late_under_load_is_warned_of(seconds, late, wanted) -> None:
+    assert verdict_on_pages(*seconds, late=late) is wanted
+
+
+@pytest.mark.parametrize(("busy", "wanted"), [(1, Verdict.WARN), (5, Verdict.INCONCLUSIVE)])
+def test_a_page_that_is_always_late_is_the_servers_doing_if_most_scrapes_show_it(busy, wanted) -> None:
+    pages = [
+        MetricsPage(url="", status=200, content_type="text/plain", body=b"x 1\n", seconds=0.25, late=late)
+        for late in [0.2] * busy + [0.0] * 4
+    ]
+    entries = [Entry(seq, seq, event) for seq, event in enumerate(pages, 1)]
+    context = dataclasses.replace(CONTEXT, requirements=("MS-MET-01",))
+    found = judge(Episode(id="1", entries=tuple(entries)), context, Catalogue.load())
+    assert next(one.verdict for one in found if one.requirement == "MS-MET-01") is wanted
+
+
+@pytest.mark.parametrize(
+    ("content_type", "wanted"),
+    [
+        ("text/plain", Verdict.PASS),
+        ("Text/Plain;charset=utf-8", Verdict.PASS),
+        ("text/html; charset=utf-8", Verdict.WARN),
+        ("", Verdict.WARN),
+    ],
+)
+def test_a_page_says_what_it_is(content_type, wanted) -> None:
+    assert verdict_on_pages(content_type=content_type) is wanted
