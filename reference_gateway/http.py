@@ -57,6 +57,8 @@ class GatewayResponse:
     trailers: Headers = field(default=())
     cut: bool = False
     """Only half of the body is sent, and no end: a fault."""
+    uncalled_for: bool = False
+    """The body is sent over HTTP/2 where the request is HEAD, too: a fault."""
 
     @property
     def sent(self) -> bytes:
@@ -240,7 +242,7 @@ class _Http2:
             self._transport.reset(self._stream, ErrorCode.INTERNAL_ERROR)
             raise
         head = ((b":status", b"%d" % response.status), *(p for p in response.headers if p[0] not in _HOP_BY_HOP))
-        body = b"" if request.method == "HEAD" else response.sent
+        body = b"" if request.method == "HEAD" and not response.uncalled_for else response.sent
         self._transport.send_headers(self._stream, head, end=not body and not response.trailers)
         if body:
             self._transport.send(self._stream, body, end=not response.trailers and not response.cut)

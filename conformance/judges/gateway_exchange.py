@@ -248,6 +248,15 @@ class GatewayExchange:
         later = [item for own in lists if last.endpoint in own for item in own[own.index(last.endpoint) + 1 :]]
         return any(self.conduct(item) != "serves" for item in later)
 
+    @property
+    def failed(self) -> UpstreamAttempt | None:
+        """The last attempt, if its response is an error that can't be the gateway's own, an EPP was told all of it, and
+        the client got the status, be it with another body."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is None or last.status != self.status or (last.status or 0) < 500 or not self._shown(last):
+            return None
+        return None if last.status in (502, 503, 504, *self.gateway.retry_statuses) else last
+
     def _shown(self, last: UpstreamAttempt) -> bool:
         """Whether the EPP that was asked last was told this response with its body, and let it go."""
         response = self.asked[-1].stream.response if self.asked else None

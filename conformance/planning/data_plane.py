@@ -113,6 +113,14 @@ class DataPlaneChoice:
         mode = next(ours for ours, theirs in MODES.items() if theirs is found.config.request_body_mode)
         return cls(name=name, variant=found, mode=mode)
 
+    def response_mode(self, request: BodyMode, response: BodyMode) -> BodyMode:
+        """The response body mode of an exchange that asks for these two: a variant that is bound to the request's has
+        its own, unless the exchange has one, too."""
+        if self.variant is None or self.mode is None or response is not request:
+            return response
+        own = self.variant.config
+        return own.response_body_mode if own.request_body_mode is request else response
+
     def driven(self, profile: Profile) -> Profile:
         """The profile with the body modes that this data plane drives."""
         return profile if self.mode is None else profile.model_copy(update={"body_modes": (self.mode,)})

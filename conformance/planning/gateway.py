@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from conformance.errors import UsageError
 from conformance.evidence.episode import GatewayFacts
 from conformance.planning.plan import Obstacle
 from conformance.planning.undriven import Undriven
@@ -85,3 +86,18 @@ def _reads(claims: GatewayFacts) -> str:
 def is_ipv6(endpoint: str) -> bool:
     """Whether an endpoint is written with an IPv6 address."""
     return endpoint.startswith("[")
+
+
+def pod_names(pool: Pool, pools: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """What a scenario calls each endpoint: its pods take those of their pool and family, in order. Raises `UsageError`
+    where there are too few."""
+    free = {name: list(endpoints) for name, endpoints in pools.items()}
+    taken: dict[str, str] = {}
+    for pod in pool.pods:
+        found = [one for one in free.get(pod.backend, ()) if is_ipv6(one) == (pod.family == "ipv6")]
+        if not found:
+            raise UsageError(f"the gateway's pool has no endpoint left for pod {pod.name}")
+        free[pod.backend].remove(found[0])
+        taken[found[0]] = pod.name
+    spare = (endpoint for endpoints in free.values() for endpoint in endpoints)
+    return taken | {endpoint: f"spare-{number}" for number, endpoint in enumerate(spare, 1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reference_gateway.fault import Fault
 from reference_gateway.faults import (
+    answers,
     changes,
     contents,
     ejecting,
@@ -27,6 +28,7 @@ FAULTS: tuple[Fault, ...] = (
     *passage.FAULTS,
     *relay.FAULTS,
     *failing.FAULTS,
+    *answers.FAULTS,
     *hedging.FAULTS,
     *pools.FAULTS,
     *splits.FAULTS,
@@ -34,6 +36,7 @@ FAULTS: tuple[Fault, ...] = (
 )
 VARIANTS: tuple[Fault, ...] = (
     *variants.VARIANTS,
+    *answers.VARIANTS,
     *ejecting.VARIANTS,
     *hedging.VARIANTS,
     *splits.VARIANTS,

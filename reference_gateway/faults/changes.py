@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterator
 
 from ext_proc.messages import (
@@ -15,6 +16,7 @@ from ext_proc.messages import (
     ProcessingResponse,
 )
 from ext_proc.record import header
+from real_envoy.http_response import HttpResponse
 from reference_gateway.epp_client import Answered, Decision, EppUnavailable, Talk
 from reference_gateway.fault import Fault
 from reference_gateway.faults.contents import mutations
@@ -156,7 +158,79 @@ class _Page(Gateway):
     talk_type = _PageTalk
 
 
+class _OwnNameTalk(Talk):
+    """The EPP is told the name of the pool in place of the request's authority."""
+
+    async def ask(self, request: GatewayRequest) -> Decision:
+        return await super().ask(dataclasses.replace(request, authority="pool.internal"))
+
+
+class _OwnName(Gateway):
+    talk_type = _OwnNameTalk
+
+
+class _PutsArePosts(Gateway):
+    async def handle(self, request: GatewayRequest) -> GatewayResponse:
+        method = "POST" if request.method == "PUT" else request.method
+        return await super().handle(dataclasses.replace(request, method=method))
+
+
+class _ThroughFloats(Gateway):
+    """Bodies are read and written as JavaScript does: each number is one of 64 bits with a point."""
+
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        return await super().attempt(endpoint, dataclasses.replace(request, body=_written_again(request.body)))
+
+
+def _written_again(body: bytes) -> bytes:
+    try:
+        return json.dumps(json.loads(body, parse_int=lambda digits: int(float(digits)))).encode()
+    except ValueError:
+        return body
+
+
+class _KnownMembers(Gateway):
+    """Of a body in JSON only the members that the gateway knows go on."""
+
+    async def attempt(self, endpoint: str, request: GatewayRequest) -> HttpResponse | None:
+        return await super().attempt(endpoint, dataclasses.replace(request, body=_known(request.body)))
+
+
+def _known(body: bytes) -> bytes:
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return body
+    if not isinstance(value, dict):
+        return body
+    return json.dumps({name: one for name, one in value.items() if not name.startswith("x_")}).encode()
+
+
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        name="tells-its-own-name",
+        why="the EPP is told the name of the pool in place of the authority, with which the request goes on",
+        breaks="DP-EXTP-01",
+        gateway=_OwnName,
+    ),
+    Fault(
+        name="puts-are-posts",
+        why="a request with PUT is one with POST for the EPP and the model server",
+        breaks="DP-EXTP-01",
+        gateway=_PutsArePosts,
+    ),
+    Fault(
+        name="numbers-through-floats",
+        why="a body in JSON is written again, with each whole number rounded to what a floating-point one holds",
+        breaks="DP-EXTP-01",
+        gateway=_ThroughFloats,
+    ),
+    Fault(
+        name="known-members-only",
+        why="of a body in JSON the members that the gateway does not know are lost",
+        breaks="DP-EXTP-01",
+        gateway=_KnownMembers,
+    ),
     Fault(
         name="small-buffer",
         why="a body of more than 32 KiB gets 413 when the EPP has answered the headers",

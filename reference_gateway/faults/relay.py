@@ -335,6 +335,7 @@ FAULTS: tuple[Fault, ...] = (
         name="error-ignored",
         why="a request that the EPP refuses is sent to a model server",
         breaks="DP-ERR-01",
+        also_breaks={"DP-DEST-01": "which may be another than the one that the EPP named before it refused"},
         gateway=_ErrorIgnored,
     ),
     Fault(

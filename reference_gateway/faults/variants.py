@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ext_proc.channel import Channel
 from ext_proc.http2.address import split_address
 from ext_proc.http2.errors import ConnectFailed
+from ext_proc.messages import ProcessingRequest
 from ext_proc.record import header
 from ext_proc.stream import ProcessStream
 from real_envoy.http_response import HttpResponse
@@ -30,6 +31,17 @@ LONGEST_HEADER = 4096
 
 LONGEST = 1024 * 1024
 """Bytes of the longest body that is taken."""
+
+
+class _ModelessTalk(Talk):
+    def tamper(self, message: ProcessingRequest, *, first: bool) -> Iterable[ProcessingRequest]:
+        assert first is message.HasField("protocol_config")
+        message.ClearField("protocol_config")
+        return (message,)
+
+
+class _Modeless(Gateway):
+    talk_type = _ModelessTalk
 
 
 class _ImpatientTalk(Talk):
@@ -180,6 +192,13 @@ VARIANTS: tuple[Fault, ...] = (
     Fault(name="full-duplex", why="bodies in full duplex, all sent before an answer is awaited"),
     Fault(name="buffered", why="a body in one piece, when the headers are answered", settings={"mode": "BUFFERED"}),
     Fault(name="streamed", why="a body piece by piece, each answered", settings={"mode": "STREAMED"}),
+    Fault(
+        name="streamed-unsaid",
+        why="so it is without protocol_config, as with Envoy before it had that",
+        gateway=_Modeless,
+        settings={"mode": "STREAMED"},
+        unjudged="in a mode that the gateway did not name",
+    ),
     Fault(name="headers-only", why="bodies are not sent to the EPP", settings={"mode": "NONE"}),
     Fault(
         name="open",

@@ -22,8 +22,8 @@ from conformance.verdict import Verdict
 from ext_proc.record import STREAMS_END, Author, ExchangeOpened, HalfClosed, StreamEnded, Wait, header
 
 FIRST, LOCAL_REPLY = "request_headers", "response_headers"
-_PSEUDO = {FIRST: (":method", ":path"), LOCAL_REPLY: (":status",)}
-"""What each request and response has among its headers."""
+_PSEUDO = {FIRST: (":method", ":path", ":authority"), LOCAL_REPLY: (":status",)}
+"""What each request and response has among its headers. Nothing asks for :scheme, which Envoy always tells."""
 
 TAKEN = 1024 * 1024
 """Bytes of a body that every gateway takes: nginx refuses longer ones by default."""
@@ -212,6 +212,7 @@ def _message(one: PickerStream, exchange: GatewayExchange, message: DecodedMessa
             yield exchange.fail(EXTP, "names of headers in lower case", f"{upper!r}", at=message, hint=hint)
     if message.part == "headers" and not message.partial:
         names = {name for name, _ in message.headers or ()}
+        names |= {":authority"} if "host" in names else set()  # as HTTP/1.1 calls it
         names |= {":path"} if (":method", b"CONNECT") in (message.headers or ()) else set()  # which has none
         lost = next((name for name in _PSEUDO.get(message.what, ()) if name not in names), None)
         if lost is not None:

@@ -26,6 +26,7 @@ from ext_proc.record import (
     Headers,
     UpstreamRequest,
     UpstreamResponse,
+    body_length,
     header,
     whole_body,
 )
@@ -62,6 +63,12 @@ def _changed(direction: StreamDirection) -> bool:
     return direction.replaced or answered_body(direction) not in (None, sent_body(direction))
 
 
+def _says_modes(exchange: GatewayExchange) -> bool:
+    """Whether the gateway says in which modes bodies are sent. If not, answers of full duplex may come in another."""
+    heard = (one.conversation.first for one in exchange.asked)
+    return any(one is not None and one.request is not None and one.request.HasField("protocol_config") for one in heard)
+
+
 def _rewritten(direction: StreamDirection) -> bool:
     """Whether an EPP asks for another path than it was told."""
     return values_of(sent_headers(direction), ":path") != values_of(header_list(direction), ":path")
@@ -73,7 +80,7 @@ def _sent(exchange: GatewayExchange, one: PickerStream, opened: ExchangeOpened) 
     yield from _told(exchange, request, whole_body(opened), opened.headers)
     rewritten = any(_rewritten(other.stream.request) for other in exchange.asked)
     for attempt in exchange.sent_on(one):
-        yield from _method(exchange, request, attempt)
+        yield from _method(exchange, opened, request, attempt)
         yield from _path(exchange, opened, attempt) if not rewritten else ()
         yield from _released(exchange, request, opened, attempt.request, attempt)
         yield from _readable(exchange, request, opened, attempt.request, attempt)
@@ -84,6 +91,8 @@ def _returned(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
     response = one.stream.response
     yield from _cut(exchange, one)
     yield from _lost(exchange, one)
+    yield from _uncalled_for(exchange)
+    yield from _error_page(exchange, one)
     final, got = exchange.final, exchange.response
     if final is None or final.response is None or got is None:
         return
@@ -142,7 +151,12 @@ def _released(
     if difference := _difference(released, got, came.headers):
         where = f"at {attempt.endpoint}" if attempt is not None else "at the client"
         expected = f"the {direction.side} body {where} as {'it came' if hidden else 'the answers of the EPP left it'}"
-        yield exchange.fail(EXTP, expected, difference, at=attempt)
+        if _says_modes(exchange) or not _changed(direction):
+            yield exchange.fail(EXTP, expected, difference, at=attempt)
+        else:
+            actual = f"another, by answers in a mode that the gateway did not name: {difference}"
+            hint = "Send protocol_config on the first message: in which mode an answer is meant is not known without."
+            yield exchange.fail(EXTP, expected, actual, at=attempt, verdict=Verdict.INCONCLUSIVE, hint=hint)
 
 
 def _written(direction: StreamDirection) -> bytes | None:
@@ -205,6 +219,32 @@ def _lacks_a_part(whole: bytes, got: bytes) -> bool:
     """Whether `got` is the `whole` without a part, be it the beginning: in full duplex that is with the EPP."""
     alike = next((at for at, (one, other) in enumerate(zip(whole, got, strict=False)) if one != other), len(got))
     return len(got) < len(whole) and whole.endswith(got[alike:])
+
+
+def _uncalled_for(exchange: GatewayExchange) -> Iterator[Ruling]:
+    """A body where HTTP has none (RFC 9110, 9.3.2, 15.3.5 and 15.4.5). On HTTP/1.1 it would be the next response."""
+    got = exchange.response
+    if exchange.bodyless and got is not None and (size := body_length(got[1])):
+        hint = "Clients that look take it for an error of the stream, and lose the response."
+        yield exchange.fail(EXTP, "a response without a body, as HTTP has it", f"{size} bytes of one", hint=hint)
+
+
+def _error_page(exchange: GatewayExchange, one: PickerStream) -> Iterator[Ruling]:
+    """An error of a model server, as the EPP let it go, of which the client gets the status and another body.
+
+    Gateways have pages for errors where they are told to, which ext_proc does not speak of.
+    """
+    last, got, response = exchange.failed, exchange.response, one.stream.response
+    if last is None or got is None or one.left_early or exchange.bodyless or response.replaced:
+        return
+    released, body = answered_body(response), whole_body(got[1])
+    if released is None or released != last.body or body in (None, released) or _encoded(got[1].headers):
+        return
+    expected = f"the body of the {last.status} of {last.endpoint}, as the EPP let it go"
+    hint = "Has it pages for errors (nginx's proxy_intercept_errors, Envoy's custom_response)?"
+    difference = _difference(released, body or b"", last.response.headers if last.response is not None else ())
+    if difference:
+        yield exchange.fail(EXTP, expected, difference, hint=hint, verdict=Verdict.WARN)
 
 
 def _status(
@@ -301,13 +341,16 @@ def _said(name: str, value: bytes) -> str:
     return f"{name}: {value[:80].decode('latin-1')}" if value else f"no {name}"
 
 
-def _method(exchange: GatewayExchange, direction: StreamDirection, attempt: UpstreamAttempt) -> Iterator[Ruling]:
+def _method(
+    exchange: GatewayExchange, opened: ExchangeOpened, direction: StreamDirection, attempt: UpstreamAttempt
+) -> Iterator[Ruling]:
     """No EPP can change the method; a gateway may fetch with GET what a client asks for with HEAD."""
     told = next(iter(values_of(sent_headers(direction), ":method")), None)
     got = header(attempt.request.headers, b":method")
-    if told is not None and got not in (None, told) and (told, got) != (b"HEAD", b"GET"):
-        expected = f"{_shown(told)} at {attempt.endpoint}, as the EPP was told"
-        yield exchange.fail(EXTP, expected, _shown(got), at=attempt)
+    for due, why in ((told, "as the EPP was told"), (opened.method.encode(), "as the client asked")):
+        if None not in (due, got) and got != due and (due, got) != (b"HEAD", b"GET"):
+            yield exchange.fail(EXTP, f"{_shown(due)} at {attempt.endpoint}, {why}", _shown(got), at=attempt)
+            return
 
 
 def _path(exchange: GatewayExchange, opened: ExchangeOpened, attempt: UpstreamAttempt) -> Iterator[Ruling]:

@@ -22,7 +22,7 @@ from ext_proc.record import UNCONNECTED, ClientResponse, Entry, ExchangeOpened
 def expectation(exchange: GatewayExchange, *, blamed: bool) -> Iterator[Ruling]:
     """The scenario's expectation of `exchange`; `blamed`: fault was already found with it."""
     expected = exchange.facts.context.expectations.get(exchange.exchange)
-    requirement = about(expected, exchange.facts.context) if expected is not None else None
+    requirement = about(expected, exchange.facts) if expected is not None else None
     if expected is None or requirement is None or exchange.opened is None or exchange.aborted:
         return
     if expected.served_by is None and not expected.status:

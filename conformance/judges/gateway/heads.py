@@ -47,6 +47,7 @@ def heads(one: PickerStream, exchange: GatewayExchange) -> Iterator[Ruling]:
         came = ((b":path", opened.path.encode("latin-1", "replace")), *opened.headers)
         went = exchange.attempts[-1].request.headers
         yield from _compared(exchange, one.stream.request, came, went, "client", "model server")
+        yield from _authority(exchange, one.stream.request, str(opened.note.get("authority", "")), went)
     final, got = exchange.final, exchange.response
     if one is exchange.asked[-1] and final is not None and final.response is not None and got is not None:
         came = _with_status(final.response.status, final.response.headers)
@@ -67,6 +68,16 @@ def _compared(
             continue
         expected = f"{_text(name, kept)}, as it came from the {by} and went to the {to}"
         yield exchange.fail(EXTP, expected, f"the EPP is told {_text(name, said)}", at=direction.headers)
+
+
+def _authority(exchange: GatewayExchange, direction: StreamDirection, came: str, went: Headers) -> Iterator[Ruling]:
+    """The authority, which HTTP/1.1 calls host, where it went on as the client gave it; its port may be left out."""
+    told = sent_headers(direction)
+    said = next((value for name in (":authority", "host") for value in values_of(told, name)), b"").decode("latin-1")
+    kept = {value.decode("latin-1") for name in (b":authority", b"host") for value in values(went, name)} == {came}
+    if came and said and kept and said.lower() not in (came.lower(), came.lower().rpartition(":")[0]):
+        expected = f":authority: {came}, as it came from the client and went to the model server"
+        yield exchange.fail(EXTP, expected, f"the EPP is told :authority: {said[:80]}", at=direction.headers)
 
 
 def _one(found: Iterable[bytes]) -> bytes:

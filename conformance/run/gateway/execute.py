@@ -23,6 +23,9 @@ from real_envoy.kept import KeptConnection
 class GatewayExecution(Execution):
     """One piece of work on a gateway."""
 
+    doubtful_lateness = 0.1
+    """Half of Envoy's default time for an answer of an EPP (0.2 s): lateness is measured in part."""
+
     def __init__(self, runner: GatewayRunner, work: Work, capture: Capture) -> None:
         super().__init__(runner, work, capture)
         self._gateway = runner

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from conformance.errors import UsageError
 from conformance.evidence.episode import BackendFact, PodConduct, PodFact, Unmet
-from conformance.planning.gateway import OWN, is_ipv6
+from conformance.planning.gateway import OWN, pod_names
 from conformance.run.served import attempt
 from conformance.scenario.pool import Pool
 from conformance.scenario.references import NOBODY
@@ -112,7 +112,7 @@ class Pods:
 
         Those that it does not name are in the pool nevertheless, as `spare-1`, …
         """
-        names = _names(pool, self.pools)
+        names = pod_names(pool, self.pools)
         self.pods_of = {NOBODY: (self._nobody,)} | {name: (endpoint,) for endpoint, name in names.items()}
         self._conduct.clear()
         for pod in self._fleet.pods.values():
@@ -192,17 +192,3 @@ def _chosen(count: int, *, ipv6: bool) -> list[PodSpec]:
     """Pods on addresses of the suite's choice, one of them on IPv6 where the machine has it."""
     found = [PodSpec(name="-") for _ in range(count)]
     return [*found, PodSpec(name="-", address="::1", ports=(0,))] if ipv6 and has_ipv6_loopback() else found
-
-
-def _names(pool: Pool, pools: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """What a scenario calls each endpoint: its pods take those of their pool and family, in order."""
-    free = {name: list(endpoints) for name, endpoints in pools.items()}
-    taken: dict[str, str] = {}
-    for pod in pool.pods:
-        found = [one for one in free.get(pod.backend, ()) if is_ipv6(one) == (pod.family == "ipv6")]
-        if not found:
-            raise UsageError(f"the gateway's pool has no endpoint left for pod {pod.name}")
-        free[pod.backend].remove(found[0])
-        taken[found[0]] = pod.name
-    spare = (endpoint for endpoints in free.values() for endpoint in endpoints)
-    return taken | {endpoint: f"spare-{number}" for number, endpoint in enumerate(spare, 1)}

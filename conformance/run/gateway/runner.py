@@ -290,7 +290,9 @@ class GatewayRunner(TargetRunner):
 
     def _note(self, request: Request, http: HttpRequest) -> dict[str, Any]:
         """What judges can't read off the messages."""
-        note: dict[str, Any] = {"unannounced": True} if http.unannounced else {}
+        note: dict[str, Any] = {"authority": http.authority}
+        if http.unannounced:
+            note["unannounced"] = True
         if request.written != "ordinary":
             note["written"] = request.written
         if request.subset is not None:

@@ -87,6 +87,8 @@ def test_what_is_the_same_everywhere(gateway, script, whole):
         {"seen": 204, "got": b""},
         {"status": 204, "answered": b"", "told_back": None, "seen": 200, "got": b""},
         {"method": "HEAD", "told_back": None, "seen": 204, "got": b""},
+        {"method": "HEAD", "told_back": None},
+        {"status": 304, "told_back": None},
     ],
 )
 def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
@@ -124,6 +126,22 @@ def test_what_is_lost_added_or_exchanged(gateway, script, whole, changed):
 def test_what_may_differ(gateway, script, whole, changed):
     whole(**changed)
     assert gateway(script).blamed == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"status": 500, "got": b"<html>no</html>"}, True),
+        ({"status": 500, "back": b"{}", "got": b"<html>no</html>"}, False),  # the EPP has changed it, too
+        ({"status": 500, "back": b"{}", "got": b"{}"}, False),
+        ({"status": 500, "told_back": None, "got": b"<html>no</html>", "answered": b""}, False),
+        ({"status": 503, "got": b"<html>no</html>"}, False),  # which may be the gateway's own, after a retry
+    ],
+)
+def test_a_page_for_errors_is_warned_of(gateway, script, whole, changed, wrong):
+    whole(**changed)
+    verdicts = gateway(script)
+    assert (verdicts.warned, verdicts.failed) == ({"DP-EXTP-01"} if wrong else set(), set())
 
 
 @pytest.mark.parametrize(
@@ -378,7 +396,7 @@ def test_a_stream_that_is_left_open_when_the_client_is_gone(gateway, script, lef
     assert gateway(script).warned == ({"DP-EXTP-01"} if left_open else set())
 
 
-@pytest.mark.parametrize("missing", [":method", ":path", ":status"])
+@pytest.mark.parametrize("missing", [":method", ":path", ":authority", ":status"])
 def test_pseudo_headers_are_there(ask, script, missing):
     """A warning: Envoy can be told to forward some headers only."""
 
@@ -386,11 +404,19 @@ def test_pseudo_headers_are_there(ask, script, missing):
         pairs = [HeaderValue(key=name, raw_value=b"1") for name in names if name != missing]
         return HttpHeaders(headers=HeaderMap(headers=pairs), end_of_stream=True)
 
-    one = script.exchange(opened=False).say(request_headers=named(":method", ":path")).answers(headers_answer(A))
+    one = script.exchange(opened=False).say(request_headers=named(":method", ":path", ":authority"))
+    one.answers(headers_answer(A))
     one.say(response_headers=named(":status", "x")).reset()
     found = ask(script, role="data-plane")
     assert found["DP-EXTP-01"] is Verdict.WARN
     assert found.finding("DP-EXTP-01").actual == f"no {missing}"  # a warning is printed without what was expected
+
+
+def test_the_authority_may_be_told_as_the_host(ask, script):
+    pairs = [HeaderValue(key=name, raw_value=b"1") for name in (":method", ":path", "host")]
+    one = script.exchange(opened=False).say(request_headers=HttpHeaders(headers=HeaderMap(headers=pairs)))
+    one.answers(headers_answer(A)).reset()
+    assert ask(script, role="data-plane").blamed == set()
 
 
 def test_a_connect_has_no_path(ask, script):
